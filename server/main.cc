@@ -51,7 +51,7 @@ struct CommandLine {
 };
 
 void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
-  // Read first, so that the command line wins over the file.
+  // Read first, so that the command line has precedence over the file.
   app->add_option("--config", line->config_file, "TOML file; unknown keys are refused")
       ->type_name("FILE");
   app->add_flag("--check-config", line->check_config,
@@ -112,7 +112,7 @@ void AddSubcommands(CLI::App* app, CommandLine* line) {
   app->require_subcommand(0, 1);
 }
 
-// Which key of the file an option stands for.
+// Records the key of the file that each option sets.
 void NoteOptions(const CLI::App& app, ConfigMistakes* mistakes) {
   constexpr const char* kKeys[][2] = {
       {"--grpc", "listen.grpc"},          {"--http", "listen.http"},
@@ -127,8 +127,8 @@ void NoteOptions(const CLI::App& app, ConfigMistakes* mistakes) {
   }
 }
 
-// Reads the command line, then the file, then the command line over it. Returns an exit status, -1
-// to go on.
+// Reads the command line, then the file, then the command line over it. Returns an exit status; -1
+// to continue.
 int Configure(int argc, char** argv, Config* config, CommandLine* line, ConfigMistakes* mistakes) {
   for (const bool with_file : {false, true}) {
     CLI::App app{"Judges the evidence of running trainers.", "plumbd"};
@@ -177,8 +177,8 @@ int Configure(int argc, char** argv, Config* config, CommandLine* line, ConfigMi
   return -1;
 }
 
-// Writes the address, whole or not at all: a reader never sees half of it. It is no secret: `mask`
-// is the umask that plumbd was started with. If the file cannot be written, returns false with
+// Writes the address atomically, so that a reader never gets half of it. It is not secret: `mask`
+// is the umask with which plumbd was started. If the file cannot be written, returns false with
 // errno set.
 bool WritePortFile(const std::string& path, const std::string& address, mode_t mask) {
   const std::string temporary = path + ".tmp";
@@ -191,7 +191,7 @@ bool WritePortFile(const std::string& path, const std::string& address, mode_t m
   return std::rename(temporary.c_str(), path.c_str()) == 0;
 }
 
-// Each stream is a connection.
+// Raises the limit of open files, because each stream is a connection.
 void PrepareForStreams(uint64_t max_streams) {
   constexpr uint64_t kOwn = 1024;  // segments, store, listeners, watchers, browsers
   const uint64_t wanted = max_streams + kOwn;
@@ -204,8 +204,9 @@ void PrepareForStreams(uint64_t max_streams) {
       files, files > kOwn ? files - kOwn : 0, max_streams, wanted, files > kOwn ? files - kOwn : 1);
 }
 
-// Until SIGTERM or SIGINT, which it returns. A relay has no thread of its own that could stand.
-// Says now and then which lines were left out: after a flood no other line may come.
+// Waits for SIGTERM or SIGINT, and returns it. For a relay it also notifies the watchdog, because a
+// relay has no thread of its own that could block. Reports from time to time which log lines were
+// left out: after a flood no other line may come.
 int WaitForTheEnd(const sigset_t& signals, plumbline::server::Server* server,
                   const plumbline::server::ServiceManager& manager, bool relay) {
   constexpr std::chrono::microseconds kSay = std::chrono::seconds(1);
@@ -234,8 +235,8 @@ plumbline::server::Server::Watch WatchOf(const plumbline::server::ServiceManager
   return watch;
 }
 
-// A full disk is waited for, as it is while we run: only who has never been able to open its files
-// comes here. Ends with another error, or Cancelled by SIGTERM or SIGINT.
+// Starts the server. If the disk is full, waits as a running server would; this happens only if it
+// could not open its files. Returns another error, or Cancelled after SIGTERM or SIGINT.
 absl::StatusOr<std::unique_ptr<plumbline::server::Server>> StartWhenThereIsRoom(
     const sigset_t& signals, const Config& config,
     const plumbline::server::ServiceManager& manager) {
@@ -300,7 +301,7 @@ int Fail(const absl::Status& status) {
 }  // namespace
 
 int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of memory ends it
-  // Debian's Abseil builds it in; it costs 40 % of the CPU at ten thousand streams.
+  // Debian's Abseil enables it; it costs 40 % of the CPU at ten thousand streams.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 
   Config config;
@@ -327,7 +328,8 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
   }
 
   std::signal(SIGPIPE, SIG_IGN);
-  // A limit on the size of files (ulimit -f, LimitFSIZE=) is a disk that refuses, not our death.
+  // A limit on the size of files (ulimit -f, LimitFSIZE=) must act like a full disk, and not kill
+  // the process.
   std::signal(SIGXFSZ, SIG_IGN);
   if (line.test_alerts) {
     bool delivered = false;
@@ -338,12 +340,12 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
   const bool relay = !config.relay_upstream.empty();
   if (auto s = PortsAreFree(config, relay); !s.ok()) return Fail(s);
 
-  // What is written from here on, sockets too, is for the owner alone.
+  // Everything written from here on, also sockets, is only for the owner.
   const mode_t mask = umask(077);
   plumbline::server::TakeOverGrpcLog();
   PrepareForStreams(static_cast<uint64_t>(config.max_streams));
 
-  // Before any thread starts, so that all of them inherit it and only sigwait sees the signals.
+  // Before any thread starts, so that all of them inherit it and only sigwait gets the signals.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);

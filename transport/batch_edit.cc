@@ -9,7 +9,7 @@ namespace {
 
 using LossKey = std::tuple<std::string, std::string, std::string>;  // cause, layer, op
 
-// The losses of a batch, found by cause and site.
+// Finds the losses of a batch by cause and site.
 class LossIndex {
  public:
   explicit LossIndex(v1::Batch* batch) : batch_(batch) {
@@ -73,7 +73,7 @@ void CountLost(const v1::SeriesRows& rows, const v1::SeriesSet* set, std::string
   }
 }
 
-// What of a message is its sample: its field of that name, but for two.
+// Returns true if the message has a sample. For most kinds that is the field `sample`.
 template <typename Message>
 bool HasSampleOf(const Message& message) {
   return message.has_sample();
@@ -93,7 +93,7 @@ void ClearSampleOf(v1::Logits* logits) {
 }
 void ClearSampleOf(v1::Logprobs* logprobs) { logprobs->clear_sequences(); }
 
-// Of an item that has one.
+// Drops the sample of an item that has one.
 void DropSample(v1::Evidence* e, const std::string& reason) {
   switch (e->what_case()) {
 #define PLUMB_KIND(Name, NAME, name, number, op) \
@@ -152,7 +152,7 @@ SealedBatch Seal(const v1::Batch& batch) {
 
 v1::Batch Parsed(const SealedBatch& sealed) {
   v1::Batch batch;
-  batch.ParseFromString(*sealed.body);  // our own bytes
+  batch.ParseFromString(*sealed.body);  // cannot fail: we wrote these bytes
   return batch;
 }
 

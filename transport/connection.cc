@@ -20,8 +20,8 @@ constexpr milliseconds kEnd{1000};     // for the status of a call that has ende
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const StreamConfig& config) {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // The least backoff keeps gRPC's default: it is also how long a handshake may take, and a server
-  // that ten thousand dial at once needs it.
+  // The minimum backoff keeps gRPC's default. It also limits the time of a handshake, and a server
+  // that ten thousand clients dial at once needs that time.
   const auto retry_ms = static_cast<int>(PaceOf(config).retry_ms);
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, retry_ms);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, retry_ms);
@@ -136,7 +136,7 @@ v1::Heartbeat Connection::State() {
   return beat;
 }
 
-// What may wait for batches.
+// Sends a message of the side channel, if batches can wait for it.
 bool Connection::SendAside() {
   v1::AgentMessage message;
   if (config_.side == nullptr || !config_.side->Next(&message)) return false;
@@ -151,7 +151,7 @@ void Connection::SendHeartbeat() {
   *message.mutable_heartbeat() = State();
   const Clock::time_point before = last_event_;
   Write(Frame(message));
-  last_event_ = before;  // a heartbeat does not make the stream busy
+  last_event_ = before;  // a heartbeat does not count as activity
 }
 
 void Connection::SayGoodbye() {
@@ -192,8 +192,9 @@ void Connection::OnAck(const v1::Ack& ack) {
   if (config_.on_acknowledged) config_.on_acknowledged(ack.sequence());
 }
 
-// Ends a call that has gone silent. One that the other side seems to have ended may still be read,
-// or its status may never come, if this process was stopped for long: it is cancelled.
+// Ends a call that has gone silent. If the other side seems to have ended the call, there may still
+// be data to read, or its status may never come if this process was stopped for long. After kEnd it
+// is cancelled.
 void Connection::WatchClock() {
   const Clock::time_point now = Clock::now();
   if (broken_) {
@@ -206,17 +207,18 @@ void Connection::WatchClock() {
   if (silent || said_goodbye) Break();
 }
 
-// The call is over: cancels what is under way, and asks for its end once nothing is being read.
+// Ends the call: cancels pending operations, and asks for the status once no read is pending.
 void Connection::Break() {
   if (finished_) return;
   if (!broken_) context_.TryCancel();
   Over();
 }
 
-// Ended by the other side, whose reason a cancellation of ours would cover up.
+// Handles a call that the other side ended. It is not cancelled, because that would hide the
+// reason.
 void Connection::Over() {
   if (!std::exchange(broken_, true)) over_since_ = Clock::now();
-  if (finish_asked_ || reading_) return;  // the cancelled read comes back and calls again
+  if (finish_asked_ || reading_) return;  // the cancelled read completes and calls this again
   finish_asked_ = true;
   call_->Finish(&status_, &ended_);
 }

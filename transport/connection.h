@@ -1,6 +1,6 @@
 // One call of Ingest.Stream for one outbox, from dialling to its end: a state machine without a
-// thread. Whoever runs the completion queue hands it its events and ticks; one queue serves one
-// connection of an agent, or ten thousand of a simulator.
+// thread. The caller runs the completion queue and passes on its events and ticks. One queue serves
+// one connection of an agent, or ten thousand of a simulator.
 #pragma once
 
 #include <grpcpp/generic/generic_stub.h>
@@ -20,22 +20,22 @@
 
 namespace plumbline::transport {
 
-// Batches that exist somewhere and are not pushed yet: a simulator's.
+// Batches of a simulator that are not pushed yet.
 struct Unproduced {
   uint64_t batches = 0;
   int64_t oldest_step = kNoStep;
 };
 
-// What goes beside batches: directives down, capsules up. Every call comes from the thread that
-// runs the connection, and none may block.
+// Messages in addition to batches: directives from the server, capsules to it. Every call comes
+// from the thread that runs the connection, and none may block.
 class SideChannel {
  public:
   virtual ~SideChannel() = default;
-  // A server welcomed us: it asks again for what it lacks.
+  // Called when a server has accepted the stream. It requests again what it lacks.
   virtual void OnWelcome() = 0;
   virtual void OnDirective(const v1::Directive& directive) = 0;
-  // The next message to send when no batch waits; its stream id is filled in by the connection.
-  // False: none.
+  // Returns the next message to send while no batch waits; the connection fills in its stream id.
+  // Returns false if there is none.
   virtual bool Next(v1::AgentMessage* message) = 0;
 };
 
@@ -45,26 +45,27 @@ struct StreamConfig {
   uint64_t stream_id = 0;
   std::string tool_version;
   uint32_t reconnecting =
-      0;  // how many lose this server at once and dial it again: the world's ranks
-  uint32_t backoff_first_ms = 200;  // between two tries, of a small world
-  uint32_t backoff_last_ms = 5000;  // of a server that is there and refuses
+      0;  // how many clients lose this server at once and dial it again: the world's ranks
+  uint32_t backoff_first_ms = 200;  // between two tries, in a small world
+  uint32_t backoff_last_ms = 5000;  // if the server is reachable and refuses
   uint32_t ack_timeout_ms = 30000;
   uint32_t heartbeat_ms = 1000;
   std::function<int64_t()> newest_step;                // for heartbeats; negative: no step yet
-  std::function<Unproduced()> unproduced;              // may be null: none
-  std::function<void(v1::Heartbeat*)> fill_heartbeat;  // what else it says; may be null
+  std::function<Unproduced()> unproduced;              // may be null: there are none
+  std::function<void(v1::Heartbeat*)> fill_heartbeat;  // fills in the other fields; may be null
   std::shared_ptr<SideChannel> side;                   // null: directives are ignored
-  v1::Level stop_on = v1::LEVEL_UNSPECIFIED;           // of findings that end the training
-  std::chrono::steady_clock::time_point opened{};      // the run; of the hello's age
-  std::function<void()> server_forgot;                 // it no longer holds what it acknowledged
-  std::function<void(uint64_t)> on_acknowledged;       // through which sequence; may be null
+  v1::Level stop_on = v1::LEVEL_UNSPECIFIED;           // level of findings that end the training
+  std::chrono::steady_clock::time_point opened{};  // when the run was opened; gives the hello's age
+  std::function<void()> server_forgot;  // called if the server lost what it had acknowledged
+  // called with the acknowledged sequence; may be null
+  std::function<void(uint64_t)> on_acknowledged;
   Credentials credentials;
-  // The server was there and will not have us, or has no space for us, or our credentials cannot be
-  // used; may be null.
+  // Called if the server was reached and refuses the stream, or has no space for it, or if the
+  // credentials cannot be used; may be null.
   std::function<void(const grpc::Status&)> on_refused;
-  // The server refused a batch for good, and why; may be null.
+  // Called with the reason if the server refused a batch for good; may be null.
   std::function<void(const std::string& reason)> on_rejected;
-  // A try found nobody, and why; may be null.
+  // Called with the reason if a try reached no server; may be null.
   std::function<void(const grpc::Status&)> on_unreachable;
 };
 
@@ -74,11 +75,13 @@ struct StreamCounters {
   std::atomic<uint64_t> bytes_sent{0};
 };
 
-// A channel that dials as often as the size of its world says (transport/dialer.h), while it is
-// polled. Errors as OpenChannel; none without credentials but for a target that is no address.
+// Returns a channel that, while it is polled, dials at the rate for the size of its world
+// (transport/dialer.h). Errors as OpenChannel. Without credentials it fails only if the target is
+// not an address.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const StreamConfig& config);
 
-// Not thread-safe: all calls from the thread that runs `events`. What it is given must outlive it.
+// Not thread-safe: all calls must come from the thread that runs `events`. All arguments must
+// outlive it.
 class Connection {
  public:
   using Clock = std::chrono::steady_clock;
@@ -90,18 +93,19 @@ class Connection {
 
   void Start();
 
-  // Hands on one event of the queue. Returns whose it was.
+  // Handles one event of the queue. Returns the connection that it belongs to.
   static Connection* Dispatch(void* tag, bool ok);
 
-  // Sends what is due and watches the clock: call at each event, after each push, and every 100 ms.
+  // Sends due messages and checks the timeouts. Call at each event, after each push, and every 100
+  // ms.
   void Tick();
 
-  // Nothing more will be pushed: says goodbye once the outbox is empty.
+  // Announces that nothing more will be pushed: sends a goodbye once the outbox is empty.
   void Finish() { finishing_ = true; }
-  // Ends the call; finished() comes true by events that follow.
+  // Ends the call; later events make finished() true.
   void Break();
 
-  // Over: may be destroyed, or started anew by another Connection.
+  // Returns true if the call is over: it may be destroyed, or replaced by another Connection.
   bool finished() const { return finished_; }
   bool welcomed() const { return welcomed_; }
   const grpc::Status& status() const { return status_; }        // of a finished call

@@ -23,7 +23,7 @@ std::string Environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// Adds the token to each call of a channel: no caller can forget it.
+// Adds the token to each call of a channel, so that no caller can forget it.
 class TokenBearer : public grpc::experimental::Interceptor {
  public:
   explicit TokenBearer(std::string header) : header_(std::move(header)) {}

@@ -1,12 +1,10 @@
-// How a client proves who it is, and whom it trusts: files, named by the environment. No secret
-// comes from a command line, and none is ever printed.
+// The client's identity and the servers that it trusts: files, named by environment variables. No
+// secret comes from a command line, and none is ever printed.
 //
-// | variable             | file (PEM) |
-// |----------------------|-------------------------------------------------------------------------|
-// | PLUMBLINE_TLS_CA     | authorities whose servers are trusted, or "system": the connection is
-// TLS | | PLUMBLINE_TLS_CERT   | our certificate, for servers that ask for one (mTLS) | |
-// PLUMBLINE_TLS_KEY    | ... and its key, mode 0600                                              |
-// | PLUMBLINE_TOKEN_FILE | our token, the first line that is no comment, mode 0600 (no PEM) |
+// PLUMBLINE_TLS_CA      authorities of trusted servers (PEM), or "system"; turns TLS on
+// PLUMBLINE_TLS_CERT    our certificate (PEM), for servers that ask for one (mTLS)
+// PLUMBLINE_TLS_KEY     ... and its key (PEM), mode 0600
+// PLUMBLINE_TOKEN_FILE  our token, the first line that is not a comment, mode 0600
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -28,12 +26,13 @@ struct Credentials {
 
 Credentials CredentialsFromEnvironment();
 
-// The token in a file of mode 0600. Errors name the path and what was expected.
+// Returns the token in a file of mode 0600. Errors name the path and what was expected.
 absl::StatusOr<std::string> ReadToken(const std::string& path);
 
-// A channel that says who we are with every call. The files are read now: a new channel sees new
-// ones. FailedPrecondition, NotFound, PermissionDenied: a file is missing, readable by others, or
-// does not belong together with the others; or the token would cross a network in the clear.
+// Returns a channel that sends our identity with every call. The files are read now, so a new
+// channel uses new ones. Returns FailedPrecondition, NotFound or PermissionDenied if a file is
+// missing, readable by others, or does not match the others, or if the token would cross a network
+// unencrypted.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const std::string& target,
                                                            const Credentials& credentials,
                                                            const grpc::ChannelArguments& arguments);

@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char* kCa = "PLUMBLINE_TLS_CA (--tls-ca)";
 
-// Words of gRPC about a connection that ended before the call: no server sends them.
+// Returns true for gRPC's texts about a connection that ended before the call. No server sends
+// them.
 bool BrokenConnection(const std::string& said) {
   for (const char* words : {"andshake", "closed", "reset", "failed to connect", "last error"}) {
     if (said.find(words) != std::string::npos) return true;
@@ -40,7 +41,7 @@ Diagnosis NotReached(const std::string& at, const std::string& said, const DoorP
                        "PLUMBLINE_SERVER (--server)")};
 }
 
-// The client speaks TLS.
+// Diagnoses a client that uses TLS.
 Diagnosis OverTls(const std::string& at, const Credentials& c, const grpc::Status& status) {
   const DoorProbe probe = ProbeTls(at, c.tls_ca);
   if (!probe.connected) return NotReached(at, status.error_message(), probe);
@@ -94,7 +95,7 @@ Diagnosis OverTls(const std::string& at, const Credentials& c, const grpc::Statu
                                        WhyUnreachable(TextOf(status)), ")")};
 }
 
-// The client speaks in the clear.
+// Diagnoses a client without TLS.
 Diagnosis InTheClear(const std::string& at, const grpc::Status& status) {
   const DoorProbe probe = ProbeClear(at);
   if (!probe.connected) return NotReached(at, status.error_message(), probe);
@@ -135,7 +136,7 @@ Diagnosis Diagnose(const std::string& target, const Credentials& credentials,
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return {Fault::kServer, TextOf(status)};
   Diagnosis found =
       credentials.tls() ? OverTls(target, credentials, status) : InTheClear(target, status);
-  // It answers as it should: the words are the server's own, or it has come meanwhile.
+  // The connection works now: the text is the server's own, or the server has started meanwhile.
   if (found.text.empty()) found.text = absl::StrCat(target, ": ", TextOf(status));
   return found;
 }

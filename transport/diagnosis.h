@@ -1,5 +1,5 @@
-// Why a call did not reach a server, and which variable or option fixes it: one table of cases for
-// plumb, plumb doctor, the relay's clients and the agent's message in the trainer.
+// Finds out why a call did not reach a server, and which variable or option fixes it. plumb, plumb
+// doctor, the relay's clients and the agent's message in the trainer use this table of cases.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -10,24 +10,24 @@
 
 namespace plumbline::transport {
 
-// Trailing metadata of a relay's answer to a query: the address of the server above it.
+// Trailing metadata in a relay's answer to a query: the address of the server above it.
 inline constexpr char kRelayOf[] = "plumbline-relay-of";
 
 enum class Fault {
   kNothingListens,      // refused, or no route
   kNoName,              // the host's name does not resolve
-  kSilent,              // the connection is taken and nothing is said
-  kHttp,                // HTTP is spoken there: plumbd's --http port
+  kSilent,              // the connection is accepted, but no data arrives
+  kHttp,                // the server speaks HTTP: plumbd's --http port
   kWantsTls,            // the server speaks TLS, this client does not
   kSpeaksClear,         // this client speaks TLS, the server does not
   kUnknownAuthority,    // the server's certificate is signed by another authority
   kWrongName,           // ... is for another host
   kExpired,             // ... has expired, or is not valid yet
   kWantsCertificate,    // the server asks for a certificate, and this client has none
-  kCertificateRefused,  // ... does not accept the one it got
+  kCertificateRefused,  // ... does not accept this client's certificate
   kNoToken,             // the server asks for a token, and this client has none
-  kTokenRefused,        // ... does not know the one it got
-  kServer,              // the server was reached: its own words
+  kTokenRefused,        // ... does not know this client's token
+  kServer,              // the server was reached; the text is its own
 };
 
 struct Diagnosis {
@@ -35,13 +35,13 @@ struct Diagnosis {
   std::string text;  // one sentence without a full stop: the fact, then what fixes it
 };
 
-// Of a call to `target` that ended with `status`, which is not OK. If the status is UNAVAILABLE,
-// connects to `target` once more, for at most two seconds, to look at what answers there; sends no
-// secret. Thread-safe.
+// Diagnoses a call to `target` that ended with `status`, which must not be OK. If the status is
+// UNAVAILABLE, connects to `target` once more, for at most two seconds, to see what answers there.
+// Sends no secret. Thread-safe.
 Diagnosis Diagnose(const std::string& target, const Credentials& credentials,
                    const grpc::Status& status);
 
-// The status's text; if it is empty, the name of its code.
+// Returns the status's text; if it is empty, the name of its code.
 std::string TextOf(const grpc::Status& status);
 
 }  // namespace plumbline::transport

@@ -11,19 +11,20 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr uint32_t kDialsPerSecond = 500;
-constexpr uint32_t kNoCrowd = 64;           // so many may dial at once
+constexpr uint32_t kNoCrowd = 64;           // up to this number may dial at once
 constexpr uint32_t kLongestSpread = 20000;  // within the grace that a server gives
 constexpr milliseconds kLook{100};
-// How long a channel may try in vain before another one begins, with names resolved again. With
-// credentials always the first: files are changed to mend what failed. Else longer each time, so
-// that a slow handshake (a server that ten thousand dial) is not cut off for ever.
+// How long a channel may fail to connect before a new one is made and names are resolved again.
+// With credentials it is always the first value, because the user may change the files to fix the
+// failure. Without, it grows each time, so that a slow handshake (of a server that ten thousand
+// clients dial) can complete.
 constexpr milliseconds kFirstPatience{5000};
 constexpr milliseconds kLastPatience{30000};
 
 }  // namespace
 
 DialPace PaceOf(const StreamConfig& config) {
-  // Whoever listens on a socket file is of this host, and so are all that dial it.
+  // A socket file is used only by processes of this host.
   const bool alone = config.reconnecting <= kNoCrowd || IsSocketPath(config.target);
   const uint64_t spread =
       alone ? 0
@@ -50,7 +51,7 @@ bool Dialer::Connected() const {
   return channel_ != nullptr && channel_->GetState(false) == GRPC_CHANNEL_READY;
 }
 
-// False: not with these credentials; the old channel goes on.
+// Makes a new channel. Returns false, and keeps the old one, if the credentials cannot be used.
 bool Dialer::MakeAnew() {
   auto channel = MakeChannel(config_);
   if (!channel.ok()) return false;
@@ -76,7 +77,7 @@ bool Dialer::Await(const std::function<bool()>& wanted) {
     channel_->NotifyOnStateChange(state, std::chrono::system_clock::now() + kLook, &events_, this);
     void* tag = nullptr;
     bool ok = false;
-    events_.Next(&tag, &ok);  // polls; comes back by the deadline at the latest
+    events_.Next(&tag, &ok);  // polls; returns by the deadline at the latest
   }
   return false;
 }

@@ -1,7 +1,7 @@
-// How a client finds a server that is away: it keeps a channel dialling, and somebody polls it.
+// Finds a server that is away: keeps a channel dialling, and polls it.
 //
-// gRPC moves a connection on only while a thread polls for it; between two calls nobody does, but
-// for its own look each 5 s. A server that was back after a moment was so found after 3 to 14 s.
+// gRPC advances a connection only while a thread polls it. Between two calls no thread does, except
+// gRPC's own check each 5 s. So a server that was back after a moment was found after 3 to 14 s.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -16,9 +16,8 @@
 
 namespace plumbline::transport {
 
-// How long after each other the ranks of a world dial, so that a server that all of them lost is
-// asked by some 500 a second: how often each of them tries, and within what time its first try
-// falls. Milliseconds.
+// How the ranks of a world spread their dials, so that a server that all of them lost gets some 500
+// a second: how often each rank tries, and within what time its first try falls. Milliseconds.
 struct DialPace {
   uint32_t retry_ms;
   uint32_t spread_ms;  // 0: at once
@@ -32,28 +31,30 @@ class Dialer {
 
   explicit Dialer(const StreamConfig& config) : config_(config) {}
 
-  // The channel for the next call. Credentials are read anew for each, since they are changed while
-  // a trainer runs, unless Await has just connected this one. Errors as MakeChannel.
+  // Returns the channel for the next call. Reads the credentials again for each channel, since they
+  // may change while a trainer runs, unless Await has just connected this one. Errors as
+  // MakeChannel.
   absl::StatusOr<std::shared_ptr<grpc::Channel>> Take();
 
-  // Is the channel that was last taken connected?
+  // Returns true if the channel that was last taken is connected.
   bool Connected() const;
 
-  // Dials until the channel is connected, polling all the while, or `wanted` says no: it is asked
-  // ten times a second. One that stays unreachable is made anew now and then, so that names are
-  // resolved and credentials are read again. True: connected; the next Take gives this channel.
+  // Dials and polls until the channel is connected, or until `wanted` returns false; it is called
+  // ten times a second. If the server stays unreachable, makes a new channel from time to time, so
+  // that names are resolved and credentials are read again. Returns true if connected; the next
+  // Take returns this channel.
   bool Await(const std::function<bool()>& wanted);
 
-  // What Take does next is begin anew: at the end of a trainer nobody waits for other ranks.
+  // Makes the next Take return a new channel: at the end of a trainer no rank waits for others.
   void Forget() { channel_ = nullptr; }
 
  private:
   bool MakeAnew();
 
   const StreamConfig& config_;
-  std::shared_ptr<grpc::Channel> channel_;  // null: to be made
+  std::shared_ptr<grpc::Channel> channel_;  // null: the next Take makes one
   grpc::CompletionQueue events_;
-  bool fresh_ = false;  // Await has connected it
+  bool fresh_ = false;  // true if Await has connected it
 };
 
 }  // namespace plumbline::transport

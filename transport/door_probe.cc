@@ -25,18 +25,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPatience{1000};
-constexpr size_t kEnough = 16;  // bytes by which a protocol is recognised
+constexpr size_t kEnough = 16;  // bytes that identify a protocol
 // The client's preface of HTTP/2 and an empty SETTINGS frame (RFC 9113, 3.4).
 constexpr std::string_view kPreface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
 constexpr unsigned char kAlpn[] = {2, 'h', '2'};
 
-// A socket with one deadline for all that is done with it.
+// A socket with one deadline for all operations.
 class Socket {
  public:
   ~Socket() {
     if (fd_ >= 0) close(fd_);
   }
-  // Empty, or why not.
+  // Connects to the target. Returns an empty text, or the error.
   std::string Connect(const std::string& target) {
     if (IsSocketPath(target)) {
       sockaddr_un address{};
@@ -71,7 +71,8 @@ class Socket {
     }
     return true;
   }
-  // What has come, at least one byte; empty at the end of the connection and of the patience.
+  // Returns the data that arrived, at least one byte; empty at the end of the connection or at the
+  // deadline.
   std::string Receive() {
     char bytes[4096];
     while (Await(POLLIN)) {
@@ -109,11 +110,11 @@ class Socket {
 };
 
 bool IsHttp1(std::string_view bytes) { return bytes.substr(0, 5) == "HTTP/"; }
-// The fourth byte of the first frame is its type: SETTINGS.
+// Returns true for a first frame of type SETTINGS (the fourth byte).
 bool IsHttp2(std::string_view bytes) {
   return bytes.size() >= 9 && bytes[0] == 0 && bytes[3] == 4 && !IsHttp1(bytes);
 }
-// A record of a handshake or an alert.
+// Returns true for a record of a handshake or an alert.
 bool IsTls(std::string_view bytes) {
   return bytes.size() >= 3 && (bytes[0] == 0x16 || bytes[0] == 0x15) && bytes[1] == 3;
 }
@@ -132,10 +133,10 @@ std::string Answer(const std::string& target, std::string_view question) {
 
 int NoteRequest(SSL* ssl, X509**, EVP_PKEY**) {
   *static_cast<bool*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl))) = true;
-  return 0;  // goes on without a certificate
+  return 0;  // continues without a certificate
 }
 
-// Goes on whatever the certificate is: it is judged from the outcome.
+// Continues whatever the certificate is; the result is judged later.
 int GoOn(int, X509_STORE_CTX*) { return 1; }
 
 struct TlsClient {
@@ -182,7 +183,7 @@ bool Flush(TlsClient& tls, Socket& socket) {
   return true;
 }
 
-// True: completed. `first`: the first bytes that came.
+// Returns true if the handshake completed. `first` gets the first bytes that arrived.
 bool Handshake(TlsClient& tls, Socket& socket, std::string* first) {
   for (;;) {
     const int done = SSL_do_handshake(tls.ssl.get());
@@ -208,7 +209,7 @@ DoorProbe ProbeTls(const std::string& target, const std::string& ca) {
   std::string first;
   TlsClient tls(target, ca, &probe.asks_certificate);
   probe.handshake = Handshake(tls, socket, &first);
-  ERR_clear_error();  // the queue is the thread's, and others read it
+  ERR_clear_error();  // the queue belongs to the thread, and other code reads it
   probe.tls = IsTls(first);
   if (!probe.handshake) return probe;
   const unsigned char* protocol = nullptr;
@@ -233,7 +234,7 @@ DoorProbe ProbeClear(const std::string& target) {
   probe.http2 = IsHttp2(answer);
   probe.http1 = IsHttp1(answer);
   probe.tls = IsTls(answer);
-  // A server of TLS may close without a word, or with an alert.
+  // A TLS server may close the connection without data, or with an alert.
   if (!probe.http2 && !probe.http1) {
     const DoorProbe encrypted = ProbeTls(target, "system");
     probe.tls = probe.tls || encrypted.tls;

@@ -39,8 +39,8 @@ void Outbox::KeepSets(const v1::Batch& batch) {
 
 std::optional<Outbox::Numbered> Outbox::TakeNext() {
   const MutexLock lock(mutex_);
-  // A numbered batch can no longer merge into another: half of the queue may be on its way. What
-  // is on disk too waits there instead of in memory.
+  // A numbered batch can no longer merge into another, so at most half of the queue may be in
+  // flight. With a spool, batches wait on disk instead.
   const uint64_t window = std::max<uint64_t>(1, limits_.batches / 2);
   if (sent_ >= window) return std::nullopt;
   if (spool_ != nullptr) {
@@ -75,13 +75,13 @@ void Outbox::Acknowledge(uint64_t sequence) {
   ForgetThrough(sequence);
   if (spool_ == nullptr) return;
   SkipOnDisk(sequence);
-  ForgetThrough(sequence);  // those behind what is on disk
+  ForgetThrough(sequence);  // batches that follow those on disk
   spool_->Acknowledge(sequence);
 }
 
 void Outbox::ForgetThrough(uint64_t sequence) {
   while (!queue_.empty() && queue_.front().sequence != 0 && queue_.front().sequence <= sequence) {
-    if (spooled_ == 0 && OnDiskAlone() != 0) return;  // it comes behind what is on disk
+    if (spooled_ == 0 && OnDiskAlone() != 0) return;  // it follows those that are only on disk
     settled_ += queue_.front().pushes;
     loaded_through_ = std::max(loaded_through_, queue_.front().sequence);
     Erase(0);
@@ -96,10 +96,10 @@ void Outbox::Reject(uint64_t sequence) {
   if (refused == queue_.end()) return;
   ++rejected_;
   v1::Batch rest = Parsed(refused->batch);
-  // The report of a refusal may be refused for its names.
+  // The server may refuse the report of a refusal, too, because of its names.
   if (refused->carried && !DropNames(&rest)) return;
   DropEvidence(&rest, kRejectedCause, sets_);
-  // How far the source has come: an older word must not follow a newer one.
+  // An older progress report must not follow a newer one.
   const bool newer_word =
       OnDiskAlone() != 0 || std::any_of(std::next(refused), queue_.end(),
                                         [](const Entry& later) { return later.batch.progress; });
@@ -173,11 +173,11 @@ void Outbox::Erase(size_t index) {
   queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
-// Why something in memory must go: the first limit that stood in its way.
+// Returns the cause of a drop in memory: the first limit that was reached.
 std::string Outbox::Cause() const { return spool_ == nullptr ? kQueueFull : spool_->refusal(); }
 
 void Outbox::Shrink() {
-  // To 7/8 of the limits, so that a queue at its limit is not searched at each push.
+  // Shrinks to 7/8 of the limits, so that a full queue is not searched at each push.
   const auto roomy = [&]() PLUMB_REQUIRES(mutex_) {
     return bytes_ <= limits_.bytes - limits_.bytes / 8 &&
            queue_.size() <= limits_.batches - limits_.batches / 8;
@@ -189,7 +189,7 @@ void Outbox::Shrink() {
   while (!roomy() && DropOldestEvidence()) MergeUnnumbered();
 }
 
-// What is on disk has its number and its content: only what follows it is dropped.
+// Batches on disk have a number and a fixed content, so only later ones are dropped.
 bool Outbox::DropOldestSamples() {
   for (size_t i = spooled_; i < queue_.size(); ++i) {
     if (queue_[i].batch.samples == 0) continue;

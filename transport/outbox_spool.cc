@@ -1,4 +1,4 @@
-// The outbox's dealings with its spool.
+// The part of the outbox that uses the spool.
 #include <algorithm>
 #include <utility>
 
@@ -10,8 +10,8 @@ namespace {
 constexpr const char* kCrowded = "sample-spool-full";
 constexpr const char* kDamaged = "spool-damaged";
 
-// The number was given and something must be sent under it: an empty batch that counts what is
-// lost.
+// Returns an empty batch that counts the lost items: the number is taken, so a batch must be sent
+// under it.
 SealedBatch Substitute(const v1::Source& source, uint64_t items) {
   v1::Batch batch;
   *batch.add_sources() = source;
@@ -19,7 +19,7 @@ SealedBatch Substitute(const v1::Source& source, uint64_t items) {
   return Seal(batch);
 }
 
-// Is it the report of a refusal?
+// Returns true for the report of a refusal.
 bool ReportsRefusal(const SealedBatch& sealed) {
   if (!sealed.hollow()) return false;
   const v1::Batch batch = Parsed(sealed);
@@ -35,7 +35,7 @@ void Outbox::AdoptSpool() {
   loaded_through_ = acknowledged_ = spool_->first_sequence() - 1;
   sets_.assign(spool_->series_sets().begin(), spool_->series_sets().end());
   if (!spool_->damaged_end()) return;
-  // Behind everything: how much was there nobody knows, so it counts as one.
+  // Added at the end. The number of lost items is unknown, so they count as one.
   queue_.push_back({0, Substitute(spool_->source(), 1), 0, true});
   bytes_ += queue_.back().batch.body->size();
 }
@@ -45,7 +45,7 @@ uint64_t Outbox::OnDiskAlone() const {
   return spool_->last_sequence() - loaded_through_;
 }
 
-// Everything that the spool takes goes there, in order.
+// Writes all batches that the spool accepts, in order.
 void Outbox::Spill() {
   while (spooled_ < queue_.size() && SpillNext()) {
   }
@@ -73,7 +73,7 @@ bool Outbox::SpillNext() {
   return true;
 }
 
-// The last of those that are in memory and on disk: on disk alone from now on.
+// Removes from memory the last batch that is also on disk.
 void Outbox::EvictLast() {
   const Entry& entry = queue_[spooled_ - 1];
   if (entry.pushes != 1) merged_[entry.sequence] = entry.pushes;
@@ -95,7 +95,7 @@ void Outbox::InsertLoaded(Entry entry) {
   queue_.insert(queue_.begin() + static_cast<std::ptrdiff_t>(spooled_++), std::move(entry));
 }
 
-// Brings the next of those on disk alone into memory.
+// Loads the next batch that is only on disk.
 void Outbox::LoadNext() {
   spool_->SeekTo(loaded_through_ + 1);
   Spool::Read read = spool_->Next();
@@ -103,7 +103,7 @@ void Outbox::LoadNext() {
     const bool carried = ReportsRefusal(read.batch);
     return InsertLoaded({read.sequence, std::move(read.batch), PushesOf(read.sequence), carried});
   }
-  if (read.kind == Spool::Read::Kind::kEnd) {  // removed under us: as lost as damaged
+  if (read.kind == Spool::Read::Kind::kEnd) {  // removed by another process: counts as damaged
     read.sequence = loaded_through_ + 1;
     read.through = spool_->last_sequence();
     read.items = read.through - loaded_through_;
@@ -118,7 +118,7 @@ void Outbox::LoadLost(const Spool::Read& lost) {
   }
 }
 
-// The server holds more than was sent on this stream: what is on disk alone need not be read.
+// If the server holds more than was sent on this stream, skips batches that are only on disk.
 void Outbox::SkipOnDisk(uint64_t acknowledged) {
   if (spooled_ != 0) return;
   const uint64_t through = std::min(acknowledged, spool_->last_sequence());

@@ -1,15 +1,15 @@
-// Why a server was not reached, in words for people.
+// Explains in plain text why a server was not reached.
 #pragma once
 
 #include <string>
 
 namespace plumbline::transport {
 
-// Does gRPC's text say that HTTP/1 is spoken there, in the clear or over TLS?
+// Returns true if gRPC's text shows that the peer speaks HTTP/1, with or without TLS.
 bool SpeaksHttp1(const std::string& said);
 
-// The reason in gRPC's text for a call that reached nobody: "Connection refused", or what the
-// mistake most likely is. Its text as it is where nothing is known of it.
+// Returns the reason in gRPC's text for a call that reached no server: "Connection refused", or the
+// most likely mistake. Returns the text itself if it is unknown.
 std::string WhyUnreachable(const std::string& said);
 
 }  // namespace plumbline::transport

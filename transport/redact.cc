@@ -30,7 +30,8 @@ SipKey Derived(const std::string& domain, std::string_view secret) {
   return key;
 }
 
-// The elements of an integer tensor whose bytes fit its shape.
+// Returns the number of elements of an integer tensor; nothing if the tensor cannot be read as
+// integers.
 std::optional<size_t> Integers(const v1::Tensor& tensor) {
   const auto dtype = static_cast<DType>(tensor.dtype());
   const size_t width = DTypeSize(dtype);
@@ -38,8 +39,8 @@ std::optional<size_t> Integers(const v1::Tensor& tensor) {
   return tensor.data().size() / width;
 }
 
-// Replaces each element by `hash` of it, as i64. A tensor that cannot be read as integers loses
-// its bytes: rules report it as malformed, as they did before.
+// Replaces each element by its hash, as i64. If the tensor cannot be read as integers, removes its
+// bytes: rules report it as malformed, as they would have anyway.
 template <typename Hash>
 void HashTensor(v1::Tensor* tensor, const Hash& hash) {
   const std::optional<size_t> n = Integers(*tensor);
@@ -49,7 +50,7 @@ void HashTensor(v1::Tensor* tensor, const Hash& hash) {
   int64_t last = 0, hashed = 0;
   for (size_t i = 0; i < *n; ++i) {
     const int64_t id = LoadInt64(tensor->data().data(), dtype, static_cast<int64_t>(i));
-    if (i == 0 || id != last) hashed = hash(id);  // runs of one id are the common case
+    if (i == 0 || id != last) hashed = hash(id);  // consecutive equal ids are the common case
     last = id;
     std::memcpy(data.data() + i * sizeof(int64_t), &hashed, sizeof(int64_t));
   }
@@ -57,7 +58,7 @@ void HashTensor(v1::Tensor* tensor, const Hash& hash) {
   *tensor->mutable_data() = std::move(data);
 }
 
-// The rank of each element among the tensor's distinct ones, from 0.
+// Returns the rank of each element among the tensor's distinct ones, from 0.
 v1::Tensor OrderOf(const v1::Tensor& ids) {
   v1::Tensor order;
   const std::optional<size_t> n = Integers(ids);
@@ -84,14 +85,15 @@ v1::Tensor OrderOf(const v1::Tensor& ids) {
   return order;
 }
 
-// May hold token ids: integers that are no weights, gradients or positions; no masks.
+// Returns true if the tensor may hold token ids: integers that are not weights, gradients,
+// positions or masks.
 bool MayHoldIds(const v1::TensorState& tensor) {
   const auto dtype = static_cast<DType>(tensor.dtype());
   return DTypeSize(dtype) > 0 && !IsFloating(dtype) && dtype != DType::kBool &&
          (tensor.role().empty() || tensor.role() == "activation");
 }
 
-// Its digest stays: replicas are compared by it.
+// Hides the elements. The digest stays, because replicas are compared by it.
 void HideElements(v1::TensorState* tensor) {
   if (tensor->has_sample()) {
     tensor->clear_sample();
@@ -179,7 +181,7 @@ void Redactor::RedactLogits(v1::Logits* logits) const {
     row.set_token(Token(row.token()));
     row.set_sequence_id(SequenceText(row.sequence_id()));
   }
-  logits->clear_worst();  // the largest of a row's logits names the token
+  logits->clear_worst();  // the largest logits of a row identify the token
 }
 
 bool Redactor::Redact(v1::Evidence* e) const {

@@ -1,8 +1,9 @@
-// Redaction: token and sequence ids become keyed hashes, so that evidence no longer names text.
+// Redaction: token and sequence ids become keyed hashes, so that evidence no longer identifies
+// text.
 //
-// Equal ids stay equal under one key, in every message and process; order within a router call is
-// kept beside them (RoutingSample.sequence_order). Expert choices, scores and log-probabilities
-// stay as they are. What is hashed and why: docs/decisions/0116-redaction.md.
+// Equal ids stay equal under one key, in every message and process. Their order within a router
+// call is kept separately (RoutingSample.sequence_order). Expert choices, scores and
+// log-probabilities stay unchanged. What is hashed, and why: docs/decisions/0116-redaction.md.
 #pragma once
 
 #include <cstdint>
@@ -16,36 +17,36 @@
 namespace plumbline::transport {
 
 inline constexpr char kRedactKeyVariable[] = "PLUMBLINE_REDACT_KEY";
-inline constexpr size_t kLeastRedactKey = 16;  // bytes; fewer can be guessed
+inline constexpr size_t kLeastRedactKey = 16;  // bytes; a shorter one can be guessed
 
-// The secret for `run`: $PLUMBLINE_REDACT_KEY; else derived from the access token
-// ($PLUMBLINE_TOKEN_FILE), so that all ranks with the token have the same; else random.
-// InvalidArgument: the variable is too short. Unavailable: the system gives no random bytes.
+// Returns the secret for `run`: $PLUMBLINE_REDACT_KEY; else derived from the access token
+// ($PLUMBLINE_TOKEN_FILE), so that all ranks with the token share it; else random. Returns
+// InvalidArgument if the variable is too short, Unavailable if the system gives no random bytes.
 absl::StatusOr<std::string> RedactSecret(const std::string& run);
 
-// OK, or why `secret` cannot be one; `name` is where it came from. Never quotes the secret.
+// Returns OK, or why `secret` cannot be used; `name` is its origin. Never quotes the secret.
 absl::Status CheckRedactSecret(const std::string& name, std::string_view secret);
 
 // Thread-safe.
 class Redactor {
  public:
-  // The four keys are derived from the secret by SHA-256.
+  // Derives the four keys from the secret by SHA-256.
   explicit Redactor(std::string_view secret);
 
-  // Names the key, does not give it away; never 0.
+  // Returns an identifier of the key that does not reveal it; never 0.
   uint64_t key_id() const { return key_id_; }
 
-  // Replaces what names text and sets redacted_key. Evidence that has one already, or holds no
-  // ids, stays as it is: false.
+  // Replaces what identifies text and sets redacted_key. Returns false, and changes nothing, if the
+  // evidence has a redacted_key already or holds no ids.
   bool Redact(v1::Evidence* evidence) const;
-  // All of a batch; how many items were changed.
+  // Redacts a whole batch. Returns how many items changed.
   uint64_t Redact(v1::Batch* batch) const;
 
-  // A token or sequence id as its hash: not negative for ids from 0 on. -1 to -1024 stay, they
-  // mean "none".
+  // Return the hash of a token or sequence id: not negative for ids from 0 on. Ids from -1024 to -1
+  // mean "none" and stay.
   int64_t Token(int64_t id) const { return Hashed(token_, id); }
   int64_t Sequence(int64_t id) const { return Hashed(sequence_, id); }
-  // Of a decimal number as `Sequence` of it; empty stays empty.
+  // Returns `Sequence` of a decimal number; an empty text stays empty.
   std::string SequenceText(const std::string& id) const;
 
  private:

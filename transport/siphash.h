@@ -53,7 +53,7 @@ class SipState {
 
 }  // namespace internal
 
-// Of bytes; those of an integer are its eight, little-endian.
+// Returns the hash of bytes. An integer is hashed as its eight bytes, little-endian.
 inline uint64_t SipHash(const SipKey& key, std::string_view bytes) {
   internal::SipState state(key);
   size_t at = 0;

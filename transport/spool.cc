@@ -15,9 +15,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSchema = "plumbline.spool/1";
 constexpr uint64_t kRetryNs = 1'000'000'000;
-constexpr uint64_t kFrameBytes = 64;  // about what a batch takes beside its body
+constexpr uint64_t kFrameBytes = 64;  // approximate bytes of a batch in addition to its body
 
-// The header of a segment, and a reader behind it.
+// Reads the header of a segment; `reader` continues after it.
 absl::StatusOr<v1::SpoolHeader> ReadHeader(FramedLogReader* reader, const std::string& path) {
   FrameType type{};
   std::string payload;
@@ -56,13 +56,13 @@ absl::StatusOr<std::unique_ptr<Spool>> Spool::Adopt(const std::string& path, Spo
 }
 
 Spool::~Spool() {
-  // The report of a damaged end takes the number behind the last.
+  // The report of a damaged end takes the number after the last one.
   if (acknowledged_ < last_ + (damaged_end_ ? 1 : 0)) return;
   while (!segments_.empty()) RemoveFront();
   lock_->RemoveDirectory();
 }
 
-// What the headers say of the segments: where each ends is where the next begins.
+// Reads the headers of all segments. Each segment ends where the next one begins.
 absl::Status Spool::ReadHeaders() {
   bool known = false;
   for (const FoundSegment& found : FindSegments(path_)) {
@@ -85,7 +85,7 @@ absl::Status Spool::ReadHeaders() {
   if (segments_.empty()) return absl::NotFoundError(absl::StrCat(path_, ": nothing to deliver"));
   if (!known) {
     acknowledged_ = last_ = 0;
-    damaged_end_ = true;  // left alone: a person may still want it
+    damaged_end_ = true;  // not deleted: a person may still want it
     return absl::DataLossError(absl::StrCat(path_, ": no segment says whose it is"));
   }
   next_ = segments_.front().first;
@@ -98,7 +98,7 @@ void Spool::ScanLastSegment() {
   last_ = s.last;
   auto reader = FramedLogReader::Open(s.path);
   if (!reader.ok() || !ReadHeader(reader->get(), s.path).ok()) {
-    // A process that dies while it begins a segment leaves one that is empty or torn.
+    // A process that dies while it begins a segment leaves an empty or incomplete one.
     damaged_end_ = s.bytes > kFrameBytes * 16;
     return;
   }
@@ -161,7 +161,7 @@ absl::Status Spool::StartSegment(uint64_t first) {
   const uint64_t items = segments_.empty() ? header_.items_before()
                                            : segments_.back().items_before + segments_.back().items;
   if (!segments_.empty() && segments_.back().last < segments_.back().first) {
-    // Begun, and never written to: its name says the wrong number.
+    // The segment was never written to, so the number in its name is wrong.
     std::error_code ignored;
     fs::remove(segments_.back().path, ignored);
     bytes_ -= segments_.back().bytes;
@@ -183,7 +183,7 @@ absl::Status Spool::StartSegment(uint64_t first) {
   log_ = *std::move(log);
   segments_.push_back({path, first, first - 1, 0, items, log_->size_bytes()});
   bytes_ += log_->size_bytes();
-  Acknowledge(acknowledged_);  // the one before may be done with
+  Acknowledge(acknowledged_);  // the earlier segment may be acknowledged completely
   return absl::OkStatus();
 }
 
@@ -207,7 +207,7 @@ bool Spool::OpenReader(const Segment& segment) {
 Spool::Read Spool::Next() {
   const Segment* segment = SegmentOf(next_);
   if (segment == nullptr) return Read();
-  next_ = std::max(next_, segment->first);  // what lay between was acknowledged
+  next_ = std::max(next_, segment->first);  // the numbers between were acknowledged
   const bool here = reader_ != nullptr && reading_ == segment->first && reader_at_ <= next_;
   if (!here && !OpenReader(*segment)) return Lost(*segment);
   FrameType type{};
@@ -232,7 +232,7 @@ Spool::Read Spool::Next() {
   return Lost(*segment);
 }
 
-// The rest of a segment cannot be read.
+// Gives up the rest of a segment that cannot be read.
 Spool::Read Spool::Lost(const Segment& segment) {
   Read read;
   read.kind = Read::Kind::kLost;
@@ -241,13 +241,14 @@ Spool::Read Spool::Lost(const Segment& segment) {
   read.items = std::max<uint64_t>(1, segment.items - std::min(segment.items, items_read_));
   reader_.reset();
   next_ = segment.last + 1;
-  if (&segment == &segments_.back()) log_.reset();  // what follows goes where it can be read
+  if (&segment == &segments_.back()) log_.reset();  // later batches go to a new, readable segment
   return read;
 }
 
 void Spool::Acknowledge(uint64_t through) {
   acknowledged_ = std::max(acknowledged_, through);
-  // The one that is written to stays: it is short, and files need not come and go each second.
+  // Keeps the segment that is being written: it is short, so files are not created and deleted each
+  // second.
   const size_t keep = log_ != nullptr ? 1 : 0;
   while (segments_.size() > keep && segments_.front().last <= acknowledged_) RemoveFront();
 }

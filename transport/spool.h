@@ -1,9 +1,9 @@
 // The batches of one stream on disk, from before they are sent until a server has acknowledged
-// them. What was appended survives the death of the process (not of the host: nothing is synced, a
-// trainer's disk is not made to wait for us).
+// them. Appended batches survive the death of the process. They may not survive a crash of the
+// host: nothing is synced, so that the trainer's disk need not wait.
 //
 // Segments are framed logs (base/framed_log.h) named by their first sequence: a v1::SpoolHeader,
-// then v1::Batch frames without gaps. A segment is deleted when all in it is acknowledged.
+// then v1::Batch frames without gaps. A segment is deleted when all its batches are acknowledged.
 #pragma once
 
 #include <cstdint>
@@ -21,55 +21,56 @@
 namespace plumbline::transport {
 
 struct SpoolOptions {
-  uint64_t bytes = 1ull << 30;  // of one process, on disk
+  uint64_t bytes = 1ull << 30;  // limit on disk, for one process
   std::string tool_version;     // for the headers
 };
 
 // Not thread-safe: the outbox that owns it guards it.
 class Spool {
  public:
-  // A new spool below `dir`, which is made if need be. Errors name the path.
+  // Creates a spool below `dir`, which is created if needed. Errors name the path.
   static absl::StatusOr<std::unique_ptr<Spool>> Create(const std::string& dir,
                                                        const v1::Source& source, uint64_t stream_id,
                                                        SpoolOptions options);
-  // One that a dead process left at `path`. FailedPrecondition: its process lives, or another
-  // delivers it. NotFound: nothing is in it (it is removed).
+  // Opens a spool that a dead process left at `path`. Returns FailedPrecondition if its process is
+  // alive or another one delivers it, NotFound if it is empty (it is removed).
   static absl::StatusOr<std::unique_ptr<Spool>> Adopt(const std::string& path,
                                                       SpoolOptions options);
-  // Gives the lock back. Deletes the directory when all in it is acknowledged.
+  // Releases the lock. Deletes the directory if everything in it is acknowledged.
   ~Spool();
 
-  // Puts a batch behind the others; sequences rise. ResourceExhausted at the bound; other errors
-  // are the disk's, and it is not tried again for a second. Nothing is half written.
+  // Appends a batch; sequences must rise. Returns ResourceExhausted at the limit. Other errors come
+  // from the disk; then no write is tried for a second. A failed batch is not left half written.
   absl::Status Append(uint64_t sequence, const SealedBatch& batch);
-  // Three quarters are used: the rest is for summaries, and raw rows of `bytes` are not welcome.
+  // Returns true if three quarters are used: the rest is for summaries, so raw rows of `bytes` must
+  // be dropped.
   bool Crowded(uint64_t bytes) const;
-  // What stood against the last Append: "spool-full" or "spool-write".
+  // Returns why the last Append failed: "spool-full" or "spool-write".
   const char* refusal() const { return refusal_; }
 
-  // What Next returns next: the first not before `sequence`.
+  // Lets Next continue at the first batch with at least this sequence.
   void SeekTo(uint64_t sequence) { next_ = sequence; }
   struct Read {
     enum class Kind { kBatch, kLost, kEnd } kind = Kind::kEnd;
     uint64_t sequence = 0;  // of the batch, or the first that cannot be read
     uint64_t through = 0;   // the last that cannot be read
-    uint64_t items = 0;     // evidence in those; at least
+    uint64_t items = 0;     // evidence in those; a lower bound
     SealedBatch batch;
   };
   Read Next();
 
-  // Everything up to `through` is the server's.
+  // Removes everything up to `through`, which the server holds.
   void Acknowledge(uint64_t through);
 
-  uint64_t last_sequence() const { return last_; }  // 0: nothing was ever appended
+  uint64_t last_sequence() const { return last_; }  // 0: nothing was appended
   uint64_t first_sequence() const {
     return segments_.empty() ? last_ + 1 : segments_.front().first;
   }
-  // Said in what was appended, and before it.
+  // Returns the sets declared in the appended batches, and before them.
   const google::protobuf::RepeatedPtrField<v1::SeriesSet>& series_sets() const {
     return header_.series_sets();
   }
-  // Something behind the last batch of an adopted spool is damaged: how much nobody can say.
+  // Returns true if an adopted spool has damage after its last batch; its extent is unknown.
   bool damaged_end() const { return damaged_end_; }
   uint64_t bytes() const { return bytes_; }
   uint64_t stream_id() const { return header_.stream_id(); }
@@ -108,7 +109,8 @@ class Spool {
   uint64_t acknowledged_ = 0;
   bool damaged_end_ = false;
 
-  std::unique_ptr<FramedLogWriter> log_;  // of the last segment; null: the next begins a new one
+  // of the last segment; null: the next batch begins a new one
+  std::unique_ptr<FramedLogWriter> log_;
   const char* refusal_ = "spool-full";
   absl::Status failed_;
   uint64_t retry_ns_ = 0;

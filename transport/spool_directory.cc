@@ -26,13 +26,13 @@ constexpr std::string_view kSegmentSuffix = ".pls";
 constexpr std::string_view kLockName = "lock";
 
 // The kernel's locks do not exclude a process from itself, and closing any descriptor of a file
-// drops this process's lock on it: so a directory of ours is never opened twice.
+// releases this process's lock on it. So this process never opens one of its directories twice.
 struct Held {
   Mutex mutex;
   std::set<std::string> directories PLUMB_GUARDED_BY(mutex);
 };
 Held& HeldHere() {
-  static Held& held = *new Held;  // may be asked while the process ends
+  static Held& held = *new Held;  // never destroyed: may be used while the process ends
   return held;
 }
 
@@ -48,7 +48,7 @@ bool ParseNumber(std::string_view text, int base, T* out) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-// "trainer-r00003-0123456789abcdef".
+// Parses "trainer-r00003-0123456789abcdef".
 std::optional<FoundSpool> ParseName(const std::string& name) {
   FoundSpool found;
   std::string_view rest = name;
@@ -69,7 +69,7 @@ std::optional<FoundSpool> ParseName(const std::string& name) {
 
 }  // namespace
 
-// Locks `made_as`, which then gets the name `directory` where that is another.
+// Locks `made_as`, and renames it to `directory` if the names differ.
 absl::StatusOr<std::unique_ptr<SpoolLock>> SpoolLock::TakeAs(const std::string& directory,
                                                              const std::string& made_as) {
   const std::string name = Canonical(directory);
@@ -111,7 +111,7 @@ absl::StatusOr<std::unique_ptr<SpoolLock>> SpoolLock::Make(const std::string& di
   if (fs::exists(wanted, error)) return Take(directory);
   const std::string made = (wanted.parent_path() / (".new-" + wanted.filename().string())).string();
   fs::create_directories(fs::path(made).parent_path(), error);
-  // The trainer's umask is its own affair; what a spool holds is for its user alone.
+  // Only the user may read a spool, whatever the trainer's umask is.
   if (!error && mkdir(made.c_str(), 0700) != 0 && errno != EEXIST)
     error = std::error_code(errno, std::generic_category());
   if (!error && chmod(made.c_str(), 0700) != 0)

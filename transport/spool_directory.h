@@ -1,9 +1,9 @@
-// Where spools lie, and whose they are.
+// The directories of spools and their owners.
 //
 // DIR/trainer-r00003-0123456789abcdef/ is the spool of one stream: a file `lock` and its segments.
 // The process that writes it holds a record lock (fcntl) on `lock`, which the kernel releases when
-// that process dies and which forked children do not inherit. Whoever gets the lock may deliver
-// what lies there and delete it: so a new directory gets its name when it is locked, not before.
+// that process dies and which forked children do not inherit. A process that gets the lock may
+// deliver the batches and delete them. So a new directory gets its name after it is locked.
 // Directories of spools are 0700 and their files 0600, whatever the trainer's umask.
 #pragma once
 
@@ -19,20 +19,20 @@
 
 namespace plumbline::transport {
 
-// One directory, locked while this lives. Thread-compatible; several of one process exclude each
-// other too.
+// Locks one directory while this object exists. Thread-compatible. Several locks of one process
+// exclude each other, too.
 class SpoolLock {
  public:
-  // FailedPrecondition: another process, or this one, writes or delivers it. Others from the
-  // system.
+  // Returns FailedPrecondition if another process, or this one, writes or delivers the spool. Other
+  // errors come from the system.
   static absl::StatusOr<std::unique_ptr<SpoolLock>> Take(const std::string& directory);
-  // The same of a directory that is made, with those above it, where there is none.
+  // Does the same, after creating the directory and its parents if they are missing.
   static absl::StatusOr<std::unique_ptr<SpoolLock>> Make(const std::string& directory);
   ~SpoolLock();
   SpoolLock(const SpoolLock&) = delete;
   SpoolLock& operator=(const SpoolLock&) = delete;
 
-  // Deletes the lock file and the directory, which must hold nothing else. Still locked until then.
+  // Deletes the lock file and the directory, which must hold nothing else. It is locked until then.
   void RemoveDirectory();
 
  private:
@@ -44,7 +44,7 @@ class SpoolLock {
   const int fd_;
 };
 
-// "DIR/trainer-r00003-0123456789abcdef".
+// Returns "DIR/trainer-r00003-0123456789abcdef".
 std::string SpoolPath(const std::string& dir, v1::Role role, uint32_t rank, uint64_t stream_id);
 
 struct FoundSpool {
@@ -53,10 +53,11 @@ struct FoundSpool {
   uint32_t rank = 0;
   uint64_t stream_id = 0;
 };
-// The spools in `dir`, sorted by path; live ones too. An unreadable or missing `dir` has none.
+// Returns the spools in `dir`, also those of live processes, sorted by path. Empty if `dir` is
+// unreadable or missing.
 std::vector<FoundSpool> FindSpools(const std::string& dir);
 
-// Segments of one spool by their first sequence, sorted.
+// Returns the segments of one spool, sorted by their first sequence.
 struct FoundSegment {
   std::string path;
   uint64_t first = 0;
@@ -64,7 +65,8 @@ struct FoundSegment {
 };
 std::vector<FoundSegment> FindSegments(const std::string& directory);
 std::string SegmentPath(const std::string& directory, uint64_t first);
-// An empty file of mode 0600, where there is none; whoever appends to it finds it there.
+// Creates an empty file of mode 0600 if there is none. Call before the file is opened for
+// appending.
 absl::Status CreatePrivate(const std::string& path);
 
 }  // namespace plumbline::transport

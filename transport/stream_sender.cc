@@ -11,14 +11,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long the thread sleeps for want of events: a batch waits at most this long to be sent.
+// How long the thread sleeps without events: a batch waits at most this long to be sent.
 constexpr milliseconds kBusyNap{50};
 constexpr milliseconds kIdleNap{100};
 constexpr milliseconds kIdleAfter{1000};
-// Between tries of a server, or a relay, that is there and says that it cannot serve just now.
+// The longest pause between tries if the server or relay is reachable but cannot serve at present.
 constexpr uint32_t kUnavailableLongest = 400;
 
-// The server was there and meant it; anything else may be better next time.
+// Returns true if the server refused the stream for good. Other errors are tried again.
 bool Refused(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::INVALID_ARGUMENT:
@@ -34,12 +34,13 @@ bool Refused(const grpc::Status& status) {
   }
 }
 
-// The server has no space for one more: a run, or a process. That may end, and is tried again.
+// Returns true if the server has no space for one more run or process. That may change, so it is
+// tried again.
 bool Full(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
 }
 
-// Somebody is there, but one of us does not trust the other's certificate.
+// Returns true if a peer answers, but one side does not trust the other's certificate.
 bool NoHandshake(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
          status.error_message().find("andshake") != std::string::npos;
@@ -61,7 +62,7 @@ bool StreamSender::Wanted() const {
   return !stop_conditions_.stopping() && !(stop_conditions_.finishing() && outbox_.state().empty());
 }
 
-// One connection. True when the server welcomed us.
+// Makes one connection. Returns true if the server accepted the stream.
 bool StreamSender::RunOnce(grpc::Status* status) {
   auto channel = dialer_.Take();
   if (!channel.ok()) {
@@ -94,7 +95,8 @@ bool StreamSender::Call(const std::shared_ptr<grpc::Channel>& channel, grpc::Sta
   return connection.welcomed();
 }
 
-// Ends early when the end is near: the next try is then made at once, the first time.
+// Waits. If the sender begins to finish meanwhile, returns early once, so that the next try follows
+// at once.
 void StreamSender::Wait(uint64_t ms) {
   const Clock::time_point again = Clock::now() + milliseconds(ms);
   const bool was_finishing = stop_conditions_.finishing();
@@ -104,13 +106,13 @@ void StreamSender::Wait(uint64_t ms) {
   }
 }
 
-// Thousands that lost one server, or begin together, do not dial it at one moment.
+// Spreads the dials of thousands of clients that lost one server, or begin together.
 void StreamSender::Spread() {
   const uint32_t spread = PaceOf(config_).spread_ms;
   if (spread > 0) Wait(std::uniform_int_distribution<uint64_t>(0, spread)(random_));
 }
 
-// Nobody is there: dials, polled, until somebody is.
+// Dials and polls until a server is reachable.
 void StreamSender::AwaitServer() {
   const bool was_finishing = stop_conditions_.finishing();
   const auto on = [&] { return Wanted() && (was_finishing || !stop_conditions_.finishing()); };
@@ -128,7 +130,7 @@ void StreamSender::WaitBeforeNext(bool welcomed, const grpc::Status& status) {
     if (config_.on_unreachable && !NoHandshake(status)) config_.on_unreachable(status);
     return AwaitServer();
   }
-  // It is there, and overloaded, still starting, or means it.
+  // The server is reachable, and is overloaded, still starting, or refuses.
   Wait(std::uniform_int_distribution<uint64_t>(backoff_ms_ / 2, backoff_ms_)(random_));
   const uint64_t longest = std::max(unavailable ? kUnavailableLongest : config_.backoff_last_ms,
                                     PaceOf(config_).retry_ms);

@@ -1,5 +1,5 @@
-// Runs connections one after another in the calling thread until an outbox is empty or nobody waits
-// for it any more; and delivers the spools of dead processes.
+// Runs connections one after another in the calling thread until an outbox is empty or the caller's
+// conditions end it; and delivers the spools of dead processes.
 #pragma once
 
 #include <chrono>
@@ -16,9 +16,9 @@
 
 namespace plumbline::transport {
 
-// What the owner of a sender wants; asked often, from the sender's thread.
+// The caller's conditions to end; called often, from the sender's thread.
 struct StopConditions {
-  std::function<bool()> finishing;  // nothing more is pushed: end when all is acknowledged
+  std::function<bool()> finishing;  // nothing more is pushed: end once all is acknowledged
   std::function<bool()> stopping;   // end now
 };
 
@@ -30,11 +30,11 @@ class StreamSender {
   StreamSender(const StreamConfig& config, Outbox* outbox, StreamCounters* counters,
                StopConditions stop_conditions);
 
-  // Dials until the conditions say that it is enough: a break is followed by another attempt.
+  // Connects until the conditions end it. After a broken connection it tries again.
   void Run();
 
-  // The same, but ends when the server answers and will not have this stream. OK: the outbox is
-  // empty. Cancelled: stopped before. Others: what the server said.
+  // Does the same, but also ends if the server refuses this stream. Returns OK if the outbox is
+  // empty, Cancelled if it was stopped before, otherwise the server's status.
   absl::Status Deliver();
 
  private:
@@ -51,21 +51,21 @@ class StreamSender {
   StreamCounters& counters_;
   const StopConditions stop_conditions_;
   Dialer dialer_;
-  uint64_t backoff_ms_;  // of a server that is there and will not have us
+  uint64_t backoff_ms_;  // if the server is reachable but refuses
   std::minstd_rand random_;
 };
 
 struct DeadSpools {
-  std::string dir;               // where spools lie
-  std::optional<v1::Source> of;  // of this run, role and rank alone; none: all
-  std::string run;               // of this run alone; "": all
-  StreamConfig config;           // target, version and times; sources and id are a spool's
+  std::string dir;               // that holds the spools
+  std::optional<v1::Source> of;  // only those of this run, role and rank; none: all
+  std::string run;               // only those of this run; "": all
+  StreamConfig config;           // target, version and times; sources and id come from each spool
   std::function<bool()> stopping;
-  // After each, delivered or not; may be null. `batches`: how many were in it.
+  // Called after each spool, delivered or not; may be null. `batches`: the number of batches in it.
   std::function<void(const Spool&, const absl::Status&, uint64_t batches)> report;
 };
 // Delivers the spools in `dir` whose processes are dead, each as its own stream under its own
-// numbers, and deletes them. Returns how many are left: refused, or not in time.
+// numbers, and deletes them. Returns how many are left: refused, or not delivered in time.
 uint64_t DeliverDeadSpools(const DeadSpools& dead_spools);
 
 }  // namespace plumbline::transport

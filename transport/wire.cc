@@ -19,7 +19,7 @@ std::string StreamMethod() {
   return std::string("/") + v1::Ingest::service_full_name() + "/Stream";
 }
 
-// The backlog in front; then the batch's field key, length, body, number.
+// Writes the backlog first, then the batch's field key, length, body and number.
 grpc::ByteBuffer FrameBatch(std::shared_ptr<const std::string> body, const std::string& number,
                             uint64_t unsent) {
   using google::protobuf::io::CodedOutputStream;

@@ -11,11 +11,12 @@
 
 namespace plumbline::transport {
 
-// "/plumbline.v1.Ingest/Stream".
+// Returns "/plumbline.v1.Ingest/Stream".
 std::string StreamMethod();
 
-// AgentMessage{backlog, batch} without parsing or copying the body: `number` is appended to it
-// (BatchNumber), empty when the body has it already. `unsent`: batches that wait behind it.
+// Returns AgentMessage{backlog, batch} without parsing or copying the body. `number` (BatchNumber)
+// is appended to it; empty if the body has it already. `unsent`: batches that wait to be sent after
+// it.
 grpc::ByteBuffer FrameBatch(std::shared_ptr<const std::string> body, const std::string& number,
                             uint64_t unsent);
 

@@ -8,7 +8,7 @@ absl::StatusOr<std::vector<ActiveRule>> SelectRules(const std::vector<std::strin
   std::vector<ActiveRule> active;
   std::vector<bool> used(globs.size(), false);
   for (const CatalogueEntry& entry : Catalogue()) {
-    // A run that nothing could judge must never look like a pass, whatever was selected.
+    // The coverage rule always runs: a run that no rule could judge must not look like a pass.
     bool wanted = globs.empty() || std::string_view(entry.info->id) == "meta/probe-coverage";
     for (size_t i = 0; i < globs.size(); ++i) {
       if (!GlobMatch(globs[i], entry.info->id)) continue;

@@ -1,4 +1,4 @@
-// Which rules run, and with what options.
+// Selects the rules that run, and sets their options.
 #pragma once
 
 #include <string>
@@ -15,11 +15,13 @@ struct ActiveRule {
   Options options;
 };
 
-// In the catalogue's order; no globs: every built rule. InvalidArgument, with the nearest id, where
-// a glob matches nothing, and where all that it matches is planned.
+// Returns the selected rules in the catalogue's order. If `globs` is empty, returns every built
+// rule. Returns InvalidArgument, with the nearest id, if a glob matches no rule or only planned
+// ones.
 absl::StatusOr<std::vector<ActiveRule>> SelectRules(const std::vector<std::string>& globs);
 
-// "RULE.OPTION=VALUE". InvalidArgument where it is none, or the rule does not run.
+// Applies "RULE.OPTION=VALUE". Returns InvalidArgument if the setting is malformed or the rule does
+// not run.
 absl::Status ApplySetting(const std::string& setting, std::vector<ActiveRule>& active);
 
 }  // namespace plumbline::rules

@@ -107,7 +107,7 @@ absl::Status CheckSources(const google::protobuf::RepeatedPtrField<v1::Source>& 
 absl::Status CheckBatch(const v1::Batch& batch, const BatchLimits& limits) {
   if (auto s = CheckSources(batch.sources(), limits); !s.ok()) return s;
   if (auto s = CheckEvidence(batch, limits); !s.ok()) return s;
-  // Each is looked at by itself, and one a source says it all.
+  // Each entry is checked on its own; this bounds how many there are per source.
   const int64_t words = int64_t{limits.max_words} * std::max(1, batch.sources_size());
   if (batch.progress_size() > words) {
     return absl::InvalidArgumentError(absl::StrCat("progress: ", batch.progress_size(),

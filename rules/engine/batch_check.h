@@ -1,5 +1,5 @@
-// What a batch must be before anybody looks at what it says: sources, sites and steps, each within
-// bounds. Engines hold every batch to it, servers besides with the limits of their configuration.
+// Checks a batch before its content is used: sources, sites and steps, each within bounds. Engines
+// check every batch so. Servers add the limits of their configuration.
 #pragma once
 
 #include <climits>
@@ -16,17 +16,18 @@ struct BatchLimits {
   int max_sources = 4096;
   int max_columns = 1 << 16;  // series of one set
   size_t max_sets = 4096;     // of one stream
-  // A larger world than any cluster is a lie that would cost memory.
+  // A larger world than any cluster has would only cost memory.
   uint32_t max_world = 1u << 17;
-  uint32_t max_rank = (1u << 17) - 1;  // also where no world is said
-  int max_role = 63;                   // a newer agent may have some that we do not know
-  int max_words = 64;                  // of a source, about how far it is
-  // Of a batch, a hello, a stream: what is declared counts for each of them. A process reports for
-  // one run.
+  uint32_t max_rank = (1u << 17) - 1;  // also if the world size is unknown
+  int max_role = 63;                   // a newer agent may send roles that this build does not know
+  int max_words = 64;                  // progress entries per source
+  // Per batch, per hello and per stream, because the declarations of each run use memory. A process
+  // reports for one run.
   size_t max_runs = 8;
 };
 
-// What may be taken from a file of ours, or was taken once: only what would cost memory is bounded.
+// Limits for files that we wrote, or batches that were accepted before: only what determines the
+// memory is limited.
 inline constexpr BatchLimits kLooseLimits = {.max_name_bytes = SIZE_MAX,
                                              .max_sources = INT_MAX,
                                              .max_columns = INT_MAX,
@@ -35,11 +36,11 @@ inline constexpr BatchLimits kLooseLimits = {.max_name_bytes = SIZE_MAX,
                                              .max_words = INT_MAX,
                                              .max_runs = SIZE_MAX};
 
-// InvalidArgument: "evidence[3].source: 5, but the batch names 2 sources". Series are checked by
-// SeriesSets::Check.
+// Returns InvalidArgument, such as "evidence[3].source: 5, but the batch names 2 sources", if the
+// batch is malformed. SeriesSets::Check checks series.
 absl::Status CheckBatch(const v1::Batch& batch, const BatchLimits& limits = kLooseLimits);
 absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits);
-// Each by itself, how many there are, and of how many runs: "sources[3]: rank 4 of 2 ranks".
+// Checks each source, their number, and the number of their runs: "sources[3]: rank 4 of 2 ranks".
 absl::Status CheckSources(const google::protobuf::RepeatedPtrField<v1::Source>& sources,
                           const BatchLimits& limits);
 

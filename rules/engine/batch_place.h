@@ -1,4 +1,4 @@
-// Where in a batch something is wrong: "evidence[3].site.layer: 600 bytes, at most 512 are
+// Names the place of an error in a batch: "evidence[3].site.layer: 600 bytes, at most 512 are
 // accepted".
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace plumbline::rules {
 
-// An entry of one of the batch's lists. Its words are made only when something is wrong.
+// An entry of one of the batch's lists. Its text is built only if there is an error.
 struct BatchPlace {
   const char* list;
   int index;

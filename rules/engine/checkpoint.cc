@@ -16,7 +16,8 @@ constexpr std::string_view kMagic = "PLMBSTAT";
 constexpr size_t kPiece = 1 << 20;  // bytes
 constexpr uint32_t kFormat = 2;     // 2: suppressions
 
-// Long doubles are the processor's own: a state with them is read where they are the same.
+// The format of long double depends on the processor, so a state with them is read only if it is
+// equal.
 std::string WithMachine(const std::string& maker) {
   return absl::StrCat("long double ", LDBL_MANT_DIG, " bits\n", maker);
 }
@@ -26,7 +27,7 @@ absl::Status Refused(std::string_view why) {
       absl::StrCat("checkpoint: ", absl::string_view(why.data(), why.size())));
 }
 
-// "expected 'window 64', found 'window 32'": the first line that differs.
+// Returns the first line that differs: "expected 'window 64', found 'window 32'".
 std::string Difference(const std::string& expected, const std::string& found) {
   const std::vector<std::string> a = absl::StrSplit(expected, '\n');
   const std::vector<std::string> b = absl::StrSplit(found, '\n');

@@ -1,4 +1,4 @@
-// The envelope of a checkpoint: what made it, what it holds, and a checksum over both.
+// The envelope of a checkpoint: its maker, its state, and a checksum over both.
 #pragma once
 
 #include <functional>
@@ -10,15 +10,17 @@
 
 namespace plumbline::rules {
 
-// `maker`: lines of text, equal for two engines when one can go on from the other's state.
+// Returns the sealed checkpoint. `maker` is lines of text. They are equal for two engines if one
+// can continue from the other's state.
 std::string SealCheckpoint(const std::string& maker, const std::function<void(Archive&)>& state);
-// The same by pieces (Archive::Sink), so that it is never in memory as a whole.
+// Writes the same bytes to `sink` in pieces (Archive::Sink), so that they are never in memory as a
+// whole.
 void SealCheckpoint(const std::string& maker, const std::function<void(Archive&)>& state,
                     const Archive::Sink& sink);
 
-// Reads what SealCheckpoint wrote. InvalidArgument, with a message for people, when the bytes are
-// not a checkpoint of this format, are damaged, were made by another maker (the first line that
-// differs is named), or `state` does not read all of them; what `state` read is then worthless.
+// Reads what SealCheckpoint wrote. Returns InvalidArgument, with a message for people, if the bytes
+// are not a checkpoint of this format, are damaged, were made by another maker (names the first
+// line that differs), or `state` does not read all of them. Then whatever `state` read is invalid.
 absl::Status OpenCheckpoint(std::string_view bytes, const std::string& maker,
                             const std::function<void(Archive&)>& state);
 

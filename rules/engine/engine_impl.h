@@ -1,6 +1,6 @@
-// What an engine holds: its runs, each with its state and its rules, and what runs have in common.
-// engine.h says what each call means and which may be made at the same time; engine.cc is the door.
-// In order: the calls; checkpoints (Persist); judging (Each, Guarded, Judging); the count of
+// The state of an engine: its runs, each with its state and its rules, and what runs share.
+// engine.h defines the calls and which may be made at the same time. engine.cc forwards to this
+// class. In order: the calls; checkpoints (Persist); judging (Each, Guarded, Judging); the count of
 // verdicts.
 #pragma once
 
@@ -79,12 +79,13 @@ class Engine::Impl {
   void Add(const std::shared_ptr<const v1::Batch>& batch) {
     sets_.Declare(*batch);
     if (SaysNothing(*batch)) return;
-    std::set<std::string_view> runs;  // a batch may speak of several
+    std::set<std::string_view> runs;  // a batch may hold several runs
     for (const v1::Source& source : batch->sources()) {
       if (!runs.insert(source.run()).second) continue;
       const std::string& run = source.run();
       Guarded(run, [&] {
-        // A new process begins a run that is over anew; one that was out of reach goes on with it.
+        // If a run is over, a new process starts it anew. A process that was unreachable continues
+        // it.
         if (const Run* known = Known(run);
             known != nullptr && known->state.over() && !known->state.Spoke(batch->stream_id()))
           Drop(run);
@@ -154,13 +155,13 @@ class Engine::Impl {
   }
 
   void Finish() {
-    // An input without a single source still gets the one verdict that says so.
+    // An input without any source still gets its one verdict, which reports this.
     if (Runs().empty()) RunOf("");
     for (const std::string& name : Runs()) FinishRun(name, false);
   }
 
-  // By value: the name may be the one that goes with the run.
-  // `over`: its processes have all ended, or are gone; else there is just no more input.
+  // By value, because the name may belong to the run that is dropped. `over` is true if all
+  // processes of the run ended or are gone; false if the input just ended.
   void FinishRun(std::string name, bool over) {  // NOLINT(performance-unnecessary-value-param)
     bool may_return = false;
     OfKnown(name, [&](Run& run) {
@@ -277,7 +278,7 @@ class Engine::Impl {
         : state(std::move(name), options, sets), rules(std::move(of_run)) {}
     RunState state;
     RunRules rules;
-    // Written by who judges the run, read by all.
+    // Written by the thread that judges the run, read by all threads.
     std::atomic<uint64_t> weight{0};        // of open_bytes_
     std::atomic<uint64_t> rules_weight{0};  // of rule_bytes_
     std::atomic<uint64_t> set_aside{0};     // rules that judge it no further
@@ -285,7 +286,7 @@ class Engine::Impl {
     std::atomic<bool> over{false};
   };
 
-  // What a state depends on beside the evidence.
+  // Everything that a state depends on, except the evidence.
   std::string Maker() const {
     std::string maker =
         absl::StrCat("window ", options_.window_steps, options_.hosted ? " hosted" : "",
@@ -299,9 +300,9 @@ class Engine::Impl {
     return maker;
   }
 
-  // rules_ judge nothing; on_series_, on_late_, on_lost_, guard_ and expected_ are the host's;
-  // open_bytes_ and rule_bytes_ are weighed anew; runs_mutex_ and suppressor_mutex_ guard what is
-  // kept, of runs_ name by name.
+  // Not stored: rules_ judge nothing; the host sets on_series_, on_late_, on_lost_, guard_ and
+  // expected_; open_bytes_ and rule_bytes_ are computed again. runs_mutex_ and suppressor_mutex_
+  // guard what is stored; runs_ is locked for each name.
   void Persist(Archive& archive) {
     uint64_t judged = judged_, inconclusive = inconclusive_, losses = finished_losses_;
     archive(judged, inconclusive, losses, sets_);
@@ -340,7 +341,7 @@ class Engine::Impl {
     suppressor_ = Suppressor();
   }
 
-  // Completes a verdict from the call's context, counts it and hands it on.
+  // Completes a verdict from the call's context, counts it and passes it on.
   class Sink : public VerdictSink {
    public:
     Sink(Impl* impl, Run& run, const char* rule, const SiteStep* step = nullptr)
@@ -368,14 +369,15 @@ class Engine::Impl {
     const SiteStep* step_;
   };
 
-  // A run that is over may be forgotten, and its streams may come back.
+  // Records the stream, because a run that is over may be forgotten and its streams may return.
   void NoteStream(Run* run, uint64_t stream_id, bool fresh) {
     if (!options_.hosted || run->state.Spoke(stream_id)) return;
     const bool before = sets_.NoteRun(stream_id, run->state.summary().run);
     if (fresh && before) run->state.SetResumed();
   }
 
-  // Declarations alone: a stream that came back says its sets again, also when its run is over.
+  // Returns true if the batch only declares sets: a stream that returns declares its sets again,
+  // even if its run is over.
   static bool SaysNothing(const v1::Batch& batch) {
     return !batch.series_sets().empty() && batch.evidence().empty() && batch.series().empty() &&
            batch.progress().empty() && batch.losses().empty() && batch.declarations().empty();
@@ -402,7 +404,8 @@ class Engine::Impl {
     TellOfSuppressions(run, std::move(unused));
   }
 
-  // The rules that judge the run, in their order; `step`: what is judged, nullptr: no single one.
+  // Calls `what` with each rule that judges the run, in order. `step` is the judged step; nullptr:
+  // not a single one.
   template <typename What>
   void Each(Run& run, const SiteStep* step, const What& what) {
     for (size_t i = 0; i < run.rules.size(); ++i) {
@@ -414,14 +417,15 @@ class Engine::Impl {
     }
   }
 
-  // Of a step of scalars those rules that read them: they come by the million.
+  // For a step of scalars, calls only the rules that read them, because there are millions of such
+  // steps.
   template <typename What>
   void EachReader(Run& run, const SiteStep& step, const What& what) {
     const auto scalar = [](const Item& item) { return item.evidence->has_scalar(); };
-    // A site with a number is a row's.
+    // Only a site from rows has a number.
     const bool scalars =
         step.number != 0 || std::all_of(step.items.begin(), step.items.end(), scalar);
-    // Something else at the site does not make its scalars judged beyond the bound of series.
+    // Other evidence at the site must not admit its scalars beyond the limit of series.
     if (!scalars && (std::none_of(step.items.begin(), step.items.end(), scalar) ||
                      run.rules.series().Admit(step.site)))
       return Each(run, &step, what);
@@ -447,7 +451,7 @@ class Engine::Impl {
       TellOfSeries(run, of, SeriesLimitReason(of.role, most_series_, of.count));
   }
 
-  // Inconclusive, by each rule that would read such series.
+  // Adds an inconclusive verdict of each rule that would read such series.
   void TellOfSeries(Run& run, const JudgedSeries::LeftOut& of, const std::string& reason) {
     for (size_t i = 0; i < run.rules.size(); ++i) {
       const Rule* rule = run.rules.At(i);
@@ -470,7 +474,7 @@ class Engine::Impl {
     };
   }
 
-  // As the guard says; a run that cannot be judged is forgotten alone.
+  // Judges the run if the guard allows it. If judging throws, only this run is forgotten.
   template <typename What>
   void Guarded(const std::string& name, const What& judge) {
     if (guard_ == nullptr) return judge();
@@ -497,7 +501,8 @@ class Engine::Impl {
     });
   }
 
-  // Asked after each batch: it must not cost as much as there are runs.
+  // Updates the run's counters. Called after each batch, so the cost must not grow with the number
+  // of runs.
   void Weigh(Run* run) {
     const uint64_t bytes = run->state.open_bytes();
     open_bytes_ += bytes - run->weight.exchange(bytes);
@@ -588,7 +593,7 @@ class Engine::Impl {
             }};
   }
 
-  // Where rules are weighed, they are between steps.
+  // Returns nullptr if rules are weighed, because that happens between steps.
   std::function<void(const StepRows&)> JudgingRows(Run& run) {
     if (run.rules.most_bytes() > 0) return nullptr;
     return [this, &run](const StepRows& steps) {
@@ -599,14 +604,14 @@ class Engine::Impl {
     };
   }
 
-  // `findings`: those alone.
+  // `findings`: adds only a finding.
   void TellEnds(Run& run, const RunEnds& ends, bool findings) {
     auto verdict = IsActive(kRunDiedRule) ? DiedVerdict(ends) : std::nullopt;
     if (!verdict || (findings && verdict->kind() != v1::Verdict::KIND_FINDING)) return;
     Sink(this, run, kRunDiedRule).Add(*std::move(verdict));
   }
 
-  // No items: some that had come before have been judged.
+  // Reports late items. 0 items: evidence that arrived earlier was judged now.
   void Late(Run& run, const std::string& cause, uint64_t items) {
     if (on_late_ && items > 0) on_late_(run.state.summary().run, cause, items);
     Each(run, nullptr, [&](Rule& rule, Sink& sink) { rule.JudgeLate(run.state.summary(), sink); });
@@ -616,7 +621,7 @@ class Engine::Impl {
   void Count(Run& run, const v1::Verdict& verdict) {
     const bool inconclusive = verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE;
     const bool meta = verdict.rule().compare(0, 5, "meta/") == 0;
-    // How processes end is no word on what they computed.
+    // The way processes end does not count as a verdict on their computation.
     const bool ends = verdict.rule() == kRunDiedRule;
     if (!meta && !ends) ++run.state.summary().verdicts;
     if (inconclusive && !ends) ++inconclusive_;
@@ -637,21 +642,21 @@ class Engine::Impl {
 
   std::vector<ActiveRule> active_;
   const RunState::Options options_;
-  const uint64_t rule_bytes_each_;        // that the rules of one run may remember
-  const std::vector<std::string> globs_;  // that selected the rules
+  const uint64_t rule_bytes_each_;        // bytes that the rules of one run may remember
+  const std::vector<std::string> globs_;  // select the rules
   const SeriesRoles roles_;
-  const uint64_t most_series_;  // of a role that the rules of one run judge
+  const uint64_t most_series_;  // series of a role that the rules of one run judge
   OnVerdict on_verdict_;
   OnSeries on_series_;
   OnLate on_late_;
   OnLost on_lost_;
   RunGuard* guard_ = nullptr;
   std::map<std::string, std::vector<v1::Source>> expected_;  // by run
-  std::vector<std::unique_ptr<Rule>> rules_;  // judge nothing: they are asked what they read
+  std::vector<std::unique_ptr<Rule>> rules_;  // judge nothing: queried for what they read
   SeriesSets sets_;
-  mutable Mutex suppressor_mutex_;  // guards what runs have in common here
+  mutable Mutex suppressor_mutex_;  // guards the suppressor, which runs share
   Suppressor suppressor_ PLUMB_GUARDED_BY(suppressor_mutex_);
-  // Guards the map alone: a run is its judging thread's, and goes by it.
+  // Guards only the map. A run belongs to the thread that judges it.
   mutable Mutex runs_mutex_;
   std::map<std::string, std::unique_ptr<Run>> runs_ PLUMB_GUARDED_BY(runs_mutex_);
   std::atomic<uint64_t> open_bytes_{0};

@@ -1,6 +1,6 @@
-// One cause, one incident: findings of one (rule, run, cause) gathered, whatever their sites. What
-// a server keeps live (server/incidents) and what a report shows are the same function of the
-// findings as they finally stand. Thread-safe.
+// Groups findings of one (rule, run, cause) into one incident, whatever their sites. What a server
+// keeps live (server/incidents) and what a report shows are the same function of the final
+// findings. Thread-safe.
 #pragma once
 
 #include <string>
@@ -10,23 +10,23 @@
 
 namespace plumbline::rules {
 
-// 32 hex digits over (rule, run, cause), the same on every host.
+// Returns 32 hex digits over (rule, run, cause), the same on every host.
 std::string IncidentFingerprint(const v1::Finding& finding);
 
-// Whether `a` shows for their incident rather than `b`: one that nothing suppresses, the stronger
-// (level, then strength), the earlier, the first by rank, layer and op. Total over findings of
-// different fingerprints.
+// Returns true if `a` represents its incident rather than `b`: first one that is not suppressed,
+// then the stronger (level, then strength), the earlier, the first by rank, layer and op. A total
+// order over findings of different fingerprints.
 bool ShowsBefore(const v1::Finding& a, const v1::Finding& b);
 
 struct Incident {
   std::string fingerprint;
-  std::vector<const v1::Finding*> findings;  // at least one; the one that shows for it first
+  std::vector<const v1::Finding*> findings;  // at least one; the representative first
 
   const v1::Finding& shown() const { return *findings.front(); }
 };
 
-// By level (errors first), strength, rule, run, cause. The findings have different fingerprints
-// and must outlive what is returned.
+// Returns the incidents by level (errors first), strength, rule, run, cause. The findings must have
+// different fingerprints and outlive the result.
 std::vector<Incident> IncidentsOf(const std::vector<const v1::Finding*>& findings);
 
 }  // namespace plumbline::rules

@@ -13,9 +13,9 @@ namespace {
 
 constexpr size_t kShort = 128, kMiddle = 256, kLong = 512;  // bytes
 constexpr int kMostLast = 8;
-constexpr int64_t kLatest = int64_t{1} << 62;  // ns: times are compared with a margin
+constexpr int64_t kLatest = int64_t{1} << 62;  // ns: leaves a margin for comparisons of times
 
-// At most so many bytes, none of a character that is cut.
+// Truncates `text` to at most `most` bytes, at a UTF-8 character boundary.
 std::string Cut(const std::string& text, size_t most) {
   std::string shown = Printable(std::string_view(text).substr(0, most));
   if (shown.size() > most) {
@@ -26,7 +26,7 @@ std::string Cut(const std::string& text, size_t most) {
   return shown;
 }
 
-// A trainer may send anything; this much of it is kept.
+// Returns a bounded copy, because a trainer may send any amount.
 v1::Ending Trimmed(const v1::Ending& ending) {
   v1::Ending kept;
   kept.set_how(ending.how());
@@ -88,7 +88,7 @@ void ProcessEnds::Hear(const v1::Source& source) {
   if (rank.way == EndKind::kGone || rank.way == EndKind::kUnreachable) rank.way = EndKind::kOpen;
 }
 
-// Another process has taken the rank over: how the former one ended is of the past.
+// Resets the rank for a new process: the ending of the earlier process is no longer reported.
 void ProcessEnds::Renew(Rank& rank) {
   if (rank.whole) --whole_;
   rank.whole = rank.followed = false;
@@ -99,7 +99,7 @@ void ProcessEnds::Renew(Rank& rank) {
 void ProcessEnds::Value(uint32_t number, int64_t step, const v1::Site& site, double value) {
   Rank& rank = ranks_[number];
   if (step < rank.value_step) return;
-  // One that reports several keeps to its loss.
+  // If a rank reports several series, its loss is kept.
   const bool known = rank.name < names_.size();
   if (!known || names_[rank.name] != site.op() || !site.layer().empty()) {
     const std::string name = NameOf(site);
@@ -117,7 +117,7 @@ void ProcessEnds::Value(uint32_t number, int64_t step, const v1::Site& site, dou
 
 void ProcessEnds::Said(const v1::Source& source, const v1::Progress& progress) {
   Rank& rank = ranks_[source.rank()];
-  if (rank.way == EndKind::kSaid) return;  // its first word counts
+  if (rank.way == EndKind::kSaid) return;  // its first ending counts
   rank.way = Bad(progress.ending()) ? EndKind::kSaid : EndKind::kWell;
   if (rank.way == EndKind::kWell) return;
   rank.said = Trimmed(progress.ending());
@@ -126,7 +126,8 @@ void ProcessEnds::Said(const v1::Source& source, const v1::Progress& progress) {
   if (++whole_ > kWhole) Thin();
 }
 
-// Whose words go: of those that followed, then of the latest. It does not depend on who came first.
+// Drops the full ending of one rank: one that followed others if there is any, then the latest. The
+// result does not depend on the order of arrival.
 void ProcessEnds::Thin() {
   Rank* worst = nullptr;
   std::tuple<bool, int64_t, uint32_t> least;

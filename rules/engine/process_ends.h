@@ -1,4 +1,4 @@
-// What is known of how the processes of one attempt of one role end: their last words, who left
+// Records how the processes of one attempt of one role end: their endings, which processes left
 // without one, and the newest value that each reported.
 #pragma once
 
@@ -14,32 +14,32 @@
 
 namespace plumbline::rules {
 
-// Not thread-safe. What is kept of a rank is bounded; whole words are kept of those that a finding
+// Not thread-safe. Memory per rank is bounded. Full endings are kept only for ranks that a finding
 // could name (kWhole).
 class ProcessEnds {
  public:
   static constexpr size_t kWhole = 64;
   static constexpr size_t kMostNames = 64;  // of series; values of others are not kept
 
-  // It says something: one that was gone is back.
+  // Records that the source reported something: a rank that was gone is back.
   void Hear(const v1::Source& source);
-  // A scalar that it reported. Older steps change nothing.
+  // Records a scalar that the rank reported. Older steps change nothing.
   void Value(uint32_t rank, int64_t step, const v1::Site& site, double value);
-  // Its goodbye.
+  // Records its goodbye.
   void Said(const v1::Source& source, const v1::Progress& progress);
-  // kGone or kUnreachable; kOpen: nothing is known but that nothing comes of it.
+  // Records kGone or kUnreachable; kOpen: it is only known that nothing arrives from it.
   void Gone(const v1::Source& source, EndKind way);
 
-  // Appends what is known of processes, by rank; steps are left to the caller.
+  // Appends what is known of processes, by rank. The caller fills in the steps.
   void List(v1::Role role, std::vector<ProcessEnd>* out) const;
 
-  // whole_ is counted again.
+  // Computes whole_ again after reading.
   void Persist(Archive& a);
 
  private:
   struct Rank {
     std::string host;
-    int64_t pid = 0;  // 0: it does not say that it is a process; dumps and foreign files are none
+    int64_t pid = 0;  // 0: the source is not a process, such as a dump or a foreign file
     EndKind way = EndKind::kOpen;
     v1::Ending said;
     bool followed = false;
@@ -54,12 +54,12 @@ class ProcessEnds {
 
   std::map<uint32_t, Rank> ranks_;
   std::vector<std::string> names_;
-  size_t whole_ = 0;  // ranks whose words are
+  size_t whole_ = 0;  // ranks whose ending is kept in full
 };
 
-// The column whose values are kept: the loss, or the first.
+// Returns the column whose values are kept: the loss, or the first.
 uint32_t ShownColumn(const std::vector<v1::Site>& sites);
-// Is it the name of a loss that is trained on? Auxiliary ones are none.
+// Returns true for the name of a training loss, but not of an auxiliary one.
 bool IsLossName(const v1::Site& site);
 
 }  // namespace plumbline::rules

@@ -46,7 +46,7 @@ void RankProgress::Unplace(uint32_t rank, const Rank& state) {
   backlogged_.erase({state.complete_through, rank});
 }
 
-// It only grows, so all of its steps together cost no more than the ranks that came.
+// first_unseen_ only grows, so that all calls together cost no more than the number of ranks seen.
 void RankProgress::FindUnseen() {
   for (auto next = ranks_.find(first_unseen_); next != ranks_.end() && next->first == first_unseen_;
        ++next) {
@@ -165,7 +165,7 @@ std::vector<uint32_t> RankProgress::Missing(int64_t step, uint32_t world,
   auto seen = ranks_.upper_bound(first_unseen_);
   for (uint32_t rank = first_unseen_; rank < world && ranks.size() < most; ++rank) {
     if (seen != ranks_.end() && seen->first == rank) {
-      if (++seen; rank - first_unseen_ > 2 * most) break;  // one is named already
+      if (++seen; rank - first_unseen_ > 2 * most) break;  // at least one is named by now
       continue;
     }
     ranks.push_back(rank);

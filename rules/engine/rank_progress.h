@@ -1,4 +1,4 @@
-// How far the ranks of one attempt of one role have come, and who is still waited for.
+// Tracks how far the ranks of one attempt of one role have come, and which ranks are still awaited.
 #pragma once
 
 #include <cstddef>
@@ -13,73 +13,75 @@
 
 namespace plumbline::rules {
 
-// Why steps were closed over a rank: what its evidence is late by when it comes after all. Stored
-// in checkpoints.
+// Why steps were closed over a rank. If its evidence still arrives, it is counted as late for this
+// cause. Stored in checkpoints.
 enum class LateCause : uint8_t {
   kUnknown = 0,
-  kRankSlow = 1,      // connected, nothing waited to be sent, a window of steps behind
+  kRankSlow = 1,      // connected, nothing left to send, a window of steps late
   kStreamBroken = 2,  // its stream ended without a goodbye and did not come back in time
   kServerAway = 3,    // the server was away, and the rank did not come back to it in time
-  kRankSilent = 4,    // connected, and nothing came of it
-  kNeverCame = 5,     // it had not said hello in time
-  kNoRoom = 6,        // what the run's open steps held had reached its bound
-  kNextAttempt = 7,   // it came after the next attempt of its run had begun
+  kRankSilent = 4,    // connected, but nothing arrived from it
+  kNeverCame = 5,     // sent no hello in time
+  kNoRoom = 6,        // the run's open steps held as many bytes as allowed
+  kNextAttempt = 7,   // arrived after the next attempt of its run had begun
 };
 
-// The cause of a loss, as it is counted: "late-rank-slow"; "late" where it is not known.
+// Returns the loss cause under which it is counted: "late-rank-slow", or "late" if it is unknown.
 const char* LossCauseOf(LateCause cause);
 
-// Not thread-safe. No question costs more because there are more ranks, named or merely claimed.
+// Not thread-safe. The cost of a query does not grow with the number of ranks, seen or declared.
 class RankProgress {
  public:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
-  // The rank exists, something came of it: one that was gone is back, and waited for again.
+  // Records that something arrived from the rank: it exists, and if it was gone, it is awaited
+  // again.
   void Hear(uint32_t rank);
-  // All of it is to come, however far the others are: it is closed over when it leaves, not before.
+  // Awaits all steps of the rank, however far the others are: it is closed over only after it
+  // leaves.
   void Await(uint32_t rank);
-  // It said how far it is: `complete_through` kNever when no step is complete yet. Older words
-  // change nothing.
+  // Records the rank's reported progress. `complete_through` is kNever while no step is complete.
+  // Older reports change nothing.
   void Advance(uint32_t rank, int64_t complete_through, int64_t newest_step);
-  // It said goodbye: never waited for again.
+  // Records its goodbye: the rank is never awaited again.
   void Finish(uint32_t rank);
-  // It is not waited for until it is heard of again.
+  // Stops waiting for the rank until something arrives from it.
   void Leave(uint32_t rank, LateCause cause);
-  // Nor are those that were never seen, until they are.
+  // Stops waiting for ranks that were never seen, until they are.
   void LeaveUnseen();
-  // Who is waited for and has not delivered all up to `through`: steps close without it.
+  // Closes steps over the ranks that are awaited and have not delivered all up to `through`.
   void CloseOver(int64_t through, LateCause cause);
 
   size_t seen() const { return ranks_.size(); }
-  // A rank of a world of so many is waited for although it was never seen.
+  // Returns true if a rank of a world of `world` ranks is awaited although it was never seen.
   bool awaits_unseen(uint32_t world) const { return !unseen_gone_ && ranks_.size() < world; }
-  // False while nobody has said a word: lone dumps.
+  // False while no rank reported progress, as for lone dumps.
   bool any() const { return any_; }
-  // The newest step that any rank said it is in; kNever before.
+  // Returns the newest step that any rank reported; kNever before.
   int64_t newest_step() const { return newest_step_; }
-  // Below it nothing can come from the ranks seen that are still waited for; nothing is when this
-  // is the largest int64.
+  // Returns the step below which nothing more can arrive from the awaited ranks that were seen. If
+  // none is awaited, returns the largest int64.
   int64_t slowest() const {
     return waiting_.empty() ? std::numeric_limits<int64_t>::max() : waiting_.begin()->first;
   }
 
-  // Everything of the rank's steps up to this one has come; kNever: of none.
+  // Returns the step up to which all evidence of the rank has arrived; kNever: of no step.
   int64_t complete_through(uint32_t rank) const;
   bool finished(uint32_t rank) const;
-  // Why steps were last closed over it.
+  // Returns why steps were last closed over the rank.
   LateCause late_cause(uint32_t rank) const;
 
-  // Nothing more can come for `step` from the ranks seen. `far_behind`: so many steps have passed
-  // since that a rank without backlog is closed over; one that is merely slow to send never is, nor
-  // one that is awaited.
+  // Returns true if nothing more can arrive for `step` from the ranks seen. If `far_behind`, the
+  // window has passed and ranks without backlog are closed over; ranks that still send, or that are
+  // awaited to their end, are not.
   bool Covered(int64_t step, bool far_behind) const;
-  // Ranks of which not everything of `step` has come, those `present` apart, ascending: some of
-  // them, `most` at most, and one at least where there are any. `world`: so many ranks are said to
-  // exist; of 0 none is missed.
+  // Returns at most `most` ranks, ascending, whose evidence of `step` is incomplete, without those
+  // in `present`; at least one if there is any. `world` is the declared number of ranks; if it is
+  // 0, none is missing.
   std::vector<uint32_t> Missing(int64_t step, uint32_t world, const std::set<uint32_t>& present,
                                 size_t most) const;
 
-  // Ranks seen that are waited for and have not delivered all up to `step`, ascending.
+  // Returns the awaited ranks that were seen and have not delivered all up to `step`, ascending.
   std::vector<uint32_t> Behind(int64_t step) const;
 
   struct State {
@@ -88,10 +90,11 @@ class RankProgress {
     bool waited_for = false;
   };
   std::vector<State> States() const;  // of the ranks seen, ascending
-  // The newest step that the rank said it is in; kNever before.
+  // Returns the newest step that the rank reported; kNever before.
   int64_t newest_step_of(uint32_t rank) const;
 
-  // backlogged_, done_ and first_unseen_ are found again from ranks_; who is awaited is not kept.
+  // backlogged_, done_ and first_unseen_ are derived from ranks_. Whether a rank is awaited to its
+  // end is not stored.
   void Persist(Archive& a);
 
  private:
@@ -102,7 +105,7 @@ class RankProgress {
     bool gone = false;
     LateCause cause = LateCause::kUnknown;
     bool awaited = false;
-    // awaited is of who reads whole records, and makes no checkpoint.
+    // `awaited` is used only by readers of whole records, which make no checkpoint.
     void Persist(Archive& a) { a(complete_through, newest_step, done, gone, cause); }
     bool waited_for() const { return !done && !gone; }
     bool backlog() const {
@@ -118,10 +121,10 @@ class RankProgress {
   void FindUnseen();
 
   std::map<uint32_t, Rank> ranks_;
-  Order waiting_;              // those not done or gone
-  Order backlogged_;           // of those, who has more to come; found again from ranks_
-  Order done_;                 // or gone; likewise
-  uint32_t first_unseen_ = 0;  // every rank below it was seen; likewise
+  Order waiting_;              // ranks that are not done or gone
+  Order backlogged_;           // subset of waiting_ with more to come; derived from ranks_
+  Order done_;                 // done or gone; derived likewise
+  uint32_t first_unseen_ = 0;  // every lower rank was seen; derived likewise
   int64_t newest_step_ = kNever;
   bool any_ = false;
   bool unseen_gone_ = false;

@@ -21,7 +21,7 @@ struct Items {
   }
 };
 
-// The rows are not known to fit anything.
+// Returns the number of values of a row. The rows may be malformed.
 uint64_t ValuesOf(const v1::SeriesRows& rows, int row) {
   const auto values = static_cast<size_t>(rows.value_size());
   const bool bits_fit = rows.absent().empty() || rows.absent().size() >= (values + 7) / 8;
@@ -29,7 +29,7 @@ uint64_t ValuesOf(const v1::SeriesRows& rows, int row) {
   return values / static_cast<size_t>(rows.step_size());
 }
 
-// By source index.
+// Returns the batch's items by source index.
 std::map<uint32_t, Items> ItemsOf(const v1::Batch& batch) {
   std::map<uint32_t, Items> items;
   for (const v1::Evidence& evidence : batch.evidence())

@@ -1,4 +1,4 @@
-// What remains of a batch that the engine refuses after its sender was told that it is held.
+// Keeps the usable part of a batch that the engine refuses after its sender got an acknowledgement.
 #pragma once
 
 #include "plumbline/v1/batch.pb.h"

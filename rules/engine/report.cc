@@ -10,7 +10,8 @@
 namespace plumbline::rules {
 namespace {
 
-// Inconclusive reasons read "short-id: sentence with numbers"; the id is what they share.
+// Returns the reason id: inconclusive reasons read "short-id: sentence with numbers", and equal ids
+// are merged.
 std::string ReasonId(const v1::Verdict& verdict) {
   if (verdict.kind() != v1::Verdict::KIND_INCONCLUSIVE) return "";
   return verdict.reason().substr(0, verdict.reason().find(':'));
@@ -26,7 +27,7 @@ void Widen(const v1::FindingSite& from, v1::FindingSite& site) {
   site.mutable_ranks()->Assign(ranks.begin(), ranks.end());
 }
 
-// How much a finding weighs before its cause is asked for.
+// Compares the weight of two findings, without their causes.
 int Compare(const v1::Finding& a, const v1::Finding& b) {
   const auto of_a = std::make_pair(a.level(), a.strength());
   const auto of_b = std::make_pair(b.level(), b.strength());
@@ -38,9 +39,9 @@ double Confidence(const v1::Finding& finding) {
   return std::isfinite(c) ? c : 0;
 }
 
-// The rules on a run's health say of what kind a thing is while it goes on, and again once more is
-// known: a loss that diverged comes back, a jump of an evaluation was overfitting. So does the one
-// on memory that grows.
+// Returns true if the finding has a kind that may change: rules on a run's health report a kind
+// while an event goes on, and another one once more is known. A loss that diverged recovers; a jump
+// of an evaluation was overfitting. The rule on memory growth does the same.
 bool HasKind(const v1::Finding& finding) {
   return (finding.rule().starts_with("health/") || finding.rule() == "performance/memory-creep") &&
          finding.details().fields().contains("kind");
@@ -72,7 +73,7 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
   Entry& entry = findings_[verdict.finding().fingerprint()];
   Change change;
   change.opened = entry.count == 0;
-  bool told = change.opened;  // another text shows than before
+  bool told = change.opened;  // the text shown changed
   if (change.opened) {
     entry.finding = verdict.finding();
     entry.place = PlaceOf(site);
@@ -86,7 +87,7 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
     if (compared >= 0) told |= entry.Take(verdict.finding(), PlaceOf(site));
     change.stronger = std::make_pair(entry.finding.level(), entry.finding.strength()) > before;
     change.refined = entry.finding.cause().id() != cause;
-    // Hidden as long as all of it is.
+    // The merged finding is suppressed only while all its verdicts are.
     entry.finding.set_suppressed(entry.suppressed && verdict.finding().suppressed());
     *entry.finding.mutable_site() = whole;
   }
@@ -98,13 +99,13 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
   return change;
 }
 
-// Each finding has a line too.
+// Each finding also has a line.
 bool Report::Full(const v1::Verdict& verdict) const {
   if (verdict.kind() == v1::Verdict::KIND_FINDING) return findings_.size() >= most_findings_;
   return verdicts_.size() - std::min(findings_.size(), verdicts_.size()) >= most_lines_;
 }
 
-// The earliest text of a cause, with the most that was said for it.
+// Keeps the earliest text of a cause, with the greatest confidence given for it.
 bool Report::Told::Merge(const v1::Finding& other, const Place& at) {
   const double surest = std::max(Confidence(finding), Confidence(other));
   const bool earlier = at < place;
@@ -116,15 +117,15 @@ bool Report::Told::Merge(const v1::Finding& other, const Place& at) {
   return earlier;
 }
 
-// Whether this cause is the one that a finding has in the end, of two of one level and strength.
+// Returns true if, at the same level and strength, this cause is the finding's final one.
 bool Report::Told::Beats(const Told& other) const {
   const double a = Confidence(finding), b = Confidence(other.finding);
   if (a != b) return a > b;
   return std::tie(place, finding.cause().id()) < std::tie(other.place, other.finding.cause().id());
 }
 
-// What was told of that step is told anew. Of the causes that are left the surest shows; where none
-// is, what comes next does, whatever it weighs.
+// Discards what was reported for that step. Of the remaining causes the one with the greatest
+// confidence is shown. If none remains, the next verdict is shown, whatever its level.
 bool Report::Entry::Forget(int64_t step) {
   std::erase_if(others, [&](const auto& told) { return told.second.place.first == step; });
   if (place.first != step) return false;
@@ -188,7 +189,7 @@ void Report::Told::Persist(Archive& archive) { archive(finding, place); }
 void Report::Entry::Persist(Archive& archive) { archive(finding, count, suppressed); }
 
 void Report::Persist(Archive& archive) {
-  // Version 2 forgot the causes that a finding does not have.
+  // Version 2 did not store the other causes of a finding.
   const uint32_t version = archive.Version(3, 2);
   archive(findings_, verdicts_);
   for (auto& [fingerprint, entry] : findings_) {

@@ -1,5 +1,5 @@
-// Merges a stream of verdicts into what a person reads: one finding a fingerprint, one line per
-// (rule, site, kind, reason). Shared by plumb audit's report and plumbd's incidents.
+// Merges a stream of verdicts into what a person reads: one finding per fingerprint, one line per
+// (rule, site, kind, reason). Used by plumb audit's report and plumbd's incidents.
 #pragma once
 
 #include <cstddef>
@@ -18,19 +18,19 @@ namespace plumbline::rules {
 
 class Report {
  public:
-  // Of a host that runs for months: beyond so many findings, and so many other lines, what is new
-  // is counted and left out. A finding that is left out changes nothing.
+  // Limits for a host that runs for months: beyond this number of findings or of other lines, a new
+  // one is counted and left out. A finding that is left out changes nothing.
   static constexpr size_t kMostFindings = 20'000, kMostLines = 100'000;
   void Bound(size_t findings = kMostFindings, size_t lines = kMostLines) {
     most_findings_ = findings;
     most_lines_ = lines;
   }
   uint64_t left_out() const { return left_out_; }
-  // Findings and other lines that it holds.
+  // Returns the number of findings and other lines held.
   size_t size() const { return findings_.size() + verdicts_.size(); }
 
   struct Change {
-    const v1::Finding* finding = nullptr;  // nullptr: the verdict was no finding
+    const v1::Finding* finding = nullptr;  // nullptr: the verdict was not a finding
     bool opened = false;                   // first verdict of its fingerprint
     bool stronger = false;                 // its level or strength rose
     bool refined = false;                  // it has another cause now
@@ -38,49 +38,51 @@ class Report {
     uint64_t count = 0;                    // verdicts merged so far
   };
 
-  // Of a fingerprint the strongest counts (level, then strength). Its cause is the one that was
-  // named with the most confidence at that strength, of equals the one named first by step and
-  // rank; it is told in the words of the earliest that named it. So what a finding is in the end
-  // does not depend on the order of its verdicts, but among those of one step and first rank, which
-  // the engine tells in an order of their own. What a rule
-  // of health/, or memory-creep, says with a `kind` stands in the place of what was told of the
-  // same first step, at a lower level, too: it says what became of it.
+  // Merges a verdict. The strongest verdict of a fingerprint counts (level, then strength). Its
+  // cause is the one given with the greatest confidence at that strength; if equal, the one given
+  // first by step and rank. The text is that of the earliest verdict with this cause. So the final
+  // finding does not depend on the order of its verdicts, except among those of one step and first
+  // rank, which the engine orders. A verdict of a health/ rule or memory-creep with a `kind`
+  // replaces the earlier one of the same first step, even if its level is lower, because it reports
+  // the outcome.
   Change Add(const v1::Verdict& verdict);
 
-  // By level (errors first), then strength, rule, layer, op.
+  // Returns the findings by level (errors first), then strength, rule, layer, op.
   std::vector<const v1::Finding*> findings() const;
-  // In order of (rule, layer, op, first step). Steps of equal verdicts are merged into one range.
+  // Returns the verdicts in order of (rule, layer, op, first step). Steps of equal verdicts are
+  // merged into one range.
   std::vector<const v1::Verdict*> verdicts() const;
 
   // Calls `change` with each finding, in no order. For a host that knows more of a run than the
-  // rules, such as that its steps were counted; what makes the fingerprint must not change.
+  // rules, such as that its steps were counted. `change` must not alter what the fingerprint
+  // depends on.
   void Amend(const std::function<void(v1::Finding*)>& change) {
     for (auto& [fingerprint, entry] : findings_) change(&entry.finding);
   }
 
-  // Everything that was merged so far. most_findings_ and most_lines_ are the host's, left_out_ is
-  // of this process.
+  // Stores or reads everything merged so far. The host sets most_findings_ and most_lines_;
+  // left_out_ belongs to this process.
   void Persist(Archive& archive);
 
  private:
   using Place = std::pair<int64_t, uint32_t>;  // step, first rank
-  // One cause that was named at the strength the finding has.
+  // One cause that was given at the strength of the finding.
   struct Told {
     v1::Finding finding;  // its earliest text, with the greatest confidence
     Place place{};        // of that text
 
-    bool Merge(const v1::Finding& other, const Place& at);  // true: the text is another one now
+    bool Merge(const v1::Finding& other, const Place& at);  // true: the text has changed
     bool Beats(const Told& other) const;
     void Persist(Archive& archive);
   };
-  struct Entry : Told {  // the cause that it has; its site is that of all verdicts
+  struct Entry : Told {  // its present cause; its site covers all verdicts
     uint64_t count = 0;
-    bool suppressed = false;             // every verdict so far was
-    std::map<std::string, Told> others;  // the causes that it does not have
-    bool gone = false;                   // what showed is told anew, by what is taken next
+    bool suppressed = false;             // every verdict so far was suppressed
+    std::map<std::string, Told> others;  // the other causes
+    bool gone = false;                   // the next verdict taken replaces what was shown
 
-    bool Forget(int64_t step);                             // true: another text shows
-    bool Take(const v1::Finding& other, const Place& at);  // true: another text shows
+    bool Forget(int64_t step);                             // true: the text shown changed
+    bool Take(const v1::Finding& other, const Place& at);  // true: the text shown changed
     void Persist(Archive& archive);
   };
   bool Full(const v1::Verdict& verdict) const;

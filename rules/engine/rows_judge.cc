@@ -88,7 +88,7 @@ size_t RowsJudge::TakeRows(const Unit& unit, const ScalarRows& rows, size_t firs
   return taken;
 }
 
-// As of any step.
+// Judges one row like any other step.
 void RowsJudge::JudgeRow(Unit& unit, size_t row) {
   const int64_t step = steps_.rows.steps[row];
   for (size_t i = 0; i < unit.columns.size(); ++i) {

@@ -1,6 +1,6 @@
-// Many steps of one rank's scalars, judged by one rule after the other: what was called for each
-// step is called for each rule, and a rule may take a thousand steps that tell it nothing at once.
-// What is said comes out in the order in which it would have been said step by step.
+// Judges many steps of one rank's scalars rule by rule, instead of step by step. A rule may skip a
+// thousand steps at once if none changes its state. The verdicts are emitted in the order in which
+// judging step by step would emit them.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace plumbline::rules {
 
 class RowsJudge {
  public:
-  // `step`: the site that the verdict was given to; nullptr: to none, at the step's end.
+  // Receives a verdict. `step` is its site; nullptr: it belongs to the step's end.
   using Tell = std::function<void(size_t rule, const SiteStep* step, v1::Verdict verdict)>;
 
   RowsJudge(RunRules* rules, const StepRows& steps) : rules_(rules), steps_(steps) {}
@@ -29,14 +29,14 @@ class RowsJudge {
     v1::Verdict verdict;
   };
   class Sink;
-  // Rules that are shown the rows together.
+  // Rules that receive the rows together.
   struct Unit {
     const void* mark = nullptr;
     std::vector<size_t> rules;                 // ascending
-    std::vector<ScalarColumn> columns;         // that some of them read
-    std::vector<size_t> places;                // of each column among all
-    std::vector<std::vector<size_t>> readers;  // of each column, of `rules`
-    std::vector<size_t> at_end;                // of `rules`: those that are asked there
+    std::vector<ScalarColumn> columns;         // that some of these rules read
+    std::vector<size_t> places;                // index of each column among all columns
+    std::vector<std::vector<size_t>> readers;  // of each column, as indices into `rules`
+    std::vector<size_t> at_end;  // indices into `rules`: those called at the step's end
   };
 
   void FindUnits();

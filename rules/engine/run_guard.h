@@ -1,5 +1,5 @@
-// A host's hand on whose evidence the engine is at: it can leave a run out, remember over whom its
-// process died, and go on without a run that cannot be judged.
+// Lets a host control whose evidence the engine judges: it can leave a run out, record the run
+// during which its process died, and continue without a run that cannot be judged.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@ namespace plumbline::rules {
 class RunGuard {
  public:
   virtual ~RunGuard() = default;
-  // Before anything of `run` is judged. False: it is left out, and what was said of it is lost to
-  // the engine.
+  // Called before anything of `run` is judged. If it returns false, the engine skips the run and
+  // loses the evidence of this call.
   virtual bool Begin(const std::string& run) = 0;
-  // After each Begin that was true.
+  // Called after each Begin that returned true.
   virtual void End() = 0;
-  // After End: judging it ended with an exception, and the engine has forgotten the run.
+  // Called after End if judging threw an exception; the engine has forgotten the run.
   virtual void Failed(const std::string& run, const std::string& what) = 0;
 };
 

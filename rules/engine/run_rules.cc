@@ -29,7 +29,7 @@ void RunRules::FindJudging() {
 
 const std::vector<size_t>& RunRules::FindReaders(const SiteStep& step) {
   const v1::Site& site = step.site;
-  constexpr size_t kMost = 1 << 16;  // sites; beyond it they are asked again
+  constexpr size_t kMost = 1 << 16;  // sites; beyond it the rules are queried again
   std::string joined;
   if (!site.layer().empty()) joined = site.layer() + '\n' + site.op();
   const std::string& key = joined.empty() ? site.op() : joined;
@@ -62,13 +62,13 @@ const std::vector<size_t>& RunRules::Numbered(const SiteStep& step,
 
 void RunRules::Show(const SiteStep& step) {
   if (most_bytes_ == 0) return;
-  // What a rule keeps of an item may be a name, a node of a map and some sums, however small it is.
+  // A rule may keep a name, a map node and some sums of an item, however small it is.
   constexpr uint64_t kItem = 256;
   for (const Item& item : step.items) shown_ += kItem + item.evidence->ByteSizeLong();
 }
 
-// To weigh costs as much as there is: so it waits until half as much was shown, and stays a small
-// share of the work.
+// Weighing costs as much as the state is large. So it waits until half as much was shown, and stays
+// a small share of the work.
 void RunRules::WeighIfDue(const OnSetAside& on_set_aside) {
   const uint64_t fresh = shown_ + fresh_series_ * kSeriesBytes;
   if (most_bytes_ == 0 || fresh < std::max(most_bytes_ / 8, bytes_ / 2)) return;
@@ -86,18 +86,18 @@ void RunRules::MakeRoom(uint64_t bytes, const OnSetAside& on_set_aside) {
       rules_[i]->Persist(archive);
       each[i] = archive.written();
     }
-    const auto largest = std::max_element(each.begin(), each.end());  // of equals the first
+    const auto largest = std::max_element(each.begin(), each.end());  // if equal, the first
     if (*largest == 0) return;
     const auto i = static_cast<size_t>(largest - each.begin());
     set_aside_.insert(Id(i));
-    rules_[i] = (*active_)[i].entry->make((*active_)[i].options);  // gives back what it held
+    rules_[i] = (*active_)[i].entry->make((*active_)[i].options);  // frees what it held
     FindJudging();
     on_set_aside(i, *largest);
     bytes_ = WeighAll();
   }
 }
 
-// What several rules hold together counts once.
+// State that several rules share counts once.
 uint64_t RunRules::WeighAll() {
   Archive archive{Archive::Counting()};
   for (size_t i = 0; i < rules_.size(); ++i) {

@@ -8,14 +8,15 @@
 namespace plumbline::rules {
 namespace {
 
-// The order in which a step's evidence is judged, whatever order it came in.
+// Returns the sort key by which a step's evidence is judged, independent of the order of arrival.
 auto JudgingOrder(const v1::Source& source, const v1::Evidence& evidence) {
   return std::make_tuple(std::string_view(evidence.site().layer()),
                          std::string_view(evidence.site().op()), source.rank(), evidence.call());
 }
 
-// What a parsed batch takes as long as it is held, from what it says alone: the same on every host
-// and after every restart. Evidence, rows and sites take more than their bytes on the wire.
+// Returns the bytes that a parsed batch takes while it is held. It is computed from the content
+// only, so that it is the same on every host and after every restart. Evidence, rows and sites take
+// more than their bytes on the wire.
 uint64_t BytesHeld(const v1::Batch& batch) {
   constexpr uint64_t kBatch = 1024, kEvidence = 400, kRow = 96, kEntry = 128;
   uint64_t rows = 0, sites = 0;
@@ -70,7 +71,7 @@ RunSummary& RunState::Summarize() {
   return summary_;
 }
 
-// Where what a rank says of a step belongs: among what is open, or what is late.
+// Returns the step that holds a rank's evidence, among the open ones or the late ones.
 RunState::OpenStep& RunState::StepOf(Group& group, const v1::Source& source, int64_t step) {
   if (step > group.closed) return OpenAt(group, step);
   const auto [newest, fresh] = late_until_.try_emplace({&group, source.rank()}, step);
@@ -94,17 +95,17 @@ void RunState::Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evi
                          evidence.scalar().value());
 }
 
-// The step that something of the batch that is taken is held in.
+// Returns the open step, and records that the current batch is held in it.
 RunState::OpenStep& RunState::OpenAt(Group& group, int64_t step) {
   group.newest_step = std::max(group.newest_step, step);
   const auto [newest, fresh] = held_until_.try_emplace(&group, step);
   if (!fresh) newest->second = std::max(newest->second, step);
-  // Steps mostly come in order.
+  // Steps usually arrive in order.
   const bool newest_yet = group.open.empty() || group.open.rbegin()->first < step;
   return newest_yet ? AddOpen(group, step) : group.open[step];
 }
 
-// Steps close in order, so all of a batch is held until the newest step that it speaks of closes.
+// Steps close in order, so a whole batch is held until the newest of its steps closes.
 void RunState::Charge(const v1::Batch& batch) {
   if (held_until_.empty() && late_until_.empty()) return;
   const uint64_t bytes = BytesHeld(batch);
@@ -129,7 +130,7 @@ RunState::OpenStep RunState::TakeOut(Group& group, std::map<int64_t, OpenStep>* 
   return open;
 }
 
-// The oldest steps of who takes most go first.
+// Closes the oldest steps of the group that holds the most bytes, until at most `bytes` are open.
 void RunState::MakeRoom(uint64_t bytes, const OnClose& on_close) {
   while (open_bytes_ > bytes) {
     const auto largest = std::max_element(
@@ -146,7 +147,8 @@ void RunState::MakeRoom(uint64_t bytes, const OnClose& on_close) {
   }
 }
 
-// Who declared or lost something is kept rank by rank; beyond a quarter of the run's bytes no more.
+// Adds the rank to the set of ranks that declared or lost something. Returns false if the rank is
+// known, or if these sets have reached a quarter of the run's bytes.
 bool RunState::KeepRank(std::set<uint32_t>* ranks, uint32_t rank) {
   constexpr uint64_t kBytes = 48;  // of a node
   if (options_.max_bytes > 0 && kept_ranks_ >= options_.max_bytes / 4 / kBytes) return false;
@@ -185,8 +187,8 @@ void RunState::CountRow(const Columns& columns, const SeriesRow& row, Counts* co
   }
 }
 
-// Scalars come by the million: what is the same for many rows is done once, and of series that no
-// rule reads and nobody stores nothing is held but that the step was.
+// There are millions of scalars, so the work that many rows share is done once. If no rule reads a
+// series and it is not stored, only the existence of the step is held.
 void RunState::HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows,
                         bool stored) {
   const Columns columns = sets_->Find(batch->stream_id(), rows.set());
@@ -211,7 +213,7 @@ void RunState::HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1:
       CountRow(columns, view, &counts, of, step, late);
     }
     if (superseded) continue;
-    // Of rows of one rank in a row the last one tells how it stands.
+    // If consecutive rows belong to one rank, only the value of the last row is recorded.
     const bool last = row + 1 == rows.step_size() || &SourceOf(*batch, rows, row + 1) != &source;
     if (last && view.present(columns->shown)) {
       of.group->endings.Value(source.rank(), step, columns->sites[columns->shown],
@@ -236,8 +238,8 @@ void RunState::CountLoss(const v1::Source& source, const v1::Loss& loss) {
   KeepRank(&count.ranks, source.rank());
 }
 
-// A restart repeats steps: what earlier attempts left open at or past its first step is void, what
-// lies before can no longer grow.
+// A restart repeats steps. What earlier attempts left open at or after its first step is void;
+// earlier steps can no longer grow.
 void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
                               const OnClose& on_close) {
   uint32_t attempt = newest_attempt_;
@@ -246,7 +248,7 @@ void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
   }
   if (attempt == 0) return;
   const int64_t first = FirstStepOf(*batch, attempt);
-  // Only a batch that speaks of a step can say where the new attempt begins.
+  // Only a batch with a step shows where the new attempt begins.
   if (first == std::numeric_limits<int64_t>::max()) return;
   NoteFirst(attempt, first);
   if (attempt == newest_attempt_) return;
@@ -267,7 +269,7 @@ void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
     on_close.superseded(ends);
   }
   newest_attempt_ = attempt;
-  // What comes of them all the same is taken by groups of its own (EarlierGroupOf).
+  // What still arrives for these attempts goes to separate groups (EarlierGroupOf).
   std::erase_if(groups_, [&](const auto& group) { return group.first.first < attempt; });
 }
 
@@ -327,7 +329,7 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
   Charge(*batch);
   for (auto& [key, group] : groups_) {
     if (key.first < newest_attempt_) {
-      CloseLate(key, group, true, on_close);  // nothing joins it, so it need not wait to be whole
+      CloseLate(key, group, true, on_close);  // no other rank joins it, so it need not wait
       continue;
     }
     if (&group == straight) CloseStraight(key, group, batch, on_close);
@@ -346,10 +348,10 @@ bool RunState::FarBehind(const Group& group, int64_t step) const {
 }
 
 bool RunState::Ready(const Group& group, int64_t step) const {
-  // A group in which nobody reports progress (lone dumps) is closed at the end only.
+  // A group without progress reports (lone dumps) is closed only at the end.
   if (!group.progress.any()) return false;
   const bool far_behind = !options_.hosted && FarBehind(group, step);
-  // Ranks never heard of are all alike: only those heard of are looked at one by one.
+  // Unseen ranks are all alike, so only seen ranks are examined one by one.
   if (group.progress.awaits_unseen(group.world_size) && !far_behind) return false;
   return group.progress.Covered(step, far_behind);
 }
@@ -376,7 +378,7 @@ std::vector<RunState::Held> RunState::HeldOf(const OpenStep& open, std::deque<v1
   const auto before = [](const Held& a, const Held& b) {
     return JudgingOrder(*a.source, *a.evidence) < JudgingOrder(*b.source, *b.evidence);
   };
-  // Readers give columns in this order, and a sort takes memory even so.
+  // Readers usually give columns in this order, and a sort would allocate memory even so.
   if (!std::is_sorted(held.begin(), held.end(), before))
     std::stable_sort(held.begin(), held.end(), before);
   return held;
@@ -405,8 +407,8 @@ void RunState::TellStep(const GroupKey& key, Group& group, int64_t step, OpenSte
   on_close.step({summary_.run, key.first, key.second, step, group.world_size});
 }
 
-// The evidence that a rule sees is the same whichever way a scalar travelled. What `made` holds
-// from an earlier step is used again: its site is mostly the same one.
+// Rules see the same evidence whichever way a scalar travelled. Entries of `made` from an earlier
+// step are reused, because their site is usually the same.
 void RunState::ReadRows(const std::vector<HeldRow>& rows, std::vector<Held>* items,
                         std::deque<v1::Evidence>* made) {
   size_t used = 0;
@@ -436,7 +438,7 @@ void RunState::TellSites(const SiteStep& common, const std::vector<Held>& held,
     site_step.missing_ranks.clear();
     site_step.cache.Clear();
     bool scalars = true, read = false;
-    size_t end = begin, ranks = 0;  // which come in order
+    size_t end = begin, ranks = 0;  // sorted, so that distinct ones can be counted
     for (; end < held.size(); ++end) {
       const v1::Site& site = held[end].evidence->site();
       if (site.layer() != site_step.site.layer() || site.op() != site_step.site.op()) break;
@@ -447,7 +449,7 @@ void RunState::TellSites(const SiteStep& common, const std::vector<Held>& held,
     }
     begin = end;
     if (scalars && !read && sets_->Single(site_step.site)->read.empty()) continue;
-    // Nobody is missing where all who are known are here, and they are the world.
+    // No rank is missing if all known ranks are present and they form the whole world.
     const bool all = ranks == progress.seen() && ranks == common.world_size &&
                      held[end - 1].source->rank() < common.world_size;
     if (!all) {
@@ -468,7 +470,7 @@ void RunState::TellSeries(const SiteStep& common, OpenStep* open, const OnClose&
   std::vector<Entry> entries;
   entries.reserve(open->rows.size());
   for (const HeldRow& held : open->rows) entries.push_back({held.columns, held.view()});
-  // Of scalars that came one by one the last call of a step stands for it.
+  // If scalars came one by one, the last call of a step counts.
   std::deque<double> values;
   std::stable_sort(open->items.begin(), open->items.end(), [](const Held& a, const Held& b) {
     return a.evidence->call() < b.evidence->call();
@@ -496,7 +498,7 @@ void RunState::TellSeries(const SiteStep& common, OpenStep* open, const OnClose&
 }
 
 void RunState::CloseAll(const OnClose& on_close) {
-  // The map's order is (attempt, role): the same whatever came first.
+  // The map is ordered by (attempt, role), whatever came first.
   for (auto& [key, group] : groups_) {
     while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_close);
     CloseLate(key, group, true, on_close);
@@ -509,7 +511,7 @@ int64_t RunState::closed_step() const {
   for (const auto& [key, group] : groups_) {
     if (key.first != newest_attempt_ && groups_.size() > 1) continue;
     closed = std::max(closed, group.closed);
-    if (group.progress.awaits_unseen(group.world_size)) continue;  // its evidence may still come
+    if (group.progress.awaits_unseen(group.world_size)) continue;  // its evidence may still arrive
     const int64_t slowest = group.progress.slowest();
     const bool all_done = slowest == std::numeric_limits<int64_t>::max();
     closed = std::max(closed, all_done ? group.newest_step : slowest);

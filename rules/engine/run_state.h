@@ -1,5 +1,5 @@
-// One run inside the engine: joins its evidence by (attempt, role, step, site) and decides when a
-// step is complete. Knows nothing of rules.
+// One run in the engine: joins its evidence by (attempt, role, step, site) and decides when a step
+// is complete. Does not depend on rules.
 #pragma once
 
 #include <cstdint>
@@ -23,43 +23,45 @@
 
 namespace plumbline::rules {
 
-// A group's open steps that only some ranks keep open, a window or more behind the newest one.
+// A group's open steps that only some ranks keep open, and that are a window or more older than the
+// newest one.
 struct Lag {
   uint32_t attempt = 0;
   v1::Role role = v1::ROLE_UNSPECIFIED;
   int64_t oldest = 0;           // open step
-  int64_t through = 0;          // the newest that is a window behind
-  std::vector<uint32_t> ranks;  // that were seen, have not delivered all up to it, and are expected
-  bool unseen = false;          // ranks that never came are expected too
+  int64_t through = 0;          // the newest step that is a window older than the newest open one
+  std::vector<uint32_t> ranks;  // seen, expected, and have not delivered all up to `through`
+  bool unseen = false;          // true if ranks that never came are expected, too
 };
 
-// How far one attempt of one role has come.
+// The progress of one attempt of one role.
 struct GroupProgress {
   uint32_t attempt = 0;
   v1::Role role = v1::ROLE_UNSPECIFIED;
   uint32_t world_size = 0;
-  int64_t oldest_open = RankProgress::kNever;  // step; kNever: none is
+  int64_t oldest_open = RankProgress::kNever;  // step; kNever: no step is open
   bool awaits_unseen = false;                  // ranks that never came are expected
   std::vector<RankProgress::State> ranks;
 };
 
 class RunState {
  public:
-  // What is called as steps close: `site` for each site of a step that the rules look at, `series`
-  // for each list of series in it (may be empty: nobody stores them), then `step` once. What came
-  // too late goes to `site` and `series` too, marked so, when its rank has delivered all of the
-  // step; `late` (may be empty) is told of it as it comes.
+  // Callbacks for closing steps. `site` is called for each site of a step that rules read, `series`
+  // for each list of series in it (empty: series are not stored), then `step` once. Evidence that
+  // arrived too late also goes to `site` and `series`, marked as late, once its rank has delivered
+  // the whole step; `late` (may be empty) is called as it arrives.
   struct OnClose {
     std::function<void(const SiteStep&)> site;
     std::function<void(const StepSeries&)> series;
     std::function<void(const StepEnd&)> step;
     std::function<void(const std::string& cause, uint64_t items)> late = nullptr;
-    // A later attempt has begun; how the processes of the one before ended, as far as is known.
+    // Called when a later attempt has begun, with what is known of how the processes of the earlier
+    // one ended.
     std::function<void(const RunEnds&)> superseded = nullptr;
-    // Instead of `site`, `series` and `step`, of many steps at once where they allow it; empty:
-    // each is told by itself.
+    // Called instead of `site`, `series` and `step` for many steps at once, if they allow it.
+    // Empty: each step is passed on its own.
     std::function<void(const StepRows&)> rows = nullptr;
-    // Items of the run are lost that no agent reported as lost.
+    // Called for items of the run that are lost if no agent reported the loss.
     std::function<void(const std::string& cause, uint64_t items)> lost = nullptr;
   };
   struct Options {
@@ -68,68 +70,75 @@ class RunState {
     uint64_t max_bytes = 0;  // EngineConfig::run_bytes
   };
 
-  // `sets` holds what the streams declared, and must outlive this. What open steps hold takes at
-  // most `max_bytes`, and another batch (0: no bound); beyond it the oldest ones close.
+  // `sets` holds the streams' declarations and must outlive this. Open steps hold at most
+  // `max_bytes` plus one batch (0: no limit); beyond it the oldest ones close.
   RunState(std::string run, Options options, SeriesSets* sets) : options_(options), sets_(sets) {
     summary_.run = std::move(run);
   }
 
-  // The process will be read to its end: before the first batch.
+  // Declares that the process will be read to its end. Call before the first batch.
   void Expect(const v1::Source& source) {
     expected_[{source.attempt(), source.role()}].insert(source.rank());
   }
-  // What `batch` says about this run. Only sources of this run are looked at. Valid input assumed,
-  // its sets declared.
+  // Takes the part of `batch` that belongs to this run. The batch must be valid and its sets
+  // declared.
   void Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
-  // `way`: what is known of its process besides: kGone, kUnreachable; kOpen: nothing.
+  // Marks the rank as gone. `way` is what else is known of its process: kGone, kUnreachable; kOpen:
+  // nothing.
   void MarkGone(const v1::Source& source, LateCause cause, const OnClose& on_close,
                 EndKind way = EndKind::kOpen);
-  // Ranks of the group of `source` that never came are not waited for any more.
+  // Stops waiting for ranks of the group of `source` that never came.
   void MarkAbsent(const v1::Source& source, const OnClose& on_close);
   // Closes the steps up to `through`, complete or not.
   void CloseThrough(uint32_t attempt, v1::Role role, int64_t through, const OnClose& on_close);
-  // Closes the oldest steps until what is open holds at most so many bytes.
+  // Closes the oldest steps until open steps hold at most `bytes`.
   void MakeRoom(uint64_t bytes, const OnClose& on_close);
   // Closes everything that is open, complete or not.
   void CloseAll(const OnClose& on_close);
 
-  // Its ranks apart.
+  // Returns the summary without its ranks.
   RunSummary& summary() { return summary_; }
   const RunSummary& summary() const { return summary_; }
-  // All of it.
+  // Returns the complete summary.
   RunSummary& Summarize();
   const std::set<uint32_t>& ranks() const { return ranks_seen_; }
   uint64_t closed_for_room() const { return closed_for_room_; }  // steps
-  // Newest step below which all is closed, over the newest attempt; -1 before the first.
+  // Returns the newest step up to which all steps are closed, over the newest attempt; -1 before
+  // the first.
   int64_t closed_step() const;
 
-  // The groups whose oldest open step lies a window or more behind, and who keeps it open.
+  // Returns the groups whose oldest open step is a window or more old, and the ranks that keep it
+  // open.
   std::vector<Lag> Lagging() const;
-  // How far the groups of the newest attempt have come.
+  // Returns the progress of the newest attempt's groups.
   std::vector<GroupProgress> Groups() const;
 
   uint64_t open_bytes() const { return open_bytes_; }
 
-  // The run was judged as a whole. Where a process left without a goodbye, its stream may come
-  // back: then the run goes on. Any other stream begins it anew.
+  // Marks the run as judged as a whole. If a process left without a goodbye, its stream may return;
+  // then the run continues. Any other stream starts it anew.
   void SetOver() { over_ = true; }
   bool over() const { return over_; }
   bool MayReturn() const;
   bool Spoke(uint64_t stream_id) const { return streams_.contains(stream_id); }
-  // A stream begins this state that had brought evidence of the run before, which was forgotten.
+  // Records that the stream which starts this state had sent evidence of the run before, and that
+  // the run was forgotten.
   void SetResumed() { resumed_ = true; }
 
-  // How the processes of the newest attempt ended. `over`: nothing more can come of them.
+  // Returns how the processes of the newest attempt ended. `over`: no more evidence can arrive from
+  // them.
   RunEnds Ends(bool over) const;
 
-  // Everything above and what is open, the window apart. The sets are read before it; counts_,
-  // numbers_ and plans are found again, missing_, lists_ and spare_ are memory. The version that
-  // was written.
+  // Stores or reads all state above and the open steps, except the window. The sets are read before
+  // it. counts_, numbers_ and plans are derived; missing_, lists_ and spare_ are only reused
+  // memory. Returns the version that was written.
   uint32_t Persist(Archive& archive);
-  static constexpr uint32_t kRulesCounted = 5;   // from this one on RunRules stands behind it
-  static constexpr uint32_t kReturnsKept = 6;    // ... and what follows a return is written
-  static constexpr uint32_t kSeriesCounted = 7;  // ... and which series the rules judge
-  static constexpr uint32_t kResumedKept = 8;    // ... and whether the run was forgotten before
+  static constexpr uint32_t kRulesCounted = 5;  // from this version on RunRules follows it
+  // from this version on firsts_, over_ and streams_ are written
+  static constexpr uint32_t kReturnsKept = 6;
+  // from this version on the judged series are written
+  static constexpr uint32_t kSeriesCounted = 7;
+  static constexpr uint32_t kResumedKept = 8;  // from this version on resumed_ is written
 
  private:
   static constexpr int64_t kNever = RankProgress::kNever;
@@ -139,7 +148,7 @@ class RunState {
     std::shared_ptr<const v1::Batch> batch;  // keeps the two pointers alive
     const v1::Source* source;
     const v1::Evidence* evidence;
-    bool read = false;  // a scalar of which it is known that some rule reads it
+    bool read = false;  // true if it is a scalar that some rule is known to read
   };
   struct HeldRow {
     std::shared_ptr<const v1::Batch> batch;
@@ -152,7 +161,7 @@ class RunState {
   struct OpenStep {
     std::vector<Held> items;
     std::vector<HeldRow> rows;
-    uint64_t bytes = 0;  // of the batches of which this is the newest step
+    uint64_t bytes = 0;  // of the batches whose newest step is this one
   };
   // One attempt of one role.
   struct Group {
@@ -160,25 +169,26 @@ class RunState {
     RankProgress progress;
     ProcessEnds endings;
     std::map<int64_t, OpenStep> open;  // by step
-    // What came after its step was closed: by rank and step, until the rank says that this is all.
+    // Evidence that arrived after its step was closed, by rank and step, until the rank reports
+    // that the step is complete.
     std::map<uint32_t, std::map<int64_t, OpenStep>> late;
     int64_t closed = kNever;
     int64_t newest_step = kNever;
-    uint64_t bytes = 0;  // of what is open or late
-    // By the lists of a step's rows, and how many sites they hold; found again.
+    uint64_t bytes = 0;  // of open and late steps
+    // Plans by the lists of a step's rows, and the number of sites they hold; derived.
     std::map<std::vector<const SeriesColumns*>, RowPlan> plans;
     size_t planned = 0;
   };
   using StepNode = std::map<int64_t, OpenStep>::node_type;
   using GroupKey = std::pair<uint32_t, v1::Role>;  // (attempt, role)
-  // Of rows whose source is the one of the row before: what is asked of a source once.
+  // Facts of a source that are looked up once for consecutive rows of that source.
   struct RowSource {
     const v1::Source* source = nullptr;
     bool ours = false;
     Group* group = nullptr;
     int64_t superseded_from = std::numeric_limits<int64_t>::max();  // step
   };
-  // Where the values of a list are counted: one a column, inside summary_.
+  // The counters of a list's values: one per column, inside summary_.
   using Counts = std::vector<RunSummary::SiteCount*>;
 
   void PersistGroup(Group& group, Archive& archive);
@@ -206,9 +216,9 @@ class RunState {
   void Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence);
   void HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows,
                 bool stored);
-  // The group that the batch's rows are of, where they can be judged as they lie, one step after
-  // the other: all of one rank that nobody beside is waited for, with nothing open before them, and
-  // whole as the batch itself says. nullptr: they are to be held.
+  // Returns the group of the batch's rows if they can be judged in place, one step after the other:
+  // if all belong to one rank, no other rank is awaited, nothing is open before them, and the batch
+  // reports that they are complete. Otherwise returns nullptr, and the rows are held.
   Group* GoesStraight(const v1::Batch& batch);
   void CountStraight(const v1::Batch& batch);
   void CloseStraight(const GroupKey& key, Group& group,
@@ -231,10 +241,10 @@ class RunState {
   void SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
   void CloseReady(const GroupKey& key, Group& group, const OnClose& on_close);
   void CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close);
-  // What stood open of it. `plan`: of its rows, nullptr: there is none.
+  // Passes on what was open of a step. `plan` belongs to its rows; nullptr if there is none.
   void TellStep(const GroupKey& key, Group& group, int64_t step, OpenStep* open, RowPlan* plan,
                 const OnClose& on_close);
-  // One list's row of a plan, as who stores series is shown it.
+  // Returns one list's row of a plan, as it is passed to the store.
   StepSeries SeriesOf(const GroupKey& key, const Group& group, int64_t step, const RowPlan& plan,
                       size_t list, const SeriesRow& row) const {
     return {summary_.run,     key.first, key.second, step,    group.world_size,
@@ -261,8 +271,8 @@ class RunState {
   std::set<uint32_t> ranks_seen_;
   std::map<std::pair<std::string, std::string>, std::set<uint32_t>> declared_;
   std::unordered_map<Columns, Counts> counts_;
-  std::deque<v1::Evidence> made_;  // of the step that closes, from rows: used again and again
-  // Memory that is used again: of the step that closes, and of those that are closed.
+  std::deque<v1::Evidence> made_;  // of the closing step, from rows; reused
+  // Reused memory: of the closing step, and of closed ones.
   std::vector<uint32_t> missing_;
   std::vector<const SeriesColumns*> lists_;
   std::vector<StepNode> spare_;
@@ -271,30 +281,30 @@ class RunState {
   std::map<GroupKey, Group> groups_;
   std::map<GroupKey, std::set<uint32_t>> expected_;  // ranks
   uint32_t newest_attempt_ = 0;
-  // The first steps of attempts that followed another one, by attempt. Those that a later attempt
+  // The first steps of attempts that followed another one, by attempt. Attempts that a later one
   // has repeated from their first step on are left out, so the steps ascend.
   std::map<uint32_t, int64_t> firsts_;
   bool over_ = false;
   bool resumed_ = false;
-  std::set<uint64_t> streams_;  // that brought evidence; more than kMostStreams are forgotten
-  uint64_t last_stream_ = 0;    // of these, the one of the newest batch
+  std::set<uint64_t> streams_;  // that sent evidence; cleared if there are more than kMostStreams
+  uint64_t last_stream_ = 0;    // the stream of the newest batch, from these
   uint64_t open_bytes_ = 0;     // of all groups
   uint64_t closed_for_room_ = 0;
   uint64_t kept_ranks_ = 0;  // in declared_ and in the losses of summary_
-  // Of the batch that is taken: its newest step, by group; the same of late ones, by rank too.
+  // The newest step of the current batch, by group; the same for late ones, also by rank.
   std::map<Group*, int64_t> held_until_;
   std::map<std::pair<Group*, uint32_t>, int64_t> late_until_;
-  // Whose late steps that batch speaks of, by itself or by how far they are.
+  // The ranks whose late steps the current batch touches, by evidence or by progress.
   std::set<std::pair<Group*, uint32_t>> late_of_;
-  std::map<std::string, uint64_t> fresh_late_;  // by cause, not told of yet
+  std::map<std::string, uint64_t> fresh_late_;  // by cause, not reported yet
   std::map<std::string, uint64_t> fresh_lost_;  // likewise, of losses that no agent reported
-  bool late_told_ = false;                      // a late step was, since they were told of
-  // Of the batch that is taken: who says goodbye in it, and the last step that each ended.
+  bool late_told_ = false;  // true if a late step was passed on since the last report
+  // Sources that send a goodbye in the current batch, and the last step that each ended.
   std::unordered_map<const v1::Source*, int64_t> last_words_;
 };
 
-// Where a verdict belongs, as far as its rule left it open. `step`: what was judged; nullptr: the
-// run as a whole, or one of its steps. A rule that named layer, steps or ranks keeps them.
+// Fills in the site of a verdict where its rule left it open. `step` is what was judged; nullptr:
+// the run as a whole, or one of its steps. Layer, steps or ranks that a rule set are kept.
 void FillSite(const RunState& state, const SiteStep* step, v1::FindingSite* site);
 
 }  // namespace plumbline::rules

@@ -1,4 +1,4 @@
-// What comes after its step was closed, and over whom a host closes steps.
+// Evidence that arrives after its step was closed, and the ranks over which a host closes steps.
 #include <algorithm>
 #include <iterator>
 
@@ -7,8 +7,8 @@
 
 namespace plumbline::rules {
 
-// What a process says with its goodbye of a step that it never ended: the rest of its loop's times,
-// a span that was open. No step lacks it.
+// Finds what processes send with their goodbye for a step that they never ended: the rest of a
+// loop's times, an open span. No step misses it, so it is not late.
 void RunState::FindLastWords(const v1::Batch& batch) {
   last_words_.clear();
   for (const v1::Progress& progress : batch.progress()) {
@@ -40,10 +40,9 @@ bool RunState::MayReturn() const {
 
 // ---- earlier attempts --------------------------------------------------------------------------
 
-// The attempt has a step as early as this one.
+// Records that the attempt has a step as early as `first`.
 void RunState::NoteFirst(uint32_t attempt, int64_t first) {
-  constexpr size_t kMostAttempts =
-      1024;  // of the earliest ones it is forgotten that they superseded
+  constexpr size_t kMostAttempts = 1024;  // beyond it the earliest attempts are forgotten
   const auto known = firsts_.lower_bound(attempt);
   if (known != firsts_.end() && known->second <= first) return;
   const auto entry = firsts_.insert_or_assign(attempt, first).first;
@@ -52,13 +51,13 @@ void RunState::NoteFirst(uint32_t attempt, int64_t first) {
   if (firsts_.size() > kMostAttempts) firsts_.erase(firsts_.begin());
 }
 
-// Returns the first step of `attempt` that a later attempt repeated, or began before.
+// Returns the first step of `attempt` that a later attempt repeated or began before.
 int64_t RunState::SupersededFrom(uint32_t attempt) const {
   const auto later = firsts_.upper_bound(attempt);
   return later == firsts_.end() ? std::numeric_limits<int64_t>::max() : later->second;
 }
 
-// Returns the earliest step that the batch says of this attempt; the largest int64 if it says none.
+// Returns the earliest step of this attempt in the batch; the largest int64 if it has none.
 int64_t RunState::FirstStepOf(const v1::Batch& batch, uint32_t attempt) const {
   int64_t first = std::numeric_limits<int64_t>::max();
   const auto take = [&](uint32_t index, int64_t step) {
@@ -71,7 +70,7 @@ int64_t RunState::FirstStepOf(const v1::Batch& batch, uint32_t attempt) const {
     for (int row = 0; row < rows.step_size(); ++row)
       take(rows.source(rows.source_size() == 1 ? 0 : row), rows.step(row));
   }
-  // A process that has not begun a step says none, or step 0.
+  // A process that has not begun a step sends no step, or step 0.
   for (const v1::Progress& progress : batch.progress()) {
     if (progress.any_step() || progress.newest_step() > 0)
       take(progress.source(), progress.newest_step());
@@ -79,8 +78,8 @@ int64_t RunState::FirstStepOf(const v1::Batch& batch, uint32_t attempt) const {
   return first;
 }
 
-// Holds what comes of an attempt after the next one has begun, as long as its batch is taken: all
-// of its steps were closed then.
+// Holds late evidence of an attempt after the next one has begun, while its batch is processed. All
+// steps of that attempt were closed then.
 RunState::Group& RunState::EarlierGroupOf(const v1::Source& source) {
   Group& group = groups_[{source.attempt(), source.role()}];
   group.closed = std::numeric_limits<int64_t>::max();
@@ -89,7 +88,8 @@ RunState::Group& RunState::EarlierGroupOf(const v1::Source& source) {
   return group;
 }
 
-// `group` null: a later attempt has replaced the one that it belongs to, and that is a loss.
+// Counts a late item. If `group` is null, a later attempt has replaced its attempt, and the item is
+// a loss.
 void RunState::CountLate(const Group* group, const v1::Source& source, int64_t step,
                          const v1::Site& site) {
   if (group == nullptr) {
@@ -114,8 +114,8 @@ void RunState::CountLate(const Group* group, const v1::Source& source, int64_t s
   ++fresh_late_[cause];
 }
 
-// It is told by itself, rank by rank, once the rank has said that this is all of a step, or will
-// say nothing more; or when more than a window of it waits. `all`: now.
+// Passes on late evidence, rank by rank, once the rank has reported that a step is complete or that
+// nothing more follows, or if more than a window of steps waits. `all`: now.
 void RunState::CloseLate(const GroupKey& key, Group& group, bool all, const OnClose& on_close) {
   for (auto at = group.late.begin(); at != group.late.end();) {
     const uint32_t rank = (at++)->first;
@@ -123,7 +123,7 @@ void RunState::CloseLate(const GroupKey& key, Group& group, bool all, const OnCl
   }
 }
 
-// Of the others nothing has changed.
+// The current batch changes nothing for the other ranks.
 void RunState::CloseLateSpokenOf(const GroupKey& key, Group& group, const OnClose& on_close) {
   for (auto at = late_of_.lower_bound({&group, 0}); at != late_of_.end() && at->first == &group;
        ++at) {
@@ -157,7 +157,8 @@ void RunState::TellLate(const SiteStep& common, OpenStep open, const Group& grou
   late_told_ = true;
 }
 
-// Also when nothing new came and a step was told that had waited to be whole.
+// Also calls `late` if nothing new arrived, but a step that had waited to be complete was passed
+// on.
 void RunState::TellOfLate(const OnClose& on_close) {
   if (on_close.late) {
     for (const auto& [cause, items] : fresh_late_) on_close.late(cause, items);

@@ -1,4 +1,4 @@
-// What a run remembers. What is open is kept as the messages that hold it.
+// Stores and reads a run's state. Open steps are stored as the messages that hold them.
 #include <unordered_map>
 
 #include "analysis/frame/frame.h"
@@ -7,7 +7,7 @@
 namespace plumbline::rules {
 namespace {
 
-// The sources of one open step, each once.
+// Collects the sources of one open step, each once.
 class SourceTable {
  public:
   uint32_t NumberOf(const v1::Source* source) {
@@ -26,7 +26,7 @@ class SourceTable {
   std::vector<v1::Source> list_;
 };
 
-// One row as it is kept: by itself, whatever rows it came with.
+// One row as it is stored: on its own, whatever rows it came with.
 struct Row {
   std::shared_ptr<const SeriesColumns> columns;
   uint32_t source = 0;
@@ -55,7 +55,7 @@ struct Row {
 }  // namespace
 
 uint32_t RunState::Persist(Archive& archive) {
-  // 3: what is late; 4: how processes end; 6: returns; 7: series; 8: a run that was forgotten
+  // 3: late steps; 4: endings of processes; 6: returns; 7: series; 8: a run that was forgotten
   const uint32_t version = archive.Version(kResumedKept, 3);
   if (!archive.reading()) Summarize();
   archive(summary_, ranks_seen_, declared_, newest_attempt_, closed_for_room_);
@@ -122,7 +122,7 @@ void RunState::WriteOpen(const OpenStep& open, Archive& archive) {
   uint64_t bytes = open.bytes;
   archive(table.list(), numbers, rows, bytes);
   for (const Held& held : open.items) {
-    // The index of its source is that of the batch it came in, and is not looked at again.
+    // Its source index refers to its original batch and is not used again.
     plumbline::Persist(archive, const_cast<v1::Evidence&>(*held.evidence));
   }
 }

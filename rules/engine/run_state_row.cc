@@ -1,5 +1,5 @@
-// A step that is one rank's rows of a few lists of series: what nearly all steps of a log of
-// scalars are. The rules see what they see of any other step, at a fraction of the cost.
+// Handles a step that is one rank's rows of a few lists of series, as nearly all steps of a log of
+// scalars are. The rules receive the same as for any other step, at a fraction of the cost.
 #include <algorithm>
 #include <array>
 #include <tuple>
@@ -8,7 +8,7 @@
 
 namespace plumbline::rules {
 
-// 0: there are too many.
+// Returns the site's number; 0 if there are too many sites.
 uint32_t RunState::NumberOf(v1::Role role, const v1::Site& site) {
   constexpr size_t kMost = 4096;
   const auto known = numbers_.find({role, site.layer(), site.op()});
@@ -19,7 +19,7 @@ uint32_t RunState::NumberOf(v1::Role role, const v1::Site& site) {
   return number;
 }
 
-// nullptr: none was made, or none can be.
+// Returns the plan for the rows; nullptr if none was made, or none can be.
 RowPlan* RunState::PlanOf(const GroupKey& key, Group& group, const OpenStep& open) {
   constexpr size_t kMostPlans = 64;
   const std::vector<HeldRow>& rows = open.rows;
@@ -31,7 +31,7 @@ RowPlan* RunState::PlanOf(const GroupKey& key, Group& group, const OpenStep& ope
   }
   auto known = group.plans.find(lists_);
   if (known == group.plans.end()) {
-    if (group.plans.size() >= kMostPlans) {  // those that come again are made again
+    if (group.plans.size() >= kMostPlans) {  // plans whose lists come again are made again
       group.plans.clear();
       group.planned = 0;
     }
@@ -44,7 +44,7 @@ RowPlan* RunState::PlanOf(const GroupKey& key, Group& group, const OpenStep& ope
   return MakePlan(key, group, &plan) ? &plan : nullptr;
 }
 
-// False: a site is told twice, or there are too many: no case for a plan.
+// Makes the plan. Returns false if a site occurs twice, or if there are too many sites.
 bool RunState::MakePlan(const GroupKey& key, Group& group, RowPlan* plan) {
   constexpr size_t kMostSites = 4096;  // of all plans
   struct Place {
@@ -93,7 +93,7 @@ void RunState::CloseRow(const GroupKey& key, Group& group, int64_t step, const O
   std::array<SeriesRow, RowPlan::kMostRows> rows;
   for (size_t i = 0; i < open.rows.size(); ++i) rows[i] = open.rows[i].view();
   const uint32_t rank = rows[0].rank;
-  // Nobody is missing where the only one who is known is here, and is the world.
+  // No rank is missing if the only known rank is present and it is the whole world.
   const bool all = group.progress.seen() == 1 && group.world_size == 1 && rank == 0;
   missing_.clear();
   if (!all)
@@ -123,8 +123,8 @@ RunState::OpenStep& RunState::AddOpen(Group& group, int64_t step) {
   return group.open.insert(group.open.end(), std::move(node))->second;
 }
 
-// Steps come and go by the million, and are mostly as small as the one before. An audit opens
-// thousands before it closes one; a server has many runs.
+// Keeps a closed step's memory for reuse: there are millions of steps, and most are as small as the
+// one before. An audit opens thousands before it closes one; a server has many runs.
 void RunState::KeepSpare(StepNode node) {
   constexpr size_t kMost = 4096, kMostHosted = 16, kSmall = 8;
   OpenStep& open = node.mapped();

@@ -1,5 +1,5 @@
-// Rows that need not wait: those of one rank that is alone, as a log of scalars gives them, are
-// judged where they lie. Held one by one they would open and close a million steps.
+// Judges rows in place if they need not wait: rows of a single rank, as in a log of scalars. If
+// they were held one by one, a million steps would be opened and closed.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -14,11 +14,11 @@
 namespace plumbline::rules {
 namespace {
 
-// A list of a batch, and how far it was told.
+// A list of a batch, and the first row that was not passed on yet.
 struct List {
   const v1::SeriesRows* rows;
   std::shared_ptr<const SeriesColumns> columns;
-  bool held = false;  // somebody looks at its values
+  bool held = false;  // true if some rule reads its values or they are stored
   int at = 0;
   int64_t step() const {
     return at < rows->step_size() ? rows->step(at) : std::numeric_limits<int64_t>::max();
@@ -28,8 +28,8 @@ struct List {
   }
 };
 
-// How many steps from here on have a row of each list in `now`, a bit a list, and of no other one
-// that is held; a list that is not held has none between them.
+// Returns how many steps from here on have a row of each list in `now` (one bit per list), and of
+// no other list that is held. A list that is not held has no row between them.
 size_t CountTogether(const std::vector<List>& lists, uint32_t now) {
   const std::span<const int64_t> steps = lists[static_cast<size_t>(std::countr_zero(now))].rest();
   size_t count = std::min(steps.size(), StepRows::kMost);
@@ -64,7 +64,7 @@ RunState::Group* RunState::GoesStraight(const v1::Batch& batch) {
   if (!batch.evidence().empty() || batch.series().empty() ||
       batch.series_size() > static_cast<int>(RowPlan::kMostRows))
     return nullptr;
-  // Whole rows of one source, in the order of their steps.
+  // Requires complete rows of one source, in the order of their steps.
   int64_t first = std::numeric_limits<int64_t>::max(), last = kNever;
   const uint32_t index = batch.series(0).source_size() == 1 ? batch.series(0).source(0) : 0;
   for (const v1::SeriesRows& rows : batch.series()) {
@@ -80,14 +80,14 @@ RunState::Group* RunState::GoesStraight(const v1::Batch& batch) {
   if (source.run() != summary_.run || source.world_size() > 1 ||
       last == std::numeric_limits<int64_t>::max())
     return nullptr;
-  // Nobody else is waited for, and nothing is open.
+  // Requires that no other rank is awaited, and that nothing is open.
   const auto known = groups_.find({source.attempt(), source.role()});
   if (known == groups_.end()) return nullptr;
   Group& group = known->second;
   if (group.progress.seen() != 1 || group.progress.complete_through(source.rank()) == kNever ||
       group.world_size > 1 || !group.open.empty() || !group.late.empty() || first <= group.closed)
     return nullptr;
-  // The batch says that its steps are whole, and speaks of nobody else.
+  // Requires that the batch reports its steps as complete, and holds nothing of other sources.
   bool whole = false;
   for (const v1::Progress& progress : batch.progress()) {
     if (progress.source() != index) return nullptr;
@@ -107,7 +107,7 @@ void RunState::CountStraight(const v1::Batch& batch) {
     const auto count = static_cast<uint64_t>(rows.step_size());
     for (RunSummary::SiteCount* of : CountsOf(columns)) of->evidence += count;
     summary_.evidence += count * columns->sites.size();
-    // The last row tells how its rank stands.
+    // Only the value of the last row is recorded for its rank.
     const SeriesRow row = ViewOf(rows, last, source.rank(), columns->sites.size());
     if (row.present(columns->shown)) {
       group.endings.Value(source.rank(), rows.step(last), columns->sites[columns->shown],
@@ -127,14 +127,14 @@ void RunState::CloseStraight(const GroupKey& key, Group& group,
     list.held = on_close.series || !list.columns->read.empty();
   }
   const auto by_step = [](const List& a, const List& b) { return a.step() < b.step(); };
-  uint32_t held = 0;  // a bit a list of straight_
+  uint32_t held = 0;  // one bit per list of straight_
   RowPlan* plan = nullptr;
   straight_ = {};
   while (true) {
     const List& next = *std::min_element(lists.begin(), lists.end(), by_step);
     if (next.at == next.rows->step_size()) break;
     const int64_t step = next.step();
-    // Mostly the lists of the step before: their rows alone are others.
+    // The lists are usually those of the step before; only their rows change.
     uint32_t now = 0;
     for (size_t i = 0; i < lists.size(); ++i) {
       if (lists[i].step() == step && lists[i].held) now |= 1u << i;
@@ -149,7 +149,7 @@ void RunState::CloseStraight(const GroupKey& key, Group& group,
       held = now;
     }
     if (plan == nullptr) plan = PlanOf(key, group, straight_);
-    // Steps that have these lists, and no others that are held, are told together.
+    // Steps that have these lists, and no others that are held, are passed on together.
     const bool nobody_missing = group.world_size == 0 || source.rank() == 0;
     size_t count = 1;
     if (plan != nullptr && on_close.rows && nobody_missing) count = CountTogether(lists, now);
@@ -175,7 +175,7 @@ void RunState::CloseStraight(const GroupKey& key, Group& group,
   straight_ = {};
 }
 
-// What stands in straight_, and `count` - 1 more rows of each of its lists.
+// Passes on the rows in straight_, and `count` - 1 more rows of each of their lists.
 void RunState::TellRows(const GroupKey& key, const Group& group, size_t count, RowPlan* plan,
                         const OnClose& on_close) {
   std::vector<ScalarColumn> columns;

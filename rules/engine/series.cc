@@ -11,7 +11,7 @@
 namespace plumbline::rules {
 namespace {
 
-// Lengths first: nothing that a series may be called can then imitate another list.
+// Lengths come first, so that no name of a series can imitate another list.
 std::string KeyOf(const std::vector<v1::Site>& sites) {
   std::string key;
   for (const v1::Site& site : sites) {
@@ -98,7 +98,7 @@ uint64_t CountPresent(const v1::SeriesRows& rows, int row) {
   return present;
 }
 
-// Of the sets that the batch names, those that its stream has declared.
+// Returns those sets of the batch that its stream has declared before.
 std::map<uint64_t, SeriesSets::Columns> SeriesSets::DeclaredBefore(const v1::Batch& batch) const {
   std::map<uint64_t, Columns> before;
   const MutexLock lock(mutex_);
@@ -200,7 +200,7 @@ std::shared_ptr<const SeriesColumns> SeriesSets::Intern(std::vector<v1::Site> si
   list->key = key;
   const MutexLock lock(mutex_);
   std::weak_ptr<const SeriesColumns>& known = lists_[std::move(key)];
-  if (auto other = known.lock()) return other;  // somebody else was as quick
+  if (auto other = known.lock()) return other;  // another thread was faster
   known = list;
   return list;
 }
@@ -217,7 +217,7 @@ void SeriesSets::ForgetStream(uint64_t stream_id) {
   std::vector<Columns> lists;
   for (auto& [id, columns] : stream->second.sets) lists.push_back(std::move(columns));
   streams_.erase(stream);
-  // Trim frees a list that an open step still uses.
+  // Lists that an open step still uses are freed by Trim.
   for (const Columns& columns : lists) {
     if (columns.use_count() == 1) lists_.erase(columns->key);
   }
@@ -232,7 +232,7 @@ std::vector<uint64_t> SeriesSets::Streams() const {
 
 void SeriesSets::Trim() {
   const MutexLock lock(mutex_);
-  singles_.clear();  // made again when asked for
+  singles_.clear();  // made again on demand
   std::erase_if(lists_, [](const auto& list) { return list.second.expired(); });
 }
 

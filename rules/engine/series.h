@@ -1,5 +1,5 @@
-// Scalars that travel by columns (v1::SeriesRows): which series the sets of a stream hold, and the
-// rows of a closed step as they go to whoever stores them.
+// Scalars that travel in columns (v1::SeriesRows): the series of each stream's sets, and the rows
+// of a closed step in the form in which they are stored.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,13 @@ struct SeriesColumns {
   std::vector<v1::Site> sites;
   std::string key;             // the same for the same sites, on every host and in every process
   std::vector<uint32_t> read;  // columns that some rule reads, ascending
-  uint32_t shown = 0;          // the column that tells how the run stands (engine/process_ends.h)
+  uint32_t shown = 0;  // the column whose value a run's ending shows (engine/process_ends.h)
 
-  // The key, what is read and what is shown follow from the sites.
+  // The key and the columns `read` and `shown` are derived from the sites.
   void Persist(Archive& archive);
 };
 
-// One rank's values of one step. Pointers are valid during the call only.
+// One rank's values of one step. Pointers are valid only during the call.
 struct SeriesRow {
   uint32_t rank = 0;
   const double* values = nullptr;   // one a column
@@ -45,8 +45,8 @@ struct SeriesRow {
   }
 };
 
-// All rows of one (run, attempt, role, step) over the same columns, by rank; a rank that sent
-// several has them in the order in which it sent them, and a later value is the newer one.
+// All rows of one (run, attempt, role, step) over the same columns, by rank. If a rank sent
+// several, they are in the order of sending, and a later value replaces an earlier one.
 struct StepSeries {
   std::string_view run;
   uint32_t attempt = 0;
@@ -55,39 +55,40 @@ struct StepSeries {
   uint32_t world_size = 0;  // 0: unknown
   std::shared_ptr<const SeriesColumns> columns;
   std::span<const SeriesRow> rows;
-  bool late = false;     // of one rank, after its step had been closed over it
-  bool resumed = false;  // the run was forgotten before: its earlier steps are none that it repeats
+  bool late = false;     // true if it is one rank's evidence after its step was closed over it
+  bool resumed = false;  // the run was forgotten before; it continues and repeats no earlier step
 };
 
-// The sets that streams have declared. Thread-safe but for Persist, empty and Clear.
+// The sets that streams have declared. Thread-safe, except Persist, empty and Clear.
 class SeriesSets {
  public:
-  // `read`: does some rule read this series?
+  // `read` returns true if some rule reads the series.
   explicit SeriesSets(std::function<bool(const v1::Site&)> read) : read_(std::move(read)) {}
 
-  // InvalidArgument when the batch's sets or rows are malformed, or rows name a set that neither
-  // the batch nor an earlier one of its stream declared: "series[0]: set 00000000000000a1 was not
-  // declared on this stream".
+  // Returns InvalidArgument if the batch's sets or rows are malformed, or if rows name a set that
+  // neither the batch nor an earlier one of its stream declared: "series[0]: set 00000000000000a1
+  // was not declared on this stream".
   absl::Status Check(const v1::Batch& batch) const;
-  // Takes the batch's declarations. It must have passed Check.
+  // Takes the batch's declarations. The batch must have passed Check.
   void Declare(const v1::Batch& batch);
-  // nullptr: not declared.
+  // Returns the set's columns; nullptr if it was not declared.
   std::shared_ptr<const SeriesColumns> Find(uint64_t stream_id, uint64_t set) const;
-  // One list of a single series, for scalars that came one by one.
+  // Returns a list of a single series, for scalars that came one by one.
   std::shared_ptr<const SeriesColumns> Single(const v1::Site& site);
-  // Notes that the stream brings evidence of the run. Returns true if it had done so before.
+  // Records that the stream sends evidence of the run. Returns true if that was already recorded.
   bool NoteRun(uint64_t stream_id, const std::string& run);
-  // Forgets the sets and the runs of one stream. A host calls it when it does not know the stream
-  // any more: until then batches of the stream may come, also after its run was over.
+  // Forgets the sets and the runs of one stream. A host calls it when it no longer knows the
+  // stream. Until then batches of the stream may arrive, even after its run was over.
   void ForgetStream(uint64_t stream_id);
-  // The streams whose sets are known, ascending.
+  // Returns the streams whose sets are known, ascending.
   std::vector<uint64_t> Streams() const;
-  // Frees what no stream and no open step uses any more.
+  // Frees lists that no stream and no open step uses any more.
   void Trim();
 
-  // What streams declared. lists_ and singles_ are found again; mutex_ guards them all.
-  void Persist(Archive& archive) PLUMB_NO_THREAD_SAFETY_ANALYSIS;  // nobody else is at them then
-  // The list of these sites as it is known here; of one that was read.
+  // Stores or reads the streams' declarations. lists_ and singles_ are derived; mutex_ guards all
+  // of them. The caller has the sets to itself.
+  void Persist(Archive& archive) PLUMB_NO_THREAD_SAFETY_ANALYSIS;
+  // Returns the shared list with the sites of `read`.
   std::shared_ptr<const SeriesColumns> Known(const SeriesColumns& read) {
     return Intern(read.sites);
   }
@@ -100,7 +101,7 @@ class SeriesSets {
  private:
   struct Stream {
     std::map<uint64_t, std::shared_ptr<const SeriesColumns>> sets;
-    std::set<std::string> runs;  // of which it brought evidence, where that is noted
+    std::set<std::string> runs;  // of which it sent evidence, if that is recorded
     void Persist(Archive& a) { a(sets, runs); }
   };
   using Columns = std::shared_ptr<const SeriesColumns>;
@@ -108,7 +109,7 @@ class SeriesSets {
   std::map<uint64_t, Columns> DeclaredBefore(const v1::Batch& batch) const;
 
   const std::function<bool(const v1::Site&)> read_;
-  mutable Mutex mutex_;  // guards what follows; held for look-ups, never for a list's length
+  mutable Mutex mutex_;  // guards what follows; held for look-ups, never for the length of a list
   std::map<uint64_t, Stream> streams_ PLUMB_GUARDED_BY(mutex_);
   std::map<std::string, std::weak_ptr<const SeriesColumns>> lists_
       PLUMB_GUARDED_BY(mutex_);  // by key
@@ -116,7 +117,8 @@ class SeriesSets {
       PLUMB_GUARDED_BY(mutex_);
 };
 
-// How many values the rows hold, or one of them; of rows that SeriesSets::Check accepts.
+// Returns the number of values in the rows, or in one of them. The rows must have passed
+// SeriesSets::Check.
 uint64_t CountPresent(const v1::SeriesRows& rows);
 uint64_t CountPresent(const v1::SeriesRows& rows, int row);
 

@@ -12,7 +12,7 @@ LateCause LateCauseOf(v1::RanksGone::Cause cause) {
       return LateCause::kRankSilent;
     case v1::RanksGone::CAUSE_NEVER_CAME:
       return LateCause::kNeverCame;
-    default:  // and what older servers wrote
+    default:  // also for values that older servers wrote
       return LateCause::kStreamBroken;
   }
 }
@@ -29,7 +29,7 @@ void TellCloses(const v1::JudgeEvent& event, const std::string& run, Engine* eng
     if (event.ranks_gone().cause() == v1::RanksGone::CAUSE_NEVER_CAME) {
       engine->MarkAbsent(source);
     } else {
-      // Who was silent, or is away from a server that was, may live.
+      // A rank that was silent, or that lost a server which was away, may still be alive.
       const bool broke = event.ranks_gone().cause() == v1::RanksGone::CAUSE_STREAM_BROKEN;
       engine->MarkGone(source, LateCauseOf(event.ranks_gone().cause()),
                        broke && reachable ? EndKind::kGone : EndKind::kUnreachable);

@@ -1,5 +1,5 @@
-// What a journalled event says of steps and ranks, told to an engine: the same for the server that
-// decided it, the one that is started again, and an audit of the stored run.
+// Applies what a journalled event states of steps and ranks to an engine. The server that decided
+// it, the restarted server, and an audit of the stored run all use this.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace plumbline::rules {
 
-// Ranks that are gone, steps that are closed over ranks, steps that stopped, runs that are over;
-// nothing of other events. `run`: only what concerns it; empty: all.
+// Applies ranks that are gone, steps that are closed over ranks or stopped, and runs that are over;
+// ignores other events. If `run` is not empty, applies only what concerns it.
 void TellCloses(const v1::JudgeEvent& event, const std::string& run, Engine* engine);
 
-// A v1::MakeRoom whose bytes have this bit speaks of what the run's rules remember, and the rest of
-// the number is what they may: servers from before it pass over so large a room.
+// A v1::MakeRoom with this bit set in its bytes limits the memory of the run's rules; the other
+// bits are the limit. Older servers ignore such a large number.
 inline constexpr uint64_t kOfItsRules = uint64_t{1} << 63;
 
 LateCause LateCauseOf(v1::RanksGone::Cause cause);

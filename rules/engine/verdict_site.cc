@@ -3,7 +3,8 @@
 namespace plumbline::rules {
 namespace {
 
-// Of the whole run the first ones alone: each verdict would cost as much as there are ranks.
+// Names only the first ranks of a run, because the cost of each verdict must not grow with the
+// number of ranks.
 void NameRanksOf(const RunState& state, v1::FindingSite* site) {
   constexpr int kNamed = 1024;
   for (const uint32_t rank : state.ranks()) {
@@ -29,7 +30,7 @@ void FillSite(const RunState& state, const SiteStep* step, v1::FindingSite* site
     site->set_step_last(step->step);
   }
   if (!site->ranks().empty()) return;
-  // Items are in order of their ranks: several of one rank stand together.
+  // Items are sorted by rank, so several items of one rank are adjacent.
   for (const Item& item : step->items) {
     const uint32_t rank = item.source->rank();
     if (site->ranks().empty() || site->ranks(site->ranks_size() - 1) != rank) site->add_ranks(rank);

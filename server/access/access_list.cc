@@ -21,7 +21,8 @@ uint8_t ScopesOf(const std::vector<std::string>& names) {
 }  // namespace
 
 absl::Status AccessList::Read(Entry* entry) {
-  entry->stamp = StampOf(entry->token_file);  // first: a change while we read is seen next time
+  // first, so that a change during the read is detected next time
+  entry->stamp = StampOf(entry->token_file);
   auto tokens = ReadTokenFile(entry->token_file);
   entry->tokens.clear();
   entry->problem.clear();
@@ -50,7 +51,8 @@ absl::StatusOr<std::unique_ptr<AccessList>> AccessList::Open(
   return list;
 }
 
-// Every token is compared, and each in the same time: an answer's time says nothing of them.
+// Compares with every token, each in constant time, so that the duration reveals nothing about
+// them.
 AccessList::Fit AccessList::TokenFits(const Entry& entry, const TokenDigest& token,
                                       int64_t now_unix_s) {
   Fit fit = Fit::kNo;

@@ -1,4 +1,4 @@
-// The [[access]] entries and the token files they name, as they are now.
+// The [[access]] entries and the present contents of their token files.
 #pragma once
 
 #include <cstdint>
@@ -18,38 +18,38 @@
 
 namespace plumbline::server {
 
-// What a connection or call has shown of itself.
+// The credentials of a connection or call.
 struct Caller {
   std::optional<ClientCertificate> certificate;  // verified by TLS
   std::optional<TokenDigest> token;              // of a bearer token
-  std::string session;  // that stands for the token; empty: the caller has it itself
+  std::string session;  // represents the token; empty: the caller sent the token itself
 };
 
 // Thread-safe.
 class AccessList {
  public:
-  // Errors as ReadTokenFile: at the start every file must be right.
+  // Returns errors as ReadTokenFile: at the start every file must be correct.
   static absl::StatusOr<std::unique_ptr<AccessList>> Open(const std::vector<AccessEntry>& entries);
 
-  // What the entries that fit grant together. Unauthenticated: none does, or the token is unknown
-  // or has expired.
+  // Returns what all matching entries grant together. Returns Unauthenticated if none matches, or
+  // the token is unknown or has expired.
   absl::StatusOr<Grant> Identify(const Caller& caller, int64_t now_unix_s) const;
 
-  // Of the accepted tokens of one entry, the one that runs out next.
+  // The accepted token of an entry that expires next.
   struct Expiry {
     std::string entry;
     int64_t unix_s;
   };
   std::vector<Expiry> NextExpiries(int64_t now_unix_s) const;
 
-  // Looks at the files and reads those anew that changed. One that cannot be read any more accepts
-  // nothing until it is mended. Returns the problems there are now, one a file.
+  // Checks the files, and reads changed ones again. If one cannot be read any more, it accepts
+  // nothing until it is fixed. Returns the present problems, one per file.
   std::vector<std::string> Refresh();
 
  private:
   struct Entry {
     GrantPart part;
-    std::optional<SubjectName> san;  // glob; none: no certificate is asked for
+    std::optional<SubjectName> san;  // glob; none: no certificate is required
     std::string token_file;
     FileStamp stamp;
     std::vector<AcceptedToken> tokens;

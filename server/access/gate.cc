@@ -21,7 +21,7 @@ int64_t NowUnixSeconds() { return static_cast<int64_t>(UnixNs() / 1'000'000'000)
 
 std::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
 
-// "Bearer TOKEN"; the scheme in any case (RFC 9110).
+// Parses "Bearer TOKEN"; the scheme in any case (RFC 9110).
 std::optional<TokenDigest> TokenOf(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";
   const std::string_view scheme = authorization.substr(0, kScheme.size());
@@ -45,7 +45,7 @@ Caller CallerOf(const Metadata& metadata, const grpc::AuthContext* connection) {
   return caller;
 }
 
-// gRPC asks it for every call of a listener, before any service sees the call.
+// Called by gRPC for every call of a listener, before any service gets the call.
 class Doorkeeper : public grpc::AuthMetadataProcessor {
  public:
   explicit Doorkeeper(Gate* gate) : gate_(gate) {}
@@ -137,8 +137,8 @@ std::shared_ptr<grpc::ServerCredentials> Gate::ListenerCredentials(const std::st
   return credentials;
 }
 
-// A connection lives for weeks: that TLS once took the certificate does not mean that it still
-// would.
+// Identifies the caller. A connection may last for weeks, so a certificate that TLS accepted is
+// checked again.
 absl::StatusOr<Grant> Gate::Identify(const Caller& caller) const {
   const int64_t now = NowUnixSeconds();
   if (caller.certificate) {
@@ -184,7 +184,7 @@ std::shared_ptr<Lease> Gate::Enter(const grpc::ServerContextBase& context) {
   const absl::Status status = grant.status();
   auto lease = std::make_shared<Lease>(std::move(caller), status.ok() ? *std::move(grant) : Grant(),
                                        counters_);
-  if (!status.ok()) {  // since it was admitted
+  if (!status.ok()) {  // it was revoked after the call was admitted
     lease->Revoke(status);
     return lease;
   }
@@ -244,7 +244,7 @@ absl::StatusOr<std::string> Gate::OpenSession(std::string_view authorization) {
   return sessions_.Open(*caller.token, NowUnixSeconds());
 }
 
-// Revoked and expired tokens and certificates end the calls they began.
+// Ends the calls of revoked and expired tokens and certificates.
 void Gate::Watch() {
   MutexLock lock(mutex_);
   while (!wake_.WaitFor(lock, kLookAgain, [this]() PLUMB_REQUIRES(mutex_) { return stopped_; })) {
@@ -290,7 +290,8 @@ void Gate::LookAgain() {
   }
 }
 
-// One line a second at most: ten thousand agents with an old token come back every few seconds.
+// Logs at most one line per second, because ten thousand agents with an old token may retry every
+// few seconds.
 void Gate::Say(std::string_view path, const absl::Status& denied) {
   uint64_t unsaid = 0;
   {

@@ -1,4 +1,5 @@
-// Who may call what: asked by gRPC before each call, by the services about runs, by HTTP.
+// Access control: gRPC calls it before each call, the services for each run, and HTTP for each
+// request.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -22,27 +23,27 @@
 
 namespace plumbline::server {
 
-// What one call may do, as long as it lasts. Thread-safe.
+// The permissions of one call, while it lasts. Thread-safe.
 class Lease {
  public:
   Lease(Caller caller, Grant grant, Counters* counters)
       : caller_(std::move(caller)), grant_(std::move(grant)), counters_(counters) {}
 
-  // Of a server that asks nobody.
+  // Returns the lease of a server without access control.
   static std::shared_ptr<Lease> ForEverything() {
     return std::make_shared<Lease>(Caller(), Grant::Everything(), nullptr);
   }
 
-  // PermissionDenied names the run, the scope and whose grant it is; counted.
+  // Returns PermissionDenied, which names the run, the scope and the access entry; counted.
   absl::Status Check(Scope scope, const std::string& run) const;
-  // Without a count and a text: to leave out what the caller may not see.
+  // Does the same without a count and a message, to leave out what the caller may not read.
   bool Over(Scope scope, const std::string& run) const { return grant_.Over(scope, run); }
   bool Somewhere(Scope scope) const { return grant_.Somewhere(scope); }
   bool Everywhere(Scope scope) const { return grant_.Everywhere(scope); }
-  std::string Names() const { return grant_.Names(); }  // empty: nobody was asked
+  std::string Names() const { return grant_.Names(); }  // empty: no access control
 
-  // `end` runs once, on the gate's thread, when the token expires or is revoked; it must be quick.
-  // At once, when that has happened.
+  // Sets `end`, which runs once, on the gate's thread, when the token expires or is revoked; it
+  // must be quick. Runs it at once if that has already happened.
   void OnRevoked(std::function<void(const absl::Status&)> end);
 
  private:
@@ -60,47 +61,51 @@ class Lease {
 // Thread-safe.
 class Gate {
  public:
-  // `counters` must outlive it. InvalidArgument and others: a file of [tls] or [[access]] cannot be
-  // used; the message says which and why.
+  // Opens the gate. `counters` must outlive it. Returns InvalidArgument or another error if a file
+  // of [tls] or [[access]] cannot be used; the message names the file and the reason.
   static absl::StatusOr<std::unique_ptr<Gate>> Open(const Config& config, Counters* counters);
   ~Gate();
 
-  // False: there is no [[access]], and nobody is asked (but for the certificate that TLS wants).
+  // Returns false if there is no [[access]], so that no credentials are required (except a
+  // certificate that TLS requires).
   bool guarded() const { return access_ != nullptr; }
 
-  // When the tokens of the entries run out next, for those that do.
+  // Returns when the tokens of each entry expire next, if they do.
   std::vector<AccessList::Expiry> TokenExpiries() const;
 
-  // Of a listener: TLS or none; calls are admitted by this gate, which must outlive the server.
+  // Returns the credentials of a listener, with TLS or without; this gate, which must outlive the
+  // server, admits its calls.
   std::shared_ptr<grpc::ServerCredentials> ListenerCredentials(const std::string& address);
 
-  // May this caller call that method at all? Unauthenticated or PermissionDenied; counted.
+  // Checks whether this caller may call the method at all. Returns Unauthenticated or
+  // PermissionDenied; counted.
   absl::Status Admit(std::string_view path, const Caller& caller);
 
-  // Of a call that was admitted. Never null; keep it as long as the call lasts.
+  // Returns the lease of an admitted call; never null. Keep it as long as the call lasts.
   std::shared_ptr<Lease> Enter(const grpc::ServerContextBase& context);
 
-  // May who sends this Authorization header, or else this session's id, read what is about all
-  // runs?
+  // Checks whether the sender of this Authorization header, or else this session's id, may read
+  // data of all runs.
   absl::Status AdmitHttp(std::string_view authorization, std::string_view session);
 
-  // What who sends this Authorization header, or else this session's id, may do; keep it as long as
-  // they are answered. Unauthenticated; counted.
+  // Returns the permissions of the sender of this Authorization header, or else this session's id.
+  // Keep the lease while the request is answered. Returns Unauthenticated; counted.
   absl::StatusOr<std::shared_ptr<Lease>> EnterHttp(std::string_view authorization,
                                                    std::string_view session);
 
-  // A session for who sends this Authorization header and may read something; empty: nobody is
-  // asked here. It ends when its token does. Unauthenticated or PermissionDenied; counted.
+  // Opens a session for a sender of this Authorization header that may read something. Returns an
+  // empty id without access control. The session ends when its token does. Returns Unauthenticated
+  // or PermissionDenied; counted.
   absl::StatusOr<std::string> OpenSession(std::string_view authorization);
-  // Whoever holds the id is asked for a token again.
+  // Closes the session: its id is no longer accepted.
   void CloseSession(std::string_view session) { sessions_.Close(session); }
 
  private:
   Gate(const Config& config, Counters* counters);
   void Watch();
   void LookAgain();
-  // True for a call that a relay answers with the address of the server above: any caller with a
-  // valid token may have it.
+  // Returns true for a call that a relay answers with the address of its upstream server: any
+  // caller with a valid token may get it.
   bool Refers(const MethodRule& rule) const {
     return !config_.relay_upstream.empty() && rule.scope != Scope::kWrite;
   }

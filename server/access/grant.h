@@ -1,4 +1,4 @@
-// What somebody may do: scopes over runs, from every [[access]] entry that fits.
+// The permissions of a caller: scopes over runs, from every matching [[access]] entry.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ class Grant {
   static Grant Everything() { return Grant({{"", 7, {"*"}}}); }
 
   bool empty() const { return parts_.empty(); }
-  bool Somewhere(Scope scope) const;   // over some run
-  bool Everywhere(Scope scope) const;  // over every run
+  bool Somewhere(Scope scope) const;   // true over at least one run
+  bool Everywhere(Scope scope) const;  // true over every run
   bool Over(Scope scope, std::string_view run) const;
   std::string Names() const;  // of the entries, "ops, agents"
 

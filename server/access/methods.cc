@@ -9,7 +9,7 @@ const std::vector<MethodRule>& MethodRules() {
       {"/plumbline.v1.Query/ListIncidents", false, Scope::kRead, true},
       {"/plumbline.v1.Query/ListVerdicts", false, Scope::kRead, true},
       {"/plumbline.v1.Query/WatchIncidents", false, Scope::kRead, true},
-      {"/plumbline.v1.Query/GetServerInfo", false, Scope::kRead, true},  // speaks of no run
+      {"/plumbline.v1.Query/GetServerInfo", false, Scope::kRead, true},  // concerns no run
       {"/plumbline.v1.Query/ListIncidentHistory", false, Scope::kRead, true},
       {"/plumbline.v1.Query/UpdateIncident", false, Scope::kAdmin, true},
       {"/plumbline.v1.Query/UpdateRun", false, Scope::kAdmin, true},

@@ -1,5 +1,5 @@
-// What each method of each service needs of its caller. A method that is not listed needs `admin`
-// over all runs: whoever adds one is told by tests/server/access_methods_test.cc.
+// The permissions that each method of each service requires. A method that is not listed requires
+// `admin` over all runs; tests/server/access_methods_test.cc fails until a new method is listed.
 #pragma once
 
 #include <string_view>
@@ -13,14 +13,14 @@ struct MethodRule {
   std::string_view path;  // "/package.Service/Method"
   bool anyone = false;    // no credentials at all
   Scope scope = Scope::kAdmin;
-  // The service asks Lease::Check about every run that the message speaks of, or leaves out what
-  // the caller may not see. Who is restricted to some runs may call no other method.
+  // True if the service calls Lease::Check for every run in the message, or leaves out what the
+  // caller may not read. A caller that is restricted to some runs may call no other method.
   bool by_run = false;
 };
 
 const std::vector<MethodRule>& MethodRules();
 
-// The rule of `path`, listed or not.
+// Returns the rule of `path`, listed or not.
 MethodRule RuleOfMethod(std::string_view path);
 
 }  // namespace plumbline::server

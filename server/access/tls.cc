@@ -32,7 +32,7 @@ Owned<BIO> Memory(const std::string& text) {
   return Owned<BIO>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// A key with a passphrase is refused; nobody is asked for it.
+// Refuses a key with a passphrase instead of a prompt.
 int NoPassphrase(char*, int, int, void*) { return -1; }
 
 Owned<X509> ReadCertificate(const std::string& key, const std::string& path,
@@ -90,7 +90,7 @@ std::vector<CertificateExpiry> CertificateExpiries(const Config& config) {
        {std::pair<const char*, const std::string&>{"tls.cert", config.tls_cert},
         {"tls.client_ca", config.tls_client_ca}}) {
     if (path.empty()) continue;
-    ConfigMistakes unread;  // it was there at the start; what became of it is said elsewhere
+    ConfigMistakes unread;  // it existed at the start; other code reports what happened to it
     const Owned<X509> certificate = ReadCertificate(key, path, &unread);
     std::tm end{};
     if (certificate != nullptr &&

@@ -11,20 +11,20 @@
 
 namespace plumbline::server {
 
-// Are the files of [tls] there, in PEM, private where they must be, and do they belong together?
-// Nothing is wrong without [tls]. A certificate that has run out is only warned of: who renews it
-// may be late.
+// Checks that the files of [tls] exist, in PEM, private if they must be, and match. Without [tls]
+// there is nothing to check. For an expired certificate it only warns, because it may be renewed
+// later.
 void CheckTlsFiles(const Config& config, ConfigMistakes* mistakes);
 
-// When the certificates of [tls] run out: "tls.cert", "tls.client_ca"; the first one of each file.
+// When a certificate of [tls] expires: "tls.cert", "tls.client_ca"; the first one of each file.
 struct CertificateExpiry {
   std::string key;
   int64_t unix_s;
 };
 std::vector<CertificateExpiry> CertificateExpiries(const Config& config);
 
-// TLS with [tls]: the files are read again when they change. Without: plain connections, and with
-// [[access]] only from this host.
+// Returns TLS credentials with [tls]; the files are read again if they change. Without [tls]
+// connections are plain, and with [[access]] only from this host.
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const Config& config,
                                                                const std::string& address);
 

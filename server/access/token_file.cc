@@ -36,7 +36,7 @@ bool ParseHex(std::string_view hex, TokenDigest* out) {
   return true;
 }
 
-// A date ends with its day.
+// Parses a time or a date. A date means the end of that day.
 bool ParseTime(const std::string& text, int64_t* unix_s) {
   for (const bool day : {false, true}) {
     std::tm tm{};
@@ -48,7 +48,7 @@ bool ParseTime(const std::string& text, int64_t* unix_s) {
   return false;
 }
 
-// Empty when it was understood, else what was expected.
+// Returns an empty text on success, otherwise what was expected.
 std::string ParseLine(const std::string& line, AcceptedToken* token) {
   std::istringstream words(line);
   std::string word;
@@ -78,7 +78,7 @@ absl::Status WriteNew(const std::string& path, const std::string& text) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": cannot be made: ", std::strerror(errno)));
   }
-  errno = ENOSPC;  // of a write that was cut short
+  errno = ENOSPC;  // for a write that was cut short
   const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const int error = errno;
   return close(fd) == 0 && written ? absl::OkStatus()

@@ -20,7 +20,7 @@ namespace plumbline::server {
 using TokenDigest = std::array<unsigned char, 32>;
 
 TokenDigest DigestOf(std::string_view token);
-// In a time that does not depend on where they differ.
+// Compares in constant time.
 bool SameDigest(const TokenDigest& a, const TokenDigest& b);
 
 struct AcceptedToken {
@@ -29,8 +29,8 @@ struct AcceptedToken {
   int64_t expires_unix_s = kNever;  // refused from then on
 };
 
-// Whole or not at all. Errors as ReadPrivateFile; InvalidArgument names file and line, never what
-// is on it.
+// Returns all tokens or an error. Errors as ReadPrivateFile; InvalidArgument names file and line,
+// never the line's content.
 absl::StatusOr<std::vector<AcceptedToken>> ReadTokenFile(const std::string& path);
 
 // Draws a token of 256 random bits, writes it to `path` (new, mode 0600), and returns the line for

@@ -1,4 +1,4 @@
-// Sessions of browsers: a random number in a cookie that stands for a token shown once.
+// Sessions of browsers: a random id in a cookie that represents a token sent once.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,17 @@
 
 namespace plumbline::server {
 
-// Thread-safe. Lost with the process: people show their token again.
+// Thread-safe. Sessions end with the process; then people enter their token again.
 class WebSessions {
  public:
   static constexpr size_t kMost = 1024;
-  static constexpr size_t kMostOfToken = 16;  // one more ends its oldest
+  static constexpr size_t kMostOfToken = 16;  // a further one ends the oldest
   static constexpr int64_t kSeconds = 12 * 3600;
 
-  // 256 random bits, in hexadecimal. Unavailable: the system has none.
+  // Returns a new id of 256 random bits, in hexadecimal. Returns Unavailable if the system gives no
+  // random bytes.
   absl::StatusOr<std::string> Open(const TokenDigest& token, int64_t now_unix_s);
-  // The token that it stands for; whether that is still accepted is for others to ask.
+  // Returns the token of a session. The caller must check whether it is still accepted.
   std::optional<TokenDigest> TokenOf(std::string_view id, int64_t now_unix_s) const;
   void Close(std::string_view id);
 
@@ -36,7 +37,7 @@ class WebSessions {
 
   mutable Mutex mutex_;
   uint64_t opened_ PLUMB_GUARDED_BY(mutex_) = 0;
-  // By the digest of the id: how long a search takes says nothing of the ids there are.
+  // By the digest of the id, so that the duration of a search reveals nothing about the ids.
   std::map<TokenDigest, Session> sessions_ PLUMB_GUARDED_BY(mutex_);
 };
 

@@ -10,10 +10,10 @@
 namespace plumbline::server {
 namespace {
 
-constexpr std::chrono::milliseconds kLeastPause{20};  // a burst of changes is looked at together
+constexpr std::chrono::milliseconds kLeastPause{20};  // changes of a burst are handled together
 constexpr std::chrono::seconds kRetry{1};             // after the log could not be written
 constexpr std::chrono::hours kRetention{1};
-constexpr int64_t kKeptNs = int64_t{30} * 86400 * 1'000'000'000;  // of what is done
+constexpr int64_t kKeptNs = int64_t{30} * 86400 * 1'000'000'000;  // for delivered alerts
 
 }  // namespace
 
@@ -79,7 +79,7 @@ void AlertCenter::Loop() {
   DecideDue(true);
 }
 
-// False: it stops before.
+// Returns false if it stops before.
 bool AlertCenter::WaitSettled() {
   MutexLock lock(mutex_);
   while (!stopping_) {
@@ -92,7 +92,7 @@ bool AlertCenter::WaitSettled() {
   return false;
 }
 
-// False: it stops.
+// Returns false if it stops.
 bool AlertCenter::WaitForNews(Clock::time_point until) {
   MutexLock lock(mutex_);
   wake_.WaitFor(lock, kLeastPause, [this]() PLUMB_REQUIRES(mutex_) { return stopping_; });
@@ -101,11 +101,12 @@ bool AlertCenter::WaitForNews(Clock::time_point until) {
   return !stopping_;
 }
 
-// What receivers know, as a former process left it.
+// Restores the receivers' states that an earlier process stored.
 absl::Status AlertCenter::TakeUp() {
   const auto position = log_->Position();
   if (!position.ok()) return position.status();
-  uint64_t known = incident_table_->position();  // without a past, what is over is no news
+  // without a stored state, resolved incidents are not reported
+  uint64_t known = incident_table_->position();
   if (position->first == incident_table_->identity()) {
     known = std::min(known, incident_table_->CursorOf(position->second));
   } else if (!position->first.empty()) {
@@ -144,13 +145,13 @@ void AlertCenter::Look() {
   }
 }
 
-// More ranks may be found in its newest step.
+// Returns true if more ranks may still be found in its newest step.
 bool AlertCenter::StillGathers(const IncidentTable::Change& change,
                                const std::vector<AlertDecision>& decisions) const {
   return AlertDecider::Opens(decisions) && change.status.seen_step() > change.closed_step;
 }
 
-// Decides what is due (or all), as things stand now. Returns when the next is.
+// Decides what is due (or all), by the present state. Returns when the next one is due.
 AlertCenter::Clock::time_point AlertCenter::DecideDue(bool all) {
   const Clock::time_point now = Clock::now();
   std::vector<AlertDecision> decisions;

@@ -1,6 +1,6 @@
-// From incidents to notifications. Follows the incident table as a watcher does, so that the
-// judging thread waits for nothing here: one thread decides and keeps what is to be told
-// (alert_log.h), one thread a route delivers it.
+// Turns incidents into notifications. It follows the incident table, so that the judging thread
+// never waits for it. One thread decides and stores what must be sent (alert_log.h); one thread per
+// route delivers it.
 #pragma once
 
 #include <chrono>
@@ -26,13 +26,13 @@ namespace plumbline::server {
 
 struct AlertOptions {
   AlertConfig config;
-  std::string path;  // of the log; empty: nothing outlives the process
-  // False while the incident table is still being taken up from a journal: nothing is decided then,
-  // because what it says is the past. Any thread. Empty: always true.
+  std::string path;  // of the log; empty: it is lost with the process
+  // Returns false while the incident table is being restored from a journal: nothing is decided
+  // then, because its changes are in the past. Any thread. Empty: always true.
   std::function<bool()> settled;
-  UnixClock clock;  // empty: the system's
+  UnixClock clock;  // empty: the system's clock
   SenderTimes times;
-  // Empty: MakeSink.
+  // Makes a route's sink; empty: MakeSink.
   std::function<std::unique_ptr<AlertSink>(const AlertRoute&)> make_sink;
 };
 
@@ -46,21 +46,21 @@ class AlertCenter {
     AlertLog::Waiting waiting;
   };
 
-  // The configuration was validated. ResourceExhausted: the log cannot be written. `incident_table`
-  // must outlive it.
+  // Starts the threads. The configuration must be valid. Returns ResourceExhausted if the log
+  // cannot be written. `incident_table` must outlive it.
   static absl::StatusOr<std::unique_ptr<AlertCenter>> Start(AlertOptions options,
                                                             IncidentTable* incident_table);
   ~AlertCenter();
 
-  // Decides what has happened, tries to deliver it for a moment, and stops.
+  // Decides all changes, tries to deliver them for a short time, and stops.
   void Stop();
 
   std::vector<Route> Routes() const;
   // True if a route sends incidents with this finding.
   bool Routed(const v1::Finding& finding) const;
-  // What was told of an incident, and what came of it.
+  // Returns the notifications of an incident and their results.
   absl::StatusOr<std::vector<AlertDelivery>> History(const std::string& fingerprint) const;
-  // The same for queries; empty where the log cannot be read.
+  // Returns the same for queries; empty if the log cannot be read.
   std::vector<v1::AlertDelivery> Deliveries(const std::string& fingerprint) const;
 
  private:
@@ -84,13 +84,13 @@ class AlertCenter {
   std::unique_ptr<AlertLog> log_;
   std::vector<std::unique_ptr<RouteSender>> senders_;
 
-  // The deciding thread's own.
+  // Used only by the deciding thread.
   std::unique_ptr<AlertDecider> decider_;
-  uint64_t cursor_ = 0;    // up to here the incident table was looked at
+  uint64_t cursor_ = 0;    // the incident table was read up to here
   uint64_t position_ = 0;  // ... and decided
   struct Pending {
-    Clock::time_point due;     // not before
-    Clock::time_point latest;  // nor after, whether its step is closed or not
+    Clock::time_point due;     // earliest time
+    Clock::time_point latest;  // latest time, whether its step is closed or not
   };
   std::map<std::string, Pending> pending_;  // by fingerprint
   ConfirmedClock retention_clock_;

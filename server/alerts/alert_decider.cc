@@ -34,7 +34,7 @@ std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const 
       return std::nullopt;
     case v1::Incident::STATE_RESOLVED:
       if (firing) return AlertEvent::kResolved;
-      // It came and went before anybody looked.
+      // The incident opened and was resolved before it was reported.
       if (told == nullptr && change.opened_at > known_ && route.Matches(finding))
         return AlertEvent::kResolved;
       return std::nullopt;
@@ -43,7 +43,8 @@ std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const 
   }
 }
 
-// With what was merged into it: an incident that another inherits from does not begin anew.
+// Includes the incidents merged into it: an incident that inherits from another one does not begin
+// anew.
 std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const Known& known,
                                                  const IncidentTable::Change& change) const {
   const auto event = EventFor(route, known.own, change);
@@ -54,7 +55,7 @@ std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const 
                                                            : AlertEvent::kMoved;
   }
   if (event) return event;
-  // Only what they were told of the others ends.
+  // Only the alerts of the merged incidents end.
   return known.firing() ? AlertEvent::kMoved : AlertEvent::kResolved;
 }
 
@@ -92,7 +93,7 @@ std::vector<AlertDecision> AlertDecider::Decide(const IncidentTable::Change& cha
     const auto into = incident_table.Get(change.status.merged_into());
     return into.ok() ? Decide(*into, incident_table) : std::vector<AlertDecision>();
   }
-  // Those that were merged into those that were merged, too.
+  // Include incidents that were merged into the merged ones.
   std::vector<std::string> merged(change.status.absorbed().begin(), change.status.absorbed().end());
   for (size_t i = 0; i < merged.size(); ++i) {
     const auto other = incident_table.Get(merged[i]);

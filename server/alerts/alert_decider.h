@@ -1,5 +1,5 @@
-// Who has to be told what, from what they know and how an incident stands. Compares states instead
-// of following changes: however many were missed, merged or repeated, the answer is the same.
+// Decides what each receiver must get, from what it knows and the state of an incident. Compares
+// states, not changes, so that missed, merged or repeated changes make no difference.
 #pragma once
 
 #include <map>
@@ -15,25 +15,25 @@ namespace plumbline::server {
 // Not thread-safe.
 class AlertDecider {
  public:
-  // `known`: incidents that opened at or before this position of the incident table and are
-  // resolved by now, untold, are old news.
+  // `known`: incidents that opened at or before this position of the incident table, and are
+  // resolved and unreported by now, are ignored.
   AlertDecider(const AlertConfig& config, std::map<AlertLog::ToldKey, ReceiverState> told,
                uint64_t known)
       : config_(config), told_(std::move(told)), known_(known) {}
 
-  // What has to be told or remembered now. An incident that was merged passes on what is known of
-  // it to the one it was merged into: nobody is told of that but a receiver that holds alerts,
+  // Returns what must be sent or recorded now. An incident that was merged passes its receivers'
+  // states to the one it was merged into. Only receivers that hold alerts are notified of that,
   // unless the level is higher there.
   std::vector<AlertDecision> Decide(const IncidentTable::Change& change,
                                     const IncidentTable& incident_table) const;
-  // Whether one of those would say that the incident is open.
+  // Returns true if one of the decisions reports the incident as open.
   static bool Opens(const std::vector<AlertDecision>& decisions);
-  // They were kept.
+  // Records decisions that were stored.
   void Apply(const std::vector<AlertDecision>& decisions);
 
-  // What receivers were told of incidents that the incident table does not have, or by routes that
-  // are configured no more: forgotten. What they were told of a finding by itself, by a server that
-  // had one incident a finding, counts for its incident.
+  // Returns decisions that forget the states of incidents which the incident table does not have,
+  // and of routes that are no longer configured. States of a single finding, from a server that had
+  // one incident per finding, count for its incident.
   std::vector<AlertDecision> Stale(const IncidentTable& incident_table) const;
 
  private:
@@ -41,11 +41,11 @@ class AlertDecider {
   bool AnybodyHeardOf(const std::string& fingerprint) const;
   std::optional<AlertEvent> EventFor(const AlertRoute& route, const ReceiverState* told,
                                      const IncidentTable::Change& change) const;
-  // What one route knows, of an incident and of those that were merged into it.
+  // The states that one route has of an incident and of those merged into it.
   struct Known {
     const ReceiverState* own = nullptr;
-    std::vector<std::pair<std::string, const ReceiverState*>> others;  // that fire
-    v1::Level level = v1::LEVEL_UNSPECIFIED;                           // the highest of the others
+    std::vector<std::pair<std::string, const ReceiverState*>> others;  // those that fire
+    v1::Level level = v1::LEVEL_UNSPECIFIED;  // the highest level of the others
 
     bool firing() const { return own != nullptr && own->firing; }
     std::vector<std::string> Bodies() const;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kSchema = 1;
 
-// FULL: what was delivered is not delivered again because the host lost its power.
+// FULL: a delivered alert is not delivered again after a power failure of the host.
 constexpr const char* kSettings = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;";
 
 // state: AlertDelivery::State.
@@ -39,7 +39,8 @@ absl::StatusOr<std::unique_ptr<Database>> TryOpen(const std::string& path) {
     return absl::DataLossError(
         absl::StrCat(path, ": expected alerts of schema ", kSchema, ", found ", *version));
   if (auto s = (*database)->Execute(kTables); !s.ok()) return s;
-  // What is there already is not written again: a full disk must not keep a server from starting.
+  // Existing values are not written again, so that a full disk does not keep a server from
+  // starting.
   if (*version == kSchema) return database;
   if (auto s = (*database)->Execute(absl::StrCat("PRAGMA user_version=", kSchema)); !s.ok())
     return s;

@@ -1,6 +1,6 @@
-// What was decided to be told to whom, and what came of it: DATA/alerts.sqlite. A decision is kept
-// before it is sent, so a kill loses none; what was delivered is kept too, so a restart repeats
-// none (but for one that was on its way at that moment: its id is the same then).
+// Stores decided notifications and their deliveries: DATA/alerts.sqlite. A decision is stored
+// before it is sent, so that a killed process loses none. A delivery is stored too, so that a
+// restart repeats none (except one in flight at that moment, which has the same id).
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,15 @@ namespace plumbline::server {
 
 // What a route's receiver knows of an incident.
 struct ReceiverState {
-  bool firing = false;  // false: that it is resolved
-  bool quiet = false;   // people have acknowledged or silenced it since
+  bool firing = false;  // false: it knows that the incident is resolved
+  bool quiet = false;   // a person has acknowledged or silenced it since
   v1::Level level = v1::LEVEL_UNSPECIFIED;
   uint64_t revision = 0;
-  std::string who, reason;  // of the quiet
+  std::string who, reason;  // of the acknowledgement or silence
   std::string body;         // of the last notification, while firing
 };
 
-// A change of what one receiver knows, and the notification that makes it so, if there is one.
+// A change of what one receiver knows, and the notification for it, if there is one.
 struct AlertDecision {
   std::string route;
   std::string fingerprint;
@@ -41,7 +41,7 @@ struct AlertDecision {
   std::optional<Notification> notification;
 };
 
-// A notification on its way.
+// A notification that waits for delivery.
 struct WaitingAlert {
   int64_t row = 0;
   Notification notification;
@@ -63,33 +63,33 @@ struct AlertDelivery {
 };
 const char* StateWord(AlertDelivery::State state);
 
-// Thread-safe. Errors name the file; nothing of what failed was kept then.
+// Thread-safe. Errors name the file; a failed call stored nothing.
 class AlertLog {
  public:
-  // An empty path: in memory alone. A file that is damaged is set aside and begun anew: then what
-  // is open is told again. ResourceExhausted: it cannot be written.
+  // Opens the log; an empty path: in memory. A damaged file is renamed and a new one begun: then
+  // open incidents are reported again. Returns ResourceExhausted if it cannot be written.
   static absl::StatusOr<std::unique_ptr<AlertLog>> Open(const std::string& path);
 
   using ToldKey = std::pair<std::string, std::string>;  // route, fingerprint
   absl::StatusOr<std::map<ToldKey, ReceiverState>> AllTold();
-  // Up to which position of which incident table everything has been decided.
+  // Returns the incident table, and its position up to which everything is decided.
   absl::StatusOr<std::pair<std::string, uint64_t>> Position();
-  // All of it or nothing.
+  // Stores all of it or nothing.
   absl::Status Keep(const std::vector<AlertDecision>& decisions, const std::string& incident_table,
                     uint64_t position, int64_t unix_ns);
-  // Forgets what receivers knew: of another incident table.
+  // Forgets the receivers' states, which belong to another incident table.
   absl::Status Forget();
 
-  // The oldest that waits to be delivered to a route.
+  // Returns the oldest alert that waits for delivery to a route.
   absl::StatusOr<std::optional<WaitingAlert>> NextWaiting(const std::string& route);
   absl::Status Tried(int64_t row, const std::string& problem);
   absl::Status Done(int64_t row, AlertDelivery::State state, int64_t unix_ns,
                     const std::string& problem);
 
-  // Sets everything that waits aside until Summarise. Returns how many there were.
+  // Sets all waiting alerts aside until Summarise. Returns how many there were.
   absl::StatusOr<uint64_t> HoldBack(const std::string& route);
   absl::StatusOr<std::vector<Notification>> HeldBack(const std::string& route);
-  // The summary waits in the place of what was held back.
+  // Replaces the alerts that were set aside by the summary, which waits for delivery.
   absl::Status Summarise(const std::string& route, const Notification& summary, int64_t unix_ns);
 
   absl::StatusOr<std::vector<OpenAlert>> OpenOf(const std::string& route);
@@ -100,9 +100,9 @@ class AlertLog {
   absl::StatusOr<Waiting> WaitingOf(const std::string& route);
   absl::StatusOr<std::vector<AlertDelivery>> History(const std::string& fingerprint);
 
-  // What waits for routes that are not among these.
+  // Gives up the waiting alerts of all other routes.
   absl::Status GiveUpOthers(const std::set<std::string>& routes, int64_t unix_ns);
-  // What is done and older goes.
+  // Deletes finished alerts that are older.
   absl::Status Retain(int64_t before_unix_ns);
 
  private:

@@ -23,8 +23,8 @@ std::string TextOf(const Json& json, const char* key) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Labels make an alert's identity: nothing in them changes while an incident stays at its level and
-// the same finding shows for it. What was told with other labels is ended with those (`ended`).
+// Labels are an alert's identity, so none changes while an incident has the same level and the same
+// representative finding. An alert that was sent with other labels is ended with those (`ended`).
 Json AlertOf(const Json& body, const std::string& level, int64_t ends_at) {
   const Json finding = body.value("finding", Json::object());
   const Json site = finding.value("site", Json::object());
@@ -53,7 +53,7 @@ Json AlertOf(const Json& body, const std::string& level, int64_t ends_at) {
   return alert;
 }
 
-// `alert` with the labels under which it, or the incident before it, was told.
+// Returns `alert` with the labels under which it, or the incident before it, was sent.
 Json EndedOf(Json alert, const Json& ended, int64_t ends_at) {
   for (const char* key : {"fingerprint", "level", "layer", "op"}) {
     alert["labels"].erase(key);
@@ -63,7 +63,7 @@ Json EndedOf(Json alert, const Json& ended, int64_t ends_at) {
   return alert;
 }
 
-// Of a test: an alert that ends at once.
+// Returns a test alert, which ends at once.
 Json TestAlert(const Json& body, int64_t ends_at) {
   return {{"labels", {{"alertname", "plumbline/test"}, {"level", "note"}, {"source", "plumbline"}}},
           {"annotations", {{"summary", "a test"}, {"description", TextOf(body, "text")}}},
@@ -90,7 +90,7 @@ class AlertmanagerSink : public AlertSink {
       Json over = EndedOf(alert, one, now);
       if (resolved || over["labels"] != alert["labels"]) alerts.push_back(std::move(over));
     }
-    // The level is part of the identity (people route by it): the one before ends.
+    // The level is part of the identity (users route by it), so the earlier alert ends.
     if (n.event == AlertEvent::kEscalated && before.empty())
       alerts.push_back(AlertOf(body, TextOf(body, "previous_level"), now));
     SendResult ended = EndSilence(n.fingerprint);
@@ -130,7 +130,7 @@ class AlertmanagerSink : public AlertSink {
     return ResultOf(http_.Do("POST", "/api/v2/alerts", DumpAlerts(alerts), {}));
   }
 
-  // A silence of one fingerprint, made or drawn out.
+  // Creates or extends the silence of one fingerprint.
   SendResult Silence(const OpenAlert& alert) {
     const int64_t now = clock_();
     Json silence = {{"matchers", Json::array({{{"name", "fingerprint"},
@@ -144,7 +144,7 @@ class AlertmanagerSink : public AlertSink {
     const auto known = silences_.find(alert.fingerprint);
     if (known != silences_.end()) silence["id"] = known->second;
     HttpAnswer answer = http_.Do("POST", "/api/v2/silences", DumpAlerts(silence), {});
-    if (answer.status == 404 && known != silences_.end()) {  // it has forgotten that one
+    if (answer.status == 404 && known != silences_.end()) {  // the server no longer knows it
       silences_.erase(known);
       silence.erase("id");
       answer = http_.Do("POST", "/api/v2/silences", DumpAlerts(silence), {});
@@ -156,21 +156,21 @@ class AlertmanagerSink : public AlertSink {
     return result;
   }
 
-  // One that another process made ends by itself, in four periods at most.
+  // Ends the silence. One that another process created ends by itself, in at most four periods.
   SendResult EndSilence(const std::string& fingerprint) {
     const auto known = silences_.find(fingerprint);
     if (known == silences_.end()) return {};
     const HttpAnswer answer = http_.Do("DELETE", "/api/v2/silence/" + known->second, "", {});
     SendResult result = ResultOf(answer);
     if (result.kind == SendResult::Kind::kTryAgain && answer.status == 0) return result;
-    silences_.erase(known);  // gone, or not known there any more
+    silences_.erase(known);  // deleted, or unknown to the server
     return {};
   }
 
   const AlertRoute route_;
   const UnixClock clock_;
   AlertHttpClient http_;
-  std::map<std::string, std::string> silences_;  // by fingerprint: their ids
+  std::map<std::string, std::string> silences_;  // ids by fingerprint
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Alertmanager's API, version 2. It groups, routes and repeats by itself; it takes an alert for
-// resolved that it is not told again, so what is open is posted again each resend_seconds with an
-// end four times as far away. An incident that people acknowledged or silenced goes on being posted
-// (it is not resolved) under a silence of its own that ends likewise.
+// Sends to Alertmanager's API, version 2, which groups, routes and repeats alerts itself. It
+// resolves an alert that is not sent again, so open ones are posted each resend_seconds with an end
+// four times as far in the future. An incident that a person acknowledged or silenced is still
+// posted (it is not resolved), with a separate silence that ends in the same way.
 #pragma once
 
 #include <memory>

@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostShownOfError = 400;        // of its standard error
-constexpr std::chrono::milliseconds kLook{100};  // how often a cancellation is looked for
+constexpr std::chrono::milliseconds kLook{100};  // period of the check for a cancellation
 constexpr const char* kEnvironment[] = {"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"};
 
 class Pipe {
@@ -54,7 +54,7 @@ std::vector<char*> Pointers(std::vector<std::string>* strings) {
   return pointers;
 }
 
-// What a program needs to find its way, and no secret that plumbd was started with.
+// Returns the environment that a program needs, without secrets of plumbd's environment.
 std::vector<std::string> Environment(const Notification& n) {
   std::vector<std::string> out = {absl::StrCat("PLUMBLINE_ALERT_ID=", n.id),
                                   absl::StrCat("PLUMBLINE_ALERT_EVENT=", EventWord(n.event))};
@@ -64,7 +64,8 @@ std::vector<std::string> Environment(const Notification& n) {
   return out;
 }
 
-// In a group of its own, so that all it starts can be ended. 0: started.
+// Starts the command in a new process group, so that all its processes can be ended. Returns 0 on
+// success.
 int Spawn(std::vector<std::string> command, std::vector<std::string> environment, int in, int err,
           pid_t* pid) {
   posix_spawn_file_actions_t files;
@@ -78,7 +79,8 @@ int Spawn(std::vector<std::string> command, std::vector<std::string> environment
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);  // plumbd's threads block what it waits for
+  // plumbd's threads block the signals that it waits for
+  posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes,
@@ -109,7 +111,7 @@ class CommandSink : public AlertSink {
     err.Close(1);
     std::string said;
     const bool in_time = Serve(n.body, &in, &err, pid, &said);
-    kill(-pid, SIGKILL);  // what it left running, too
+    kill(-pid, SIGKILL);  // also ends what it left running
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
@@ -119,7 +121,7 @@ class CommandSink : public AlertSink {
   void Cancel() override { cancelled_ = true; }
 
  private:
-  // Feeds it and reads what it says, until it ends. False: it had to be stopped.
+  // Writes its input and reads its errors until it ends. Returns false if it had to be stopped.
   bool Serve(const std::string& body, Pipe* in, Pipe* err, pid_t pid, std::string* said) const {
     const int ended = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
     fcntl(in->end(1), F_SETFL, O_NONBLOCK);
@@ -144,7 +146,7 @@ class CommandSink : public AlertSink {
            info.si_pid == pid;
   }
 
-  // A program that does not read its input may still succeed.
+  // Writes input. A program that does not read its input may still succeed.
   static void Feed(const std::string& body, size_t* written, Pipe* in) {
     const ssize_t n = write(in->end(1), body.data() + *written, body.size() - *written);
     if (n > 0) *written += static_cast<size_t>(n);

@@ -1,6 +1,6 @@
-// A program of the operator's that reads the notification's JSON from standard input. No shell;
-// killed with all it started when it takes too long. Exit status 0: delivered; 75 (EX_TEMPFAIL) or
-// a timeout: tried again; anything else: refused.
+// Runs the operator's program, which reads the notification's JSON from standard input. No shell.
+// If it takes too long, it is killed with all it started. Exit status 0: delivered; 75
+// (EX_TEMPFAIL) or a timeout: tried again; anything else: refused.
 #pragma once
 
 #include <memory>

@@ -24,7 +24,7 @@ std::string Joined(const std::string& root, const std::string& path) {
 }  // namespace
 
 AlertHttpClient::AlertHttpClient(const AlertRoute& route, const std::string& url) : route_(route) {
-  ParseHttpUrl(url, &url_).IgnoreError();  // it was validated
+  ParseHttpUrl(url, &url_).IgnoreError();  // it was validated before
 }
 
 AlertHttpClient::~AlertHttpClient() = default;
@@ -46,7 +46,7 @@ HttpAnswer AlertHttpClient::Do(const std::string& method, const std::string& pat
   httplib::Client* client = nullptr;
   {
     const MutexLock lock(mutex_);
-    // One connection a request: receivers are called seldom, and a new one notices a new address.
+    // One connection per request: requests are rare, and a new connection uses a changed address.
     client_ = std::make_unique<httplib::Client>(url_.origin);
     client = client_.get();
   }
@@ -67,7 +67,7 @@ HttpAnswer AlertHttpClient::Do(const std::string& method, const std::string& pat
   if (!body.empty()) request.set_header("Content-Type", "application/json");
   const Clock::time_point end = Clock::now() + timeout;
   request.response_handler = [&](const httplib::Response& response) {
-    answer.status = response.status;  // holds even if what follows is cut
+    answer.status = response.status;  // valid even if the body is cut
     return true;
   };
   request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {

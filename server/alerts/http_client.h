@@ -1,4 +1,5 @@
-// Requests to a receiver of alerts: bounded in time and in what is read, never redirected.
+// Sends requests to a receiver of alerts: limits the time and the bytes read, and never follows
+// redirects.
 #pragma once
 
 #include <atomic>
@@ -17,18 +18,19 @@ class Client;
 namespace plumbline::server {
 
 struct HttpAnswer {
-  int status = 0;  // 0: there was none
+  int status = 0;  // 0: no answer
   std::string body;
-  std::string error;  // without an answer: why
+  std::string error;  // the reason if there is no answer
 };
 
-// Used by one thread, but for Cancel.
+// Used by one thread, except Cancel.
 class AlertHttpClient {
  public:
   explicit AlertHttpClient(const AlertRoute& route, const std::string& url);
   ~AlertHttpClient();
 
-  // `path` is appended to that of the URL. The token of the route, if it has one, goes with it.
+  // Sends a request. `path` is appended to that of the URL. The route's token, if it has one, is
+  // added.
   HttpAnswer Do(const std::string& method, const std::string& path, const std::string& body,
                 std::multimap<std::string, std::string> headers);
   void Cancel();
@@ -38,12 +40,13 @@ class AlertHttpClient {
  private:
   HttpUrl url_;
   const AlertRoute route_;
-  Mutex mutex_;  // guards the client's making against Cancel
+  Mutex mutex_;  // guards the client's creation against Cancel
   std::unique_ptr<httplib::Client> client_ PLUMB_GUARDED_BY(mutex_);
   std::atomic<bool> cancelled_{false};
 };
 
-// 2xx: delivered. 408, 425, 429, 5xx or none: may work later. Anything else never will.
+// Returns delivered for 2xx. 408, 425, 429, 5xx or no answer: may work later. Anything else never
+// will.
 SendResult ResultOf(const HttpAnswer& answer);
 
 }  // namespace plumbline::server

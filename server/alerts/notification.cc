@@ -18,8 +18,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostText = 4000;  // bytes of one sentence that came from outside
-constexpr size_t kMostRanks = 64;   // listed by number; their count is always said
+constexpr size_t kMostText = 4000;  // bytes of one external text
+constexpr size_t kMostRanks = 64;   // listed by number; their count is always included
 constexpr size_t kMostRanges = 8;
 constexpr int kMostListed = 20;  // incidents in a summary, sites of an incident
 
@@ -34,7 +34,7 @@ std::string Cut(std::string text) {
 }
 std::string Safe(const std::string& text) { return Cut(Printable(text)); }
 
-// As reports write it: what is not finite is a string.
+// Returns a number as reports write it: NaN and infinities are strings.
 Json Number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
@@ -47,7 +47,7 @@ std::string ShortNumber(double value) {
   return text;
 }
 
-// "0-3, 7"
+// Returns "0-3, 7".
 std::string RankText(const v1::FindingSite& site) {
   std::vector<uint32_t> ranks(site.ranks().begin(), site.ranks().end());
   std::sort(ranks.begin(), ranks.end());
@@ -79,7 +79,7 @@ std::string SiteText(const v1::FindingSite& site) {
   return out;
 }
 
-// Where else the same cause shows: the first sites, and how many there are.
+// Returns the other sites of the same cause: the first ones, and how many there are.
 std::string SitesText(const v1::IncidentStatus& incident) {
   if (incident.site_count() < 2) return "";
   std::string out = absl::StrCat(incident.site_count(), " sites: ");
@@ -110,7 +110,7 @@ Json SitesJson(const v1::IncidentStatus& incident) {
   return list;
 }
 
-// Of an alert that was told before: what makes its identity where receivers hold alerts.
+// Returns the identity of an alert that was sent before, for receivers that hold alerts.
 Json EndedJson(const std::string& body) {
   const Json told = Json::parse(body, nullptr, false);
   if (!told.is_object()) return Json();
@@ -155,13 +155,14 @@ Json FindingJson(const v1::Finding& f) {
   return out;
 }
 
-// Of a server before there were incidents by cause, the finding's.
+// Returns the incident's fingerprint; from a server without incidents by cause, the finding's.
 const std::string& FingerprintOf(const IncidentTable::Change& change) {
   const std::string& own = change.status.fingerprint();
   return own.empty() ? change.incident.finding().fingerprint() : own;
 }
 
-// How a person looks closer. The fingerprint and the rule's id are ours: no quoting is needed.
+// Returns commands to investigate further. The fingerprint and the rule's id are ours, so they need
+// no quoting.
 std::vector<std::string> Checks(const IncidentTable::Change& change) {
   return {"plumb query incident " + Safe(FingerprintOf(change)),
           "plumb explain " + Safe(change.incident.finding().rule())};
@@ -306,7 +307,7 @@ Notification MakeNotification(AlertEvent event, const IncidentTable::Change& cha
 
 Notification MakeSummary(const std::string& id, const std::vector<Notification>& held,
                          const std::string& page, const std::string& route, int64_t unix_ns) {
-  std::map<std::string, uint64_t> kinds;  // "error causality/moe-future-leak opened" -> how often
+  std::map<std::string, uint64_t> kinds;  // counts by "error causality/moe-future-leak opened"
   Json listed = Json::array();
   std::string lines;
   for (const Notification& n : held) {

@@ -1,5 +1,5 @@
-// What one receiver is told once about one incident, as JSON (docs/alerts.md describes it) and as
-// text for people. What came from a trainer is made printable.
+// A message to one receiver about one incident, as JSON (docs/alerts.md describes it) and as text
+// for people. Text that came from a trainer is made printable.
 #pragma once
 
 #include <cstdint>
@@ -12,43 +12,44 @@
 namespace plumbline::server {
 
 enum class AlertEvent {
-  kOpened,     // first told to this receiver
+  kOpened,     // first message to this receiver
   kEscalated,  // its level rose
   kReturned,   // found again after it was resolved
-  kReopened,   // somebody opened it again, or a silence ended
+  kReopened,   // a person opened it again, or a silence ended
   kResolved,
-  kMoved,    // its findings were told as those of another incident; for receivers that hold alerts
-  kSummary,  // of several that were held back by the route's limit
+  kMoved,    // its findings were reported under another incident; for receivers that hold alerts
+  kSummary,  // for several that were held back by the route's limit
   kTest,
 };
-// "opened", "escalated", ...
+// Returns "opened", "escalated", ...
 const char* EventWord(AlertEvent event);
-AlertEvent EventOf(const std::string& word);  // kTest where the word is unknown
+AlertEvent EventOf(const std::string& word);  // kTest if the word is unknown
 
 struct Notification {
-  // The same for every try of one notification, so that a receiver can tell it has seen it:
+  // The same for every try of one notification, so that a receiver can detect repetitions:
   // "FINGERPRINT-REVISION", "summary-...".
   std::string id;
-  std::string fingerprint;  // empty: of no single incident
+  std::string fingerprint;  // empty: not of a single incident
   uint64_t revision = 0;    // of the incident
   AlertEvent event = AlertEvent::kTest;
   std::string body;  // JSON, valid UTF-8
 };
 
-// `previous`: the level this receiver was told before, for kEscalated. `page` and `route` as
-// configured. `ended`: bodies of earlier notifications that this one takes the place of.
+// Makes a notification. `previous`: the level that was reported to this receiver before, for
+// kEscalated. `page` and `route` as configured. `ended`: bodies of earlier notifications that this
+// one replaces.
 Notification MakeNotification(AlertEvent event, const IncidentTable::Change& change,
                               v1::Level previous, const std::string& page, const std::string& route,
                               const std::vector<std::string>& ended = {});
 
-// One for all that was held back. `id` tells it from other summaries.
+// Makes one summary of all that was held back. `id` distinguishes it from other summaries.
 Notification MakeSummary(const std::string& id, const std::vector<Notification>& held,
                          const std::string& page, const std::string& route, int64_t unix_ns);
 
-// Says that it is a test.
+// Makes a notification that states that it is a test.
 Notification MakeTest(const std::string& route, int64_t unix_ns);
 
-// "2026-11-21T12:03:41.250Z"
+// Returns "2026-11-21T12:03:41.250Z".
 std::string AlertTime(int64_t unix_ns);
 
 }  // namespace plumbline::server

@@ -23,7 +23,7 @@ RouteSender::RouteSender(const AlertRoute& route, const std::string& page, Alert
       clock_(std::move(clock)),
       times_(times) {
   const auto held = log_->HeldBack(route_.name);
-  held_ = held.ok() && !held->empty();  // by a former process, whose window is over
+  held_ = held.ok() && !held->empty();  // by an earlier process, whose window is over
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -69,7 +69,7 @@ void RouteSender::Loop() {
     }
     const Clock::time_point next = Work(stopping);
     MutexLock lock(mutex_);
-    // When it stops, what cannot go at once stays in the log.
+    // While stopping, what cannot be sent at once stays in the log.
     if (stopping && (next > Clock::now() || Clock::now() >= stop_by_)) break;
     wake_.WaitUntil(lock, next, [this]() PLUMB_REQUIRES(mutex_) { return woken_ || stopping_; });
   }
@@ -78,7 +78,7 @@ void RouteSender::Loop() {
   wake_.NotifyAll();
 }
 
-// One step. Returns when the next is due unless it is woken.
+// Does one step. Returns when the next one is due, unless it is woken.
 RouteSender::Clock::time_point RouteSender::Work(bool stopping) {
   const Clock::time_point now = Clock::now();
   if (now < paused_until_ && !stopping) return paused_until_;
@@ -92,12 +92,12 @@ RouteSender::Clock::time_point RouteSender::Work(bool stopping) {
       return now + kLogPause;
     }
     held_ = false;
-    window_end_ = now;  // the summary is the first of a new one
+    window_end_ = now;  // the summary is the first alert of a new window
   }
   auto waiting = log_->NextWaiting(route_.name);
   if (!Kept(waiting.status())) return now + kLogPause;
   if (!*waiting) return Idle(stopping);
-  if (delivered_.contains((*waiting)->row)) {  // only the log does not know yet
+  if (delivered_.contains((*waiting)->row)) {  // delivered, but not recorded in the log yet
     if (!Kept(log_->Done((*waiting)->row, AlertDelivery::State::kDelivered, clock_(), "")))
       return now + kLogPause;
     delivered_.erase((*waiting)->row);
@@ -159,7 +159,7 @@ RouteSender::Clock::time_point RouteSender::Pause() {
   return paused_until_;
 }
 
-// Nothing waits: an Alertmanager is told again what is open.
+// Nothing waits: sends the open alerts to an Alertmanager again.
 RouteSender::Clock::time_point RouteSender::Idle(bool stopping) {
   const Clock::time_point now = Clock::now();
   const auto period = sink_->refresh_period();
@@ -190,7 +190,7 @@ void RouteSender::Count(int64_t decided_unix_ns) {
   }
 }
 
-// False, and counted, when the log refused.
+// Returns false, and counts a failure, if the log failed.
 bool RouteSender::Kept(const absl::Status& status) {
   if (status.ok()) return true;
   ++counts_.log_failures;

@@ -1,5 +1,5 @@
-// Delivers what waits for one route, on a thread of its own: in order, within the route's limit,
-// tried again with longer and longer pauses.
+// Delivers the waiting alerts of one route, on a separate thread: in order, within the route's
+// limit, with growing pauses between tries.
 #pragma once
 
 #include <array>
@@ -22,7 +22,8 @@ struct SenderTimes {
   std::chrono::nanoseconds first_pause = std::chrono::milliseconds(500);
   std::chrono::nanoseconds longest_pause = std::chrono::seconds(60);
   std::chrono::nanoseconds window = std::chrono::seconds(60);  // of the limit "a minute"
-  std::chrono::nanoseconds drain = std::chrono::seconds(2);    // for what waits when it stops
+  // to deliver waiting alerts when it stops
+  std::chrono::nanoseconds drain = std::chrono::seconds(2);
 };
 
 // Thread-safe; each value only grows.
@@ -32,9 +33,9 @@ struct AlertCounts {
   std::atomic<uint64_t> delivered{0};
   std::atomic<uint64_t> failed_tries{0};
   std::atomic<uint64_t> given_up{0};   // refused by the receiver, or too old
-  std::atomic<uint64_t> held_back{0};  // told in a summary instead
+  std::atomic<uint64_t> held_back{0};  // reported in a summary instead
   std::atomic<uint64_t> log_failures{0};
-  // From the decision to the delivery: how many took at most kSeconds, and all of them together.
+  // Time from the decision to the delivery: how many took at most kSeconds, and the sum.
   std::array<std::atomic<uint64_t>, kSeconds.size()> within{};
   std::atomic<uint64_t> total_ms{0};
 };
@@ -47,13 +48,14 @@ class RouteSender {
               std::unique_ptr<AlertSink> sink, UnixClock clock, const SenderTimes& times);
   ~RouteSender();
 
-  // Something waits; `refresh`: an Alertmanager has to be told again what is open.
+  // Wakes the thread because an alert waits. `refresh`: open alerts must be sent to an Alertmanager
+  // again.
   void Wake(bool refresh);
-  // Tries what waits once more, for a moment, and stops. Several stop at the same time when all
-  // have been told to begin first, and then all to be cancelled.
+  // Tries to deliver for a short time, and stops. To stop several at the same time, call BeginStop
+  // of all, then Cancel of all.
   void Stop();
   void BeginStop();
-  void Cancel();  // after that moment
+  void Cancel();  // after that time
 
   const AlertRoute& route() const { return route_; }
   const AlertCounts& counts() const { return counts_; }
@@ -79,14 +81,14 @@ class RouteSender {
   const SenderTimes times_;
   AlertCounts counts_;
 
-  // The thread's own.
+  // Used only by the thread.
   std::chrono::nanoseconds pause_{0};
   Clock::time_point paused_until_{};
   Clock::time_point window_end_{};
   int64_t sent_in_window_ = 0;
   bool held_ = false;
   Clock::time_point refresh_due_{};
-  std::set<int64_t> delivered_;  // rows that the log could not be told of yet
+  std::set<int64_t> delivered_;  // rows whose delivery is not recorded in the log yet
   Clock::time_point complained_{};
 
   Mutex mutex_;

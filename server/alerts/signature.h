@@ -1,4 +1,4 @@
-// Signs what a webhook receives.
+// Signs webhook requests.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace plumbline::server {
 
-// Lowercase hex of HMAC-SHA256 (RFC 2104, FIPS 180-4).
+// Returns the HMAC-SHA256 in lowercase hex (RFC 2104, FIPS 180-4).
 std::string HmacSha256Hex(std::string_view secret, std::string_view message);
 
-// The value of X-Plumbline-Signature: "sha256=" and the HMAC of "TIMESTAMP.BODY", where TIMESTAMP
-// is the text of X-Plumbline-Timestamp. Who receives it refuses old timestamps, so that what was
-// once overheard cannot be sent again.
+// Returns the value of X-Plumbline-Signature: "sha256=" and the HMAC of "TIMESTAMP.BODY", where
+// TIMESTAMP is the text of X-Plumbline-Timestamp. A receiver must refuse old timestamps, so that a
+// recorded request cannot be replayed.
 std::string WebhookSignature(std::string_view secret, std::string_view timestamp,
                              std::string_view body);
 

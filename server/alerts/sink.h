@@ -1,4 +1,4 @@
-// Where notifications go: one interface, three kinds.
+// Sends notifications: one interface, three kinds.
 #pragma once
 
 #include <chrono>
@@ -20,36 +20,36 @@ struct SendResult {
     kRefused,   // it never will
   };
   Kind kind = Kind::kDelivered;
-  std::string detail;  // what went wrong, for people; no secrets
+  std::string detail;  // the error, for people; no secrets
 };
 
-// An incident that a receiver was told of and that is not resolved.
+// An unresolved incident that was reported to a receiver.
 struct OpenAlert {
   std::string fingerprint;
-  std::string body;    // of the notification that told it
+  std::string body;    // of the notification that reported it
   bool quiet = false;  // acknowledged or silenced since
-  std::string who;     // ... by whom and why
+  std::string who;     // ... by which person and why
   std::string reason;
 };
 
-// Used by one thread, but for Cancel.
+// Used by one thread, except Cancel.
 class AlertSink {
  public:
   virtual ~AlertSink() = default;
   virtual SendResult Send(const Notification& notification) = 0;
 
-  // How often the receiver must be told again what is open, or it takes it for resolved; zero:
-  // never. The first time at once.
+  // Returns how often open alerts must be sent again, because the receiver otherwise resolves them;
+  // zero: never. The first time is at once.
   virtual std::chrono::nanoseconds refresh_period() const { return {}; }
   virtual SendResult Refresh(const std::vector<OpenAlert>&) { return {}; }
 
-  // From any thread: what is under way ends soon, and so does all that follows.
+  // May be called from any thread: operations in progress end soon, and so do all later ones.
   virtual void Cancel() = 0;
 };
 
 using UnixClock = std::function<int64_t()>;  // nanoseconds
 
-// The sink of a route that was validated. Secrets are read from their files at each use.
+// Makes the sink of a validated route. Secrets are read from their files at each use.
 std::unique_ptr<AlertSink> MakeSink(const AlertRoute& route, UnixClock clock);
 
 }  // namespace plumbline::server

@@ -1,4 +1,4 @@
-// plumbd --test-alerts.
+// Implements plumbd --test-alerts.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace plumbline::server {
 
-// Sends a test notification through every route and waits for each. One line a route, for people;
-// `delivered` says whether all of them were.
+// Sends a test notification through every route and waits for each. Returns one line per route, for
+// people; `delivered` is true if all were delivered.
 std::string TestAlerts(const AlertConfig& config, bool* delivered);
 
 }  // namespace plumbline::server

@@ -14,7 +14,7 @@ class WebhookSink : public AlertSink {
       : route_(route), clock_(std::move(clock)), http_(route, route.webhook) {}
 
   SendResult Send(const Notification& n) override {
-    std::string secret;  // read each time: it may be replaced while the server runs
+    std::string secret;  // read each time, because it may be replaced while the server runs
     if (auto s = ReadSecret(route_.secret_file, 1, &secret); !s.ok())
       return {SendResult::Kind::kTryAgain, "secret_file " + std::string(s.message())};
     const std::string timestamp = std::to_string(clock_() / 1'000'000'000);

@@ -1,4 +1,4 @@
-// A signed POST of the notification's JSON.
+// Sends a signed POST of the notification's JSON.
 #pragma once
 
 #include <memory>

@@ -19,13 +19,13 @@
 namespace plumbline::server {
 namespace {
 
-// Of the open steps of one run; beyond it the oldest ones close, live and in a replay.
+// Limit of the open steps of one run; beyond it the oldest ones close, live and in a replay.
 constexpr uint64_t kRunBytes = uint64_t{1} << 30;
 
-// Without --data scalars are kept in memory, the newest ones.
+// Without --data only the newest scalars are kept, in memory.
 constexpr uint64_t kStoreBytesInMemory = 256u << 20;
 
-// A commit that takes so long waits for the disk: what can wait does.
+// A longer commit waits for the disk, so less urgent work must wait.
 constexpr std::chrono::milliseconds kSlowCommit{20};
 
 uint64_t OpenBytesOf(const Config& c) {
@@ -80,8 +80,8 @@ CapsuleOptions CapsuleOptionsOf(const Config& c) {
   return o;
 }
 
-// A journal without a bound fills its disk one day, and then nothing is acknowledged. What it has
-// already counts as free: else each start would halve the bound.
+// Returns the limit of the journal. Without one, a full disk would end acknowledgements. The
+// present journal counts as free space, otherwise each start would halve the limit.
 uint64_t KeepBytesOf(int64_t configured, const std::string& directory) {
   if (configured >= 0) return static_cast<uint64_t>(configured);
   constexpr uint64_t kMost = uint64_t{50} << 30;
@@ -159,7 +159,7 @@ absl::Status Pipeline::OpenCapsules(const Config& config) {
   return capsules_->Start();
 }
 
-// Findings that end a training whose trainer asked for it.
+// Makes the component that ends trainings which requested it in their hello.
 void Pipeline::MakeStops() {
   stops_ = std::make_unique<StopSender>(incident_table_.get(), counters_,
                                         [judge = judge_.get()](v1::IncidentUpdate update) {
@@ -172,7 +172,7 @@ void Pipeline::MakeStops() {
   });
 }
 
-// A judge and an incident table that know nothing yet.
+// Makes an empty judge and incident table.
 absl::Status Pipeline::MakeJudge(const Config& config) {
   incident_table_ = std::make_unique<IncidentTable>([this] { return judge_->unix_ns(); });
   if (data_ != nullptr) incident_table_->SetIdentity(data_->journal_id());
@@ -217,7 +217,7 @@ absl::Status Pipeline::Open(const Config& config, const std::string& version) {
   if (packer_ != nullptr) packer_->Start();
   if (check_ != nullptr) check_->Start();
   if (rebuild_ != nullptr) rebuild_->Start();
-  // At its place in the journal: what is judged from here on is marked by it.
+  // The set takes its place in the journal: it marks what is judged after it.
   suppressions_ = std::make_unique<SuppressionFile>(
       config.suppressions_file, [judge = judge_.get()](v1::SuppressionSet set) {
         v1::JudgeEvent event;
@@ -251,7 +251,7 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
   if (auto s = OpenStore(config, std::max(scan_.last, was_held)); !s.ok()) return s;
   Checkpoint restored;
   if (auto s = RestoreNewest(config, *checkpoints, &restored); !s.ok()) return s;
-  if (restored.entry + 1 < first) {  // none of them would do
+  if (restored.entry + 1 < first) {  // no checkpoint was usable
     if (auto s = Scan(config, 1); !s.ok()) return s;
   }
   if (was_held > scan_.last) {
@@ -275,7 +275,7 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
       data_->journal(), RetentionOptionsOf(config, data_->journal()), gaps_.get());
   MakeRebuild(config, restored);
   MakePacker(config, version);
-  if (replay->from > scan_.oldest) MakeCheck();  // else the scan has read all of it
+  if (replay->from > scan_.oldest) MakeCheck();  // otherwise the scan has read all of it
   checkpointer_ = std::make_unique<Checkpointer>(
       data_->checkpoint(), version, counters_, [this](uint64_t entry) {
         const MutexLock lock(segments_);
@@ -294,14 +294,14 @@ absl::Status Pipeline::Scan(const Config& config, uint64_t from) {
   return absl::OkStatus();
 }
 
-// A store that was set aside is told everything again, as long as the journal goes back to the
-// beginning: then no checkpoint may leave that out. But of what the journal has lost nobody else
-// knows.
+// A store that was renamed as damaged must be filled again. As long as the journal reaches back to
+// the beginning, no checkpoint may skip entries. But what the journal has lost is only in the
+// checkpoint.
 bool Pipeline::Usable(const CheckpointName& name) const {
   return store_->held_entry() >= name.entry || scan_.oldest > 1 || NewestEntryOf(name) > scan_.last;
 }
 
-// The newest checkpoint that can be read makes the judge; without one it knows nothing.
+// Restores the judge from the newest readable checkpoint. If there is none, the judge stays empty.
 absl::Status Pipeline::RestoreNewest(const Config& config,
                                      const std::vector<CheckpointName>& checkpoints,
                                      Checkpoint* restored) {
@@ -327,8 +327,8 @@ absl::Status Pipeline::RestoreNewest(const Config& config,
   return MakeJudge(config);
 }
 
-// What was closed before the checkpoint and is not in the store. What a former process did not
-// finish goes on.
+// Rebuilds what was closed before the checkpoint and is missing in the store. Continues an
+// unfinished rebuild.
 void Pipeline::MakeRebuild(const Config& config, const Checkpoint& restored) {
   RebuildRange range;
   if (const auto unfinished = store_->unfinished_rebuild()) {
@@ -377,7 +377,7 @@ std::shared_ptr<SegmentEditor> Pipeline::MakeSampleRetention(const Config& confi
   return std::make_shared<SampleRetention>(std::move(o), counters_);
 }
 
-// To the end: a loss that began before the checkpoint and ends behind it is one.
+// Checks to the end, because a loss that begins before the checkpoint and ends after it is one.
 void Pipeline::MakeCheck() {
   JournalCheckOptions o;
   o.directory = data_->journal();
@@ -403,7 +403,7 @@ std::unique_ptr<RunReader> Pipeline::MakeReader(const Config& config) {
   return MakeRunReader(ReaderOptions(config), gaps_.get());
 }
 
-// Called long after Open, when there is a journal.
+// The returned function is called long after Open, once there is a journal.
 OpenRun Pipeline::RetryReader(const Config& config) const {
   return [this, config](const std::string& run, uint64_t newest) -> absl::StatusOr<RunItems> {
     RunReaderOptions options = ReaderOptions(config);
@@ -415,8 +415,8 @@ OpenRun Pipeline::RetryReader(const Config& config) const {
   };
 }
 
-// Retention notes what it takes: what is missing before the oldest entry and nobody noted was taken
-// by others. What lies behind the checkpoint is looked at later (journal_check.h).
+// Retention records what it removes. So what is missing before the oldest entry without a record
+// was removed by others. Entries before the checkpoint are checked later (journal_check.h).
 void Pipeline::ReportScan() {
   std::vector<LostEntries> all = scan_.lost;
   if (scan_.oldest > 1) {

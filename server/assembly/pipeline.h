@@ -1,5 +1,5 @@
-// What lies behind the sockets: the journal, the judge that follows it, and what a restart takes
-// up.
+// The components after the sockets: the journal, the judge that follows it, and the state that a
+// restart restores.
 #pragma once
 
 #include <memory>
@@ -31,19 +31,19 @@
 
 namespace plumbline::server {
 
-// Thread-safe but for Open, Stop and destruction.
+// Thread-safe, except Open, Stop and destruction.
 class Pipeline {
  public:
   // `counters` must outlive it.
   explicit Pipeline(Counters* counters) : counters_(counters) {}
   ~Pipeline();
 
-  // Takes up what a former process left and goes on behind it: when this returns, all that was
-  // acknowledged then is known; it is judged meanwhile. InvalidArgument: the configuration is
-  // wrong. FailedPrecondition: another server has the data directory.
+  // Restores the state of an earlier process and continues after it. When this returns, everything
+  // acknowledged then is known; it is judged meanwhile. Returns InvalidArgument if the
+  // configuration is wrong, FailedPrecondition if another server has the data directory.
   absl::Status Open(const Config& config, const std::string& version);
 
-  // The journal first: what it has taken is judged, and nobody waits for it any more. Bounded.
+  // Stops the journal first; what it has taken is judged. Returns within a limited time.
   void Stop();
 
   IncidentTable& incident_table() { return *incident_table_; }
@@ -52,18 +52,19 @@ class Pipeline {
   Journal& journal() { return *journal_; }
   CapsuleKeeper& capsules() { return *capsules_; }
   StopSender& stops() { return *stops_; }
-  // Reads again what may change while the server runs.
+  // Reads files again that may change while the server runs.
   void Reload() { suppressions_->Reload(); }
   const GapTable& gaps() const { return *gaps_; }
-  const Checkpointer* checkpointer() const { return checkpointer_.get(); }  // null: none are made
-  // Where things are kept; both empty without --data.
+  // null: no checkpoints are made
+  const Checkpointer* checkpointer() const { return checkpointer_.get(); }
+  // Return the directories; both empty without --data.
   std::string directory() const { return data_ != nullptr ? data_->path() : ""; }
   std::string journal_directory() const { return data_ != nullptr ? data_->journal() : ""; }
-  // Where alerts are remembered; empty: nothing is kept.
+  // Returns the path of the alert log; empty: it is in memory.
   std::string alert_log() const { return data_ != nullptr ? data_->alerts() : ""; }
-  // Streams of former processes, as Open found them.
+  // Returns the streams of earlier processes, as Open found them.
   const StreamPositions& known_streams() const { return scan_.streams; }
-  // Null: nothing is kept. What it makes must go before this.
+  // Makes a reader; null without --data. It must be destroyed before this.
   std::unique_ptr<RunReader> MakeReader(const Config& config);
 
  private:
@@ -86,22 +87,22 @@ class Pipeline {
 
   Counters* const counters_;
   bool stopped_ = false;
-  std::unique_ptr<DataDirectory> data_;  // held until all else is gone
+  std::unique_ptr<DataDirectory> data_;  // released last
   std::unique_ptr<GapTable> gaps_;
-  Mutex segments_;  // held by who removes or replaces segments that are no more written
+  Mutex segments_;  // held by code that removes or replaces segments that are no longer written
   std::unique_ptr<JournalRetention> retention_;
-  ConfirmedClock retention_clock_;  // of the checkpointer's thread
+  ConfirmedClock retention_clock_;  // used by the checkpointer's thread
   std::unique_ptr<IncidentTable> incident_table_;
   std::unique_ptr<Store> store_;
-  std::unique_ptr<StoreRebuild> rebuild_;  // null: the store lacks nothing
+  std::unique_ptr<StoreRebuild> rebuild_;  // null: the store is complete
   std::unique_ptr<Checkpointer> checkpointer_;
   std::unique_ptr<CapsuleKeeper> capsules_;
   std::unique_ptr<StopSender> stops_;
   std::unique_ptr<Quarantine> quarantine_;
   std::unique_ptr<Judge> judge_;
   std::unique_ptr<Journal> journal_;
-  std::unique_ptr<SegmentPacker> packer_;  // null: nothing is kept
-  std::unique_ptr<JournalCheck> check_;    // null: nothing is kept
+  std::unique_ptr<SegmentPacker> packer_;  // null without --data
+  std::unique_ptr<JournalCheck> check_;    // null without --data
   std::unique_ptr<SuppressionFile> suppressions_;
   JournalScan scan_{0};
 };

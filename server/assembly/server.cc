@@ -55,8 +55,8 @@ std::string WithPort(const std::string& address, int port) {
   return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
 }
 
-// The library of the reflection service registers itself when it is loaded: so it is loaded only
-// when reflection is asked for, and plumbd does not link it.
+// Loads the library of the reflection service, which registers itself when it is loaded. So plumbd
+// does not link it, and loads it only if reflection is requested.
 absl::Status LoadReflection() {
   if (dlopen(PLUMBLINE_REFLECTION_LIBRARY, RTLD_NOW | RTLD_GLOBAL) != nullptr) {
     return absl::OkStatus();
@@ -73,28 +73,29 @@ size_t ReceiveBytesOf(const Config& config) {
 
 void SetLimits(const Config& config, grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(static_cast<int>(config.message_bytes));
-  // What has come of messages that are not whole yet, of all connections.
+  // Limits the memory of incomplete messages, of all connections.
   grpc::ResourceQuota quota("plumbd");
   quota.Resize(ReceiveBytesOf(config));
   builder->SetResourceQuota(quota);
-  // gRPC unpacks a message before it measures it: a few KiB would become GiB. Nobody of ours packs.
+  // gRPC decompresses a message before it checks its size, so a few KiB could become GiB. Our
+  // clients do not compress.
   for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
     builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
   }
-  // Who connects and dawdles, and who has nothing to say any more.
+  // Ends slow handshakes and idle connections.
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                               static_cast<int>(config.hello_seconds * 1000));
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 300000);
-  // Of one connection: an agent has one call, a page some.
+  // Per connection: an agent has one call, a page several.
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1000);
 }
 
 namespace {
 
 void SetChannelArguments(grpc::ServerBuilder* builder) {
-  // Two servers on one port would share its connections by chance.
+  // Two servers on one port would share its connections at random.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // A host that lost its power is noticed; agents may do the same.
+  // Detects a host that lost its power; agents may do the same.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
@@ -105,7 +106,7 @@ class ServerImpl : public Server {
  public:
   ~ServerImpl() override {
     Stop();
-    pipeline_.Stop();  // it may run although nothing listens
+    pipeline_.Stop();  // it may run even if nothing listens
   }
 
   absl::Status Init(const Config& config, Watch watch) {
@@ -134,7 +135,8 @@ class ServerImpl : public Server {
     options.tls_cert = config.tls_cert;
     options.tls_key = config.tls_key;
     options.admit = [gate = gate_.get()](const HttpCaller& caller) {
-      // Where nobody is asked, metrics name runs to whoever turns a name to this host, too.
+      // Without access control, metrics would reveal names of runs to a site that points its name
+      // to this host, too.
       if (!gate->guarded()) return CheckScrapeHost(caller.host);
       return gate->AdmitHttp(caller.authorization, caller.session);
     };
@@ -174,12 +176,12 @@ class ServerImpl : public Server {
     ingest_->Shutdown();
     query_->Shutdown();
     times.Note("browsers");
-    // Peers that read have ended by then; one that does not is cut off.
+    // Peers that read have ended by then; one that does not read is cut off.
     grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
     times.Note("agents");
     pipeline_.Stop();
     times.Note("judge and files");
-    alerts_->Stop();  // what was judged last is told, too
+    alerts_->Stop();  // also sends alerts for what was judged last
     grpc_.reset();
     times.Note("alerts");
     LogDebug("stopped: {}", times.text());

@@ -1,4 +1,4 @@
-// plumbd as an object: everything between the sockets and the rules.
+// plumbd as an object: all components between the sockets and the rules.
 #pragma once
 
 #include <chrono>
@@ -18,33 +18,34 @@ namespace plumbline::server {
 // The version of this build, as BuildVersion() returns it.
 std::string Version();
 
-// What a listener, of a server or a relay, takes from anybody.
+// Sets the limits of a listener, of a server or a relay, for any client.
 void SetLimits(const Config& config, grpc::ServerBuilder* builder);
 
 class Server {
  public:
   virtual ~Server() = default;  // stops
 
-  // Who watches it; what is called comes from a thread of the server's.
+  // Callbacks for supervision; they run on a thread of the server.
   struct Watch {
-    std::function<void()> gets_on;  // every `period` while its threads do; may be null
+    std::function<void()> gets_on;  // called every `period` while its threads progress; may be null
     std::chrono::nanoseconds period{0};
-    std::function<void(const absl::Status&)> serving;  // at the start and when it changes
+    std::function<void(const absl::Status&)> serving;  // called at the start and when it changes
   };
 
-  // Listens and serves. InvalidArgument: the configuration is wrong. Unavailable: an address
-  // cannot be listened on.
+  // Listens and serves. Returns InvalidArgument if the configuration is wrong, Unavailable if it
+  // cannot listen on an address.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const Config& config);
   static absl::StatusOr<std::unique_ptr<Server>> Start(const Config& config, Watch watch);
 
-  // "127.0.0.1:7433", with the port that was found for port 0.
+  // Returns "127.0.0.1:7433", with the actual port if it was 0.
   virtual std::string grpc_address() const = 0;
-  virtual std::string http_address() const = 0;  // empty when off
+  virtual std::string http_address() const = 0;  // empty if HTTP is off
 
-  // Reads again what may change while it runs (SIGHUP).
+  // Reads files again that may change while it runs (SIGHUP).
   virtual void Reload() {}
 
-  // Ends the streams (agents keep what is not acknowledged), judges what was taken, stops. Bounded.
+  // Ends the streams (agents keep what is not acknowledged), judges what was taken, and stops
+  // within a limited time.
   virtual void Stop() = 0;
 };
 

@@ -74,7 +74,7 @@ class CapsuleCopy {
   absl::Status CopyOne(const std::string& name) {
     for (int i = 0; i < kCapsuleTries; ++i) {
       const auto info = ReadInfo(from_ / name / kCapsuleInfo);
-      if (!info) return absl::OkStatus();  // just begun, or gone
+      if (!info) return absl::OkStatus();  // just begun, or removed
       std::map<std::string, FileDigest> copied;
       absl::Status status = CopyFolder(name, &copied);
       const bool same = ReadInfo(from_ / name / kCapsuleInfo) == info;
@@ -102,7 +102,7 @@ class CapsuleCopy {
     for (const std::string& file : *files) {
       if (file.ends_with(".tmp")) continue;
       auto pinned = PinnedFile::Open(from_ / name / file);
-      if (absl::IsNotFound(pinned.status())) continue;  // renamed, or gone
+      if (absl::IsNotFound(pinned.status())) continue;  // renamed, or removed
       if (!pinned.ok()) return pinned.status();
       auto digest = CopyFile(*pinned, to_ / name / file);
       if (!digest.ok()) return digest.status();

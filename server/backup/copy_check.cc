@@ -16,7 +16,7 @@ namespace {
 
 using Ranges = std::map<uint64_t, uint64_t>;  // first -> last entry
 
-// Returns the entries that the server lists as lost. No file: it has lost nothing.
+// Returns the entries that the server lists as lost. If there is no file, none is.
 absl::StatusOr<Ranges> ReadGaps(const std::string& path) {
   Ranges gaps;
   auto log = FramedLogReader::Open(path);
@@ -36,7 +36,7 @@ absl::StatusOr<Ranges> ReadGaps(const std::string& path) {
   }
 }
 
-// Returns the first entry from `from` to `to` that no gap covers; 0: all are covered.
+// Returns the first entry from `from` to `to` that no gap covers; 0 if all are covered.
 uint64_t NotListed(const Ranges& gaps, uint64_t from, uint64_t to) {
   for (const auto& [first, last] : gaps) {
     if (first > from) break;

@@ -1,4 +1,4 @@
-// Whether a copied journal and its checkpoints are whole.
+// Checks that a copied journal and its checkpoints are complete.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct CopyState {
   uint64_t known_lost = 0;   // entries that the server lists as gaps: retention, damage
 };
 
-// Reads every frame of `directory`/journal and every checkpoint. DataLoss: a checkpoint is damaged,
-// or an entry between the first one ever and the newest that journal or checkpoints know is neither
-// there nor listed in gaps.plg. An unfinished last frame is no damage.
+// Reads every frame of `directory`/journal and every checkpoint. Returns DataLoss if a checkpoint
+// is damaged, or if an entry between the first one and the newest one of journal or checkpoints is
+// neither present nor listed in gaps.plg. An incomplete last frame is not damage.
 absl::StatusOr<CopyState> CheckCopy(const std::string& directory);
 
 }  // namespace plumbline::server

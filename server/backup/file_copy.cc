@@ -23,7 +23,7 @@ absl::Status FileFailed(const std::string& path, const char* what) {
   return absl::ErrnoToStatus(errno, absl::StrCat(path, ": ", what));
 }
 
-// OpenSSL's, which uses the processor's instructions for it.
+// Uses OpenSSL, which uses the processor's instructions for SHA-256.
 class Digest {
  public:
   Digest() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {

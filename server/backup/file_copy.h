@@ -20,7 +20,7 @@ struct FileDigest {
 // An open file: stays readable after another process has removed or replaced its name.
 class PinnedFile {
  public:
-  // NotFound: there is no file of this name.
+  // Returns NotFound if there is no file of this name.
   static absl::StatusOr<PinnedFile> Open(const std::string& path);
   PinnedFile(PinnedFile&& other) noexcept
       : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
@@ -33,7 +33,7 @@ class PinnedFile {
 
   const std::string& path() const { return path_; }
   int fd() const { return fd_; }
-  uint64_t size() const;  // now
+  uint64_t size() const;  // at present
 
  private:
   PinnedFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
@@ -46,8 +46,8 @@ class PinnedFile {
 // SyncAll. Returns the digest of the bytes that were read.
 absl::StatusOr<FileDigest> CopyFile(const PinnedFile& from, const std::string& to);
 
-// Returns the digest of the file `path`. A large file that was synced is read from the disk, not
-// from the page cache. NotFound: there is no such file.
+// Returns the digest of the file `path`. A large synced file is read from the disk, not from the
+// page cache. Returns NotFound if there is no such file.
 absl::StatusOr<FileDigest> DigestOf(const std::string& path);
 
 // Makes all of the file system that holds `directory` durable: one call instead of one for each of

@@ -17,7 +17,7 @@ absl::Status Damaged(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat(path, ": ", what));
 }
 
-// Only names below the backup: a manifest must not reach elsewhere.
+// Returns true for a path below the backup: a manifest must not reach elsewhere.
 bool Inside(const std::filesystem::path& path) {
   return !path.empty() && path.is_relative() &&
          std::none_of(path.begin(), path.end(),
@@ -39,7 +39,7 @@ nlohmann::json Write(const Manifest& manifest) {
           {"files", std::move(files)}};
 }
 
-// Throws nlohmann::json::exception where a field is missing or of another type.
+// Throws nlohmann::json::exception if a field is missing or has another type.
 Manifest Read(const nlohmann::json& json) {
   Manifest manifest;
   json.at("plumbd").get_to(manifest.tool_version);

@@ -26,11 +26,12 @@ struct Manifest {
 
 absl::Status WriteManifest(const std::string& directory, const Manifest& manifest);
 
-// NotFound: there is none, so `directory` is no complete backup. DataLoss: it is damaged.
+// Returns NotFound if there is none, so that `directory` is not a complete backup; DataLoss if it
+// is damaged.
 absl::StatusOr<Manifest> ReadManifest(const std::string& directory);
 
-// OK if every file of the manifest lies below `directory` with its size and its digest. DataLoss
-// names the first that does not, with what was expected and what was found.
+// Returns OK if every file of the manifest is below `directory` with its size and its digest.
+// DataLoss names the first that differs, with what was expected and found.
 absl::Status CheckFiles(const std::string& directory, const Manifest& manifest);
 
 }  // namespace plumbline::server

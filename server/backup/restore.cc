@@ -60,8 +60,8 @@ class Restore {
     return absl::OkStatus();
   }
 
-  // Checks that the folder is empty, except for the lock. Removes what a restore that was cut off
-  // has left.
+  // Checks that the folder is empty, except for the lock. Removes what an interrupted restore has
+  // left.
   absl::Status Prepare() {
     const std::string mark = data_ + "/" + kUnfinishedRestore;
     std::error_code error;

@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 constexpr int kNice = 10;
 constexpr int kListTries = 100;  // of a list of checkpoints that changes while its files are opened
 
-// Files and databases of DATA that are copied whole, where the server has them.
+// Files and databases of DATA that are copied whole, if the server has them.
 constexpr const char* kDatabases[] = {"store.sqlite", "alerts.sqlite"};
 constexpr const char* kAfterTheJournal[] = {"gaps.plg", "quarantine"};
 
@@ -88,9 +88,9 @@ class Backup {
     }
   }
 
-  // Opens the segments that are not open yet. The server makes segments in the order of their
-  // numbers, so a later listing lacks only those that retention removed. The newest segment of a
-  // former call is opened again, because a failed commit may have replaced it.
+  // Opens the segments that are not open yet. The server creates segments in the order of their
+  // numbers, so a later listing lacks only those that retention removed. The newest segment of an
+  // earlier call is opened again, because a failed commit may have replaced it.
   absl::Status PinSegments() {
     const auto seen = ListSegments(data_ + "/journal");
     if (!seen.ok()) return seen.status();

@@ -28,7 +28,7 @@ bool LiesInside(const std::string& path, const std::string& folder) {
   return !relative.empty() && *relative.begin() != "..";
 }
 
-// Free, or an older backup of the same journal.
+// Returns OK if `directory` is free, or an older backup of the same journal.
 absl::Status MayReplace(const std::string& directory, const std::string& id) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(directory, error))) return absl::OkStatus();
@@ -86,7 +86,7 @@ absl::StatusOr<BackupTarget> BackupTarget::Open(const std::string& directory,
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": another plumbd writes a backup there"));
   }
-  // Removes what a process that was cut off has left.
+  // Removes what an interrupted process has left.
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path, error)) {
     fs::remove_all(entry.path(), error);
@@ -121,8 +121,8 @@ absl::Status BackupTarget::Finish(const Manifest& manifest) {
   return SyncDirectory(parent.empty() ? "." : parent.string());
 }
 
-// The older backup keeps its name until the new one is there; if this is cut off in between, it is
-// DIR.previous.
+// Replaces the older backup, which keeps its name until the new one is complete. If this is
+// interrupted in between, the older one is DIR.previous.
 absl::Status BackupTarget::Exchange() {
   const std::string previous = directory_ + kPrevious;
   std::error_code error;

@@ -15,8 +15,8 @@ namespace plumbline::server {
 // returned OK. If a process is killed, the next one removes what it left there.
 class BackupTarget {
  public:
-  // FailedPrecondition: `directory` is neither free nor an older backup of the journal `id`, lies
-  // in `data`, or another process writes a backup there.
+  // Returns FailedPrecondition if `directory` is neither free nor an older backup of the journal
+  // `id`, is inside `data`, or another process writes a backup there.
   static absl::StatusOr<BackupTarget> Open(const std::string& directory, const std::string& data,
                                            const std::string& id);
   BackupTarget(BackupTarget&& other) noexcept
@@ -26,8 +26,8 @@ class BackupTarget {
   ~BackupTarget();
 
   const std::string& path() const { return path_; }
-  // Writes the manifest, syncs all, and renames. FailedPrecondition: the backup that is
-  // already there holds later entries of the journal.
+  // Writes the manifest, syncs all, and renames. Returns FailedPrecondition if the existing backup
+  // holds later entries of the journal.
   absl::Status Finish(const Manifest& manifest);
 
  private:
@@ -42,7 +42,8 @@ class BackupTarget {
 // Removes trailing slashes: "/a/b/" becomes "/a/b".
 std::string WithoutSlash(std::string path);
 
-// ResourceExhausted: the disk of `folder` has less free than `bytes` and Health::kLeastFree.
+// Returns ResourceExhausted if the disk of `folder` has less free space than `bytes` plus
+// Health::kLeastFree.
 absl::Status CheckFree(const std::string& folder, uint64_t bytes);
 
 }  // namespace plumbline::server

@@ -18,7 +18,7 @@ using rules::Json;
 
 constexpr size_t kTarBlock = 512;
 
-// POSIX ustar: a header of one block, then the bytes filled up to whole blocks.
+// Appends a file as POSIX ustar: a header of one block, then the bytes, padded to whole blocks.
 void AddFile(const std::string& name, std::string_view bytes, std::string* tar) {
   std::array<char, kTarBlock> head{};
   std::snprintf(head.data(), 100, "%s", name.c_str());

@@ -87,8 +87,8 @@ absl::StatusOr<std::vector<v1::CapsuleInfo>> CapsuleFiles::Load() {
   return capsules;
 }
 
-// How much of an unfinished rank stays. The last part brings the digest; it may have been written
-// by a process that died before it had looked, so the last byte always comes again.
+// Returns how many bytes of an unfinished rank are kept. The last part carries the digest, and the
+// process may have died before it checked it. So the last byte is always requested again.
 uint64_t CapsuleFiles::Resumed(const v1::CapsuleInfo& info, const v1::CapsuleRank& rank) const {
   const std::string path = Path(info, rank.source()) + kPart;
   const uint64_t bytes = SizeOf(path);

@@ -16,29 +16,29 @@
 
 namespace plumbline::server {
 
-// What is known of a capsule, in its folder. A folder without this file is ignored.
+// The state of a capsule, in its folder. A folder without this file is ignored.
 inline constexpr char kCapsuleInfo[] = "info.pb";
 
-// Not thread-safe but for Path. Errors name the file.
+// Not thread-safe, except Path. Errors name the file.
 class CapsuleFiles {
  public:
   explicit CapsuleFiles(std::string directory) : directory_(std::move(directory)) {}
 
-  // Creates the directory; the capsules in it, as far as they can be read, whose ranks' bytes are
-  // those that are there.
+  // Creates the directory. Returns the readable capsules in it; the bytes of their ranks are those
+  // present.
   absl::StatusOr<std::vector<v1::CapsuleInfo>> Load();
 
   absl::Status Save(const v1::CapsuleInfo& info);
-  void Remove(const v1::CapsuleInfo& info);       // all of it
-  void RemoveRanks(const v1::CapsuleInfo& info);  // what ranks sent
+  void Remove(const v1::CapsuleInfo& info);       // removes all of it
+  void RemoveRanks(const v1::CapsuleInfo& info);  // removes what ranks sent
 
   absl::Status Append(const v1::CapsuleInfo& info, const v1::Source& rank, std::string_view data);
   void Truncate(const v1::CapsuleInfo& info, const v1::Source& rank);
   absl::StatusOr<std::string> ReadPart(const v1::CapsuleInfo& info, const v1::Source& rank);
-  // The part is whole and checked.
+  // Renames the part, which is complete and checked.
   absl::Status Keep(const v1::CapsuleInfo& info, const v1::Source& rank);
 
-  // Of what a rank sent, whole.
+  // Returns the path of what a rank sent, once it is complete.
   std::string Path(const v1::CapsuleInfo& info, const v1::Source& rank) const;
 
  private:

@@ -52,7 +52,7 @@ void CapsuleKeeper::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-// False: there is no room.
+// Queues a task. Returns false if there is no space.
 bool CapsuleKeeper::Post(size_t bytes, std::function<void()> task) {
   {
     const MutexLock lock(mutex_);
@@ -115,10 +115,10 @@ void CapsuleKeeper::Left(uint64_t stream_id, uint64_t connection) {
 }
 
 void CapsuleKeeper::OnPart(uint64_t stream_id, v1::CapsulePart part) {
-  const size_t bytes = part.ByteSizeLong() + 256;  // all of it waits, whatever it says
+  const size_t bytes = part.ByteSizeLong() + 256;  // all of it uses memory, whatever it contains
   auto shared = std::make_shared<v1::CapsulePart>(std::move(part));
   if (!Post(bytes, [this, stream_id, shared] { PartCame(stream_id, *shared); })) {
-    ++counters_->capsule_parts_dropped;  // the next one shows the gap
+    ++counters_->capsule_parts_dropped;  // the next one reveals the gap
   }
 }
 
@@ -225,7 +225,7 @@ void CapsuleKeeper::Save(const Capsule& capsule) {
   view_[capsule.info.finding().fingerprint()] = capsule.info;
 }
 
-// The oldest that are settled go until what is held is within its bound; the newest stays.
+// Removes the oldest finished capsules until the limit holds; the newest stays.
 void CapsuleKeeper::Shrink() {
   const auto bytes_of = [](const v1::CapsuleInfo& info) {
     uint64_t bytes = 0;

@@ -1,13 +1,13 @@
-// Takes capsules: asks every rank for the calls of a finding's site at one step, gathers the parts,
-// and keeps what is whole.
+// Takes capsules: requests the calls of a finding's site at one step from every rank, collects the
+// parts, and stores what is complete.
 //
-// The step must lie ahead of every rank when the order reaches it, and how far ranks are nobody
-// knows: the first try is a few steps beyond the newest that the server has seen. A rank that was
-// past it says so at once, and everybody is asked again for a step twice as far beyond the newest
-// rank. So a fast trainer costs a few tries and a slow one is not waited for.
+// The step must be ahead of every rank when the request arrives, and the ranks' present steps are
+// unknown. So the first try is a few steps after the newest step that the server has seen. A rank
+// that was past it reports this at once, and all ranks are requested again for a step twice as far
+// after the newest rank. So a fast trainer needs a few tries, and a slow one causes no wait.
 //
-// All is done by one thread of its own; callers hand over and go on. What waits for it is bounded:
-// a part that finds no room is dropped and counted, and asked for again.
+// One thread does all the work; callers only queue tasks. The queue is bounded: a part that does
+// not fit is dropped and counted, and requested again.
 #pragma once
 
 #include <chrono>
@@ -36,76 +36,80 @@
 namespace plumbline::server {
 
 struct CapsuleOptions {
-  std::string directory;              // empty: nothing is kept and nobody is asked
-  v1::Level level = v1::LEVEL_ERROR;  // of findings whose capsules are taken at once;
-                                      // UNSPECIFIED: only those that somebody asks for
+  std::string directory;  // empty: nothing is stored or requested
+  // of findings whose capsules are taken automatically; UNSPECIFIED: only on request
+  v1::Level level = v1::LEVEL_ERROR;
   uint64_t rank_bytes = uint64_t{8} << 20;
-  uint64_t bytes = uint64_t{1} << 30;  // of all that is held; the oldest go
-  uint32_t ranks = 64;                 // of one capsule; those that the finding names first
-  uint32_t per_run = 16;               // that are taken unasked
+  uint64_t bytes = uint64_t{1} << 30;  // limit of all; the oldest are removed
+  uint32_t ranks = 64;                 // of one capsule; first those that the finding names
+  uint32_t per_run = 16;               // that are taken automatically
   int64_t dense_steps = 8;             // sampled densely at the site of such a finding
-  std::chrono::nanoseconds grace = std::chrono::seconds(30);  // a rank may be away
-  // After which a rank is asked again: an order or its answer may have been dropped.
+  std::chrono::nanoseconds grace = std::chrono::seconds(30);  // for a rank that is disconnected
+  // A rank is requested again after this time: a request or its answer may have been dropped.
   std::chrono::nanoseconds silence = std::chrono::seconds(5);
   size_t queue_bytes = 32u << 20;  // of parts that wait to be written
-  size_t most = 2048;              // capsules; the oldest go, and no more are taken unasked
-  // Null: ids are kept as they come.
+  // capsules; beyond it the oldest are removed, and none are taken automatically
+  size_t most = 2048;
+  // Null: ids are not redacted.
   std::shared_ptr<const transport::Redactor> redactor;
 };
 
-// Thread-safe but for Start and destruction.
+// Thread-safe, except Start and destruction.
 class CapsuleKeeper {
  public:
-  // `known` of a run: any thread.
+  // `known` returns the state of a run; called on any thread.
   CapsuleKeeper(CapsuleOptions options, std::function<RunKnown(const std::string&)> known,
                 Counters* counters);
   ~CapsuleKeeper();
 
-  // Takes up what a former process held. InvalidArgument: the directory cannot be used.
+  // Loads the capsules of an earlier process. Returns InvalidArgument if the directory cannot be
+  // used.
   absl::Status Start();
   void Stop();
   bool keeps() const { return !options_.directory.empty(); }
 
-  // Streams, as they come and go. `connection` rises with each connection of a stream.
+  // Record connections and disconnections of streams. `connection` rises with each connection of a
+  // stream.
   void Joined(uint64_t stream_id, uint64_t connection, std::weak_ptr<Connection> line,
               const v1::Hello& hello);
   void Left(uint64_t stream_id, uint64_t connection);
   void OnPart(uint64_t stream_id, v1::CapsulePart part);
   void OnReport(uint64_t stream_id, const v1::DirectiveReport& report);
 
-  // A finding that is new, live.
+  // Handles a new finding of a run in progress.
   void OnFinding(const v1::Finding& finding);
 
-  // Somebody wants one: `done` gets its info, on the keeper's thread; never when it stops before.
+  // Requests a capsule: `done` gets its info, on the keeper's thread. If the keeper stops before,
+  // it is never called.
   void Request(const v1::Finding& finding, bool anew,
                std::function<void(absl::StatusOr<v1::CapsuleInfo>)> done);
 
   std::vector<v1::CapsuleInfo> List(const std::string& run, const std::string& fingerprint) const;
-  // Where the bytes of `info.ranks(index)` lie, when they are held.
+  // Returns the path of the bytes of `info.ranks(index)`, if they are stored.
   std::string PathOf(const v1::CapsuleInfo& info, int index) const;
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Rank {           // beside CapsuleInfo.ranks, in their order
+  struct Rank {           // parallel to CapsuleInfo.ranks
     uint64_t stream = 0;  // 0: not connected
     Clock::time_point gone_at{};
-    Clock::time_point spoke{};  // it, or the server to it
-    int again = 0;              // times that it was asked to send again
-    int without_call = 0;       // steps in which it had not called the site
+    Clock::time_point spoke{};  // the last message from it or to it
+    int again = 0;              // repeated requests for the same part
+    int without_call = 0;       // steps in which it did not call the site
   };
   struct Capsule {
     v1::CapsuleInfo info;
     std::vector<Rank> ranks;
     Clock::time_point begun{};
     Clock::time_point retry_at = Clock::time_point::max();
-    bool passed = false;  // somebody was past the step
-    int64_t newest = -1;  // of ranks that refused
+    bool passed = false;  // true if a rank was past the step
+    int64_t newest = -1;  // newest step of the ranks that refused
   };
 
   bool Post(size_t bytes, std::function<void()> task);
   void Loop();
   void Tick();
-  // capsule_taking.cc: who is asked
+  // capsule_taking.cc: the ranks that get requests
   Capsule* Begin(const v1::Finding& finding);
   void BeginWaiting();
   // Sites of capsules that are being taken, by run.
@@ -123,7 +127,7 @@ class CapsuleKeeper {
   void Direct(uint64_t stream_id, v1::Directive directive);
   void SampleDensely(const v1::Finding& finding);
   void TakeUp(uint64_t stream_id);
-  // capsule_parts.cc: what comes
+  // capsule_parts.cc: received parts
   void PartCame(uint64_t stream_id, const v1::CapsulePart& part);
   void PartCame(Capsule* capsule, int index, const v1::CapsulePart& part);
   void Refused(Capsule* capsule, int index, const v1::CapsulePart& part);
@@ -145,11 +149,11 @@ class CapsuleKeeper {
 
   const Clock::time_point started_ = Clock::now();
 
-  // The keeper's thread's own.
+  // Used only by the keeper's thread.
   RunProcesses run_processes_;
   std::map<std::string, Capsule> capsules_;       // by fingerprint
   std::unordered_map<uint64_t, Capsule*> by_id_;  // the same
-  bool grown_ = false;                            // something was settled since it was last shrunk
+  bool grown_ = false;                            // a capsule was finished since the last Shrink
 
   mutable Mutex mutex_;  // guards what follows
   CondVar wake_;

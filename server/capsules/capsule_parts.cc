@@ -1,4 +1,5 @@
-// What comes of a capsule's ranks: parts that are checked and kept, refusals, and when it is done.
+// Answers of a capsule's ranks: checks and stores parts, handles refusals, and finishes the
+// capsule.
 
 #include <algorithm>
 #include <utility>
@@ -16,14 +17,15 @@ namespace {
 constexpr int kMostCalls = 4;  // ... while the site is not called in every step
 constexpr uint32_t kMostTries = 12;
 constexpr int kMostAgain = 8;
-constexpr size_t kMostWords = 512;  // of what a rank says, that are kept
-// Ranks that were past the step answer together.
+constexpr size_t kMostWords = 512;  // limit of a rank's error text
+// Ranks that were past the step answer within this time.
 constexpr std::chrono::milliseconds kGather{40};
-// A process that has only begun declares its sites as it calls them first.
+// A process that has just begun declares its sites when it first calls them.
 constexpr int64_t kFirstSteps = 2;
 constexpr std::chrono::milliseconds kStarting{500};
 
-// Of processes of several roles one may be what the finding names.
+// Returns true if the finding names the rank, and no other process of that rank (with another role)
+// is left.
 bool LastThatIsNamed(const v1::CapsuleInfo& info, uint32_t rank) {
   const auto& named = info.finding().site().ranks();
   return std::count(named.begin(), named.end(), rank) > 0 &&
@@ -37,7 +39,7 @@ std::string_view IdOf(const std::string& error) {
 
 }  // namespace
 
-// What a part costs does not depend on how many capsules there are.
+// The cost of a part does not grow with the number of capsules.
 void CapsuleKeeper::PartCame(uint64_t stream_id, const v1::CapsulePart& part) {
   const auto known = by_id_.find(part.capsule());
   if (known == by_id_.end()) return;
@@ -59,7 +61,7 @@ void CapsuleKeeper::PartCame(Capsule* capsule, int index, const v1::CapsulePart&
   if (!part.error().empty()) {
     Refused(capsule, index, part);
   } else if (part.offset() < info.ranks(index).bytes()) {
-    return;  // sent before the server had said how far it is
+    return;  // sent before it got the server's request to resume
   } else if (auto s = Check(*capsule, index, part); !s.ok()) {
     AskAgain(capsule, index, s);
   } else if (s = Finish(capsule, index, part); !s.ok()) {
@@ -117,7 +119,7 @@ absl::Status CapsuleKeeper::Check(const Capsule& capsule, int index,
   return absl::OkStatus();
 }
 
-// Writes a part that fits; the last one ends the rank.
+// Writes a valid part; the last one completes the rank.
 absl::Status CapsuleKeeper::Finish(Capsule* capsule, int index, const v1::CapsulePart& part) {
   v1::CapsuleRank& rank = *capsule->info.mutable_ranks(index);
   const v1::Source& source = rank.source();
@@ -143,7 +145,7 @@ absl::Status CapsuleKeeper::Finish(Capsule* capsule, int index, const v1::Capsul
   return absl::OkStatus();
 }
 
-// What was sent is whole and is what its rank meant: only now may its ids be hashed.
+// Redacts the ids after the digest was checked: it covers the bytes as the rank sent them.
 absl::Status CapsuleKeeper::Redact(const v1::CapsuleInfo& info, v1::CapsuleRank* rank,
                                    v1::Batch* batch, std::string* digest) {
   if (options_.redactor == nullptr) return absl::OkStatus();
@@ -177,7 +179,7 @@ void CapsuleKeeper::FailRank(Capsule* capsule, int index, const std::string& why
   Release(*capsule, index);
 }
 
-// When nobody is waited for any more, the capsule is what it is.
+// Finishes the capsule once no rank is awaited.
 void CapsuleKeeper::Settle(Capsule* capsule) {
   v1::CapsuleInfo& info = capsule->info;
   if (capsule->retry_at != Clock::time_point::max()) return;

@@ -1,4 +1,4 @@
-// Who is asked for a capsule, and for which step.
+// Chooses the ranks that are requested for a capsule, and the step.
 
 #include <algorithm>
 #include <random>
@@ -13,10 +13,10 @@
 namespace plumbline::server {
 namespace {
 
-// Steps beyond the newest that is known.
+// Steps after the newest known step.
 constexpr int64_t kFirstMargin = 4;
 constexpr int64_t kLastMargin = 4096;
-constexpr size_t kMostTaking = 2;  // of one run at once
+constexpr size_t kMostTaking = 2;  // of one run at the same time
 
 uint64_t RandomId() {
   std::random_device random;
@@ -24,7 +24,7 @@ uint64_t RandomId() {
   return id == 0 ? 1 : id;
 }
 
-// Of the n-th step that is tried: twice that of the one before, which somebody had passed.
+// Returns the margin of the n-th try: twice the one before, which a rank had passed.
 int64_t MarginOf(uint32_t tries) {
   int64_t margin = kFirstMargin;
   while (--tries > 0 && margin < kLastMargin) margin *= 2;
@@ -82,7 +82,8 @@ void CapsuleKeeper::BeginWaiting() {
   }
 }
 
-// A site of a process is taken once at a time, and few sites at once.
+// Limits capsules of a run: a site of a process is taken once at a time, and few sites at the same
+// time.
 bool CapsuleKeeper::MayTake(const Capsule& capsule, const Taking& taking) const {
   const v1::FindingSite& site = capsule.info.finding().site();
   if (const auto of_run = taking.find(site.run()); of_run != taking.end()) {
@@ -111,7 +112,7 @@ void CapsuleKeeper::Take(Capsule* capsule) {
   AskAll(capsule);
 }
 
-// Every process of the newest attempt: those that the finding names first, then by rank.
+// Adds every process of the newest attempt: first those that the finding names, then by rank.
 void CapsuleKeeper::AddRanks(Capsule* capsule) {
   const v1::FindingSite& site = capsule->info.finding().site();
   std::vector<RunProcesses::Process> found = run_processes_.ProcessesOf(site.run());
@@ -124,7 +125,7 @@ void CapsuleKeeper::AddRanks(Capsule* capsule) {
   };
   std::sort(found.begin(), found.end(),
             [&](const auto& a, const auto& b) { return order(a) < order(b); });
-  // Of several streams of one process the one that takes directives.
+  // If a process has several streams, keeps the one that takes directives.
   found.erase(
       std::unique(found.begin(), found.end(),
                   [](const auto& a, const auto& b) { return SameProcess(a.source, b.source); }),
@@ -146,7 +147,7 @@ void CapsuleKeeper::AddRanks(Capsule* capsule) {
   AddAway(capsule, found.front().source.attempt());
 }
 
-// Ranks that the finding names and that are not connected are missing, and are said to be.
+// Adds ranks that the finding names and that are not connected, and marks them as missing.
 void CapsuleKeeper::AddAway(Capsule* capsule, uint32_t attempt) {
   v1::CapsuleInfo& info = capsule->info;
   const v1::FindingSite site = info.finding().site();
@@ -168,7 +169,7 @@ void CapsuleKeeper::AddAway(Capsule* capsule, uint32_t attempt) {
   }
 }
 
-// For a step ahead of all; twice as far as before where that was not enough.
+// Requests a step ahead of all ranks; twice as far as before if that was not enough.
 void CapsuleKeeper::AskAll(Capsule* capsule) {
   v1::CapsuleInfo& info = capsule->info;
   capsule->retry_at = Clock::time_point::max();
@@ -227,7 +228,7 @@ void CapsuleKeeper::SampleDensely(const v1::Finding& finding) {
   for (const uint64_t id : run_processes_.StreamsOf(finding.site().run())) Direct(id, directive);
 }
 
-// A process is there, again perhaps: it is asked for what is missing of it.
+// Requests what is missing of a process that has connected, possibly again.
 void CapsuleKeeper::TakeUp(uint64_t stream_id) {
   const std::vector<v1::Source>& sources = run_processes_.Of(stream_id)->sources;
   for (auto& [fingerprint, capsule] : capsules_) {
@@ -238,7 +239,8 @@ void CapsuleKeeper::TakeUp(uint64_t stream_id) {
                        [&](const v1::Source& s) { return SameProcess(s, rank.source()); })) {
         continue;
       }
-      // One that is done with may yet be asked for another step, because another had passed this.
+      // A finished rank may be requested again for another step, because another rank was past this
+      // one.
       capsule.ranks[static_cast<size_t>(i)].stream = stream_id;
       if (rank.state() == v1::CapsuleRank::STATE_ASKED) Ask(&capsule, i);
       if (rank.state() == v1::CapsuleRank::STATE_HELD) Release(capsule, i);

@@ -6,7 +6,7 @@ namespace plumbline::server {
 namespace {
 
 constexpr std::chrono::seconds kMostGrace{60};
-constexpr std::chrono::seconds kUnnamed{10};  // ranks that only the world size promises
+constexpr std::chrono::seconds kUnnamed{10};  // for ranks that are only known from the world size
 
 }  // namespace
 
@@ -31,7 +31,7 @@ size_t RunProcesses::Role::following() const {
 bool RunProcesses::Joined(uint64_t stream_id, Stream stream, Time now) {
   Stream& known = streams_[stream_id];
   if (known.connection > stream.connection) return false;
-  // The new ones first, so that a run that goes on does not begin again.
+  // Count the new ones first, so that a run in progress does not count as new.
   for (const v1::Source& source : stream.sources) Count(source, stream.follows, now);
   for (const v1::Source& source : known.sources) Uncount(source, known.follows);
   known = std::move(stream);

@@ -1,8 +1,8 @@
-// Which processes of a run are connected, and whether more may still come: ranks of a run start,
-// and after a restart of the server come back, one by one. Those that a finding names are waited
-// for as long as a rank that broke off (`grace`, at most a minute), those that the run's world size
-// promises a shorter while, since some may carry no probe. Streams that take no directives (what a
-// process left behind) are there but stand for nobody.
+// Tracks which processes of a run are connected, and whether more may still connect: ranks of a run
+// start one by one, and reconnect one by one after a restart of the server. Ranks that a finding
+// names are awaited as long as a disconnected rank (`grace`, at most a minute). Ranks that are only
+// known from the run's world size are awaited for less, since some may have no probe. Streams that
+// take no directives (the spool of an earlier process) are tracked but do not count as a process.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@
 
 namespace plumbline::server {
 
-// One process says who it is in the same words, however often it connects.
+// Returns true if both are the same process, which sends equal fields at each connection.
 bool SameProcess(const v1::Source& a, const v1::Source& b);
 
 // Not thread-safe. Time is passed in, so that tests need not wait.
@@ -40,20 +40,20 @@ class RunProcesses {
     v1::Source source;
   };
 
-  // `start`: of the server; whoever was connected before may come back from then on.
+  // `start`: of the server; processes that were connected before may reconnect from then on.
   RunProcesses(std::chrono::nanoseconds grace, Time start);
 
-  // `stream.connection` rises with each connection of a stream, and the news of them may come in
-  // any order. False: a later one is known.
+  // Records a connection. `stream.connection` rises with each connection of a stream, but calls may
+  // come in any order. Returns false if a later connection is known.
   bool Joined(uint64_t stream_id, Stream stream, Time now);
   bool Left(uint64_t stream_id, uint64_t connection);
 
-  // nullptr: it is not connected.
+  // Returns nullptr if the stream is not connected.
   const Stream* Of(uint64_t stream_id) const;
   std::vector<uint64_t> StreamsOf(const std::string& run) const;
-  // Of its newest attempt.
+  // Returns the processes of the run's newest attempt.
   std::vector<Process> ProcessesOf(const std::string& run) const;
-  // `worlds`: what else is known of the run, world size by role.
+  // `worlds`: world sizes by role that are known otherwise.
   bool MoreMayCome(const v1::FindingSite& site, const std::map<int, uint32_t>& worlds,
                    Time now) const;
 
@@ -63,7 +63,7 @@ class RunProcesses {
   };
   struct Role {
     uint32_t world = 0;
-    std::map<uint32_t, Streams> ranks;  // that speak for each
+    std::map<uint32_t, Streams> ranks;  // the streams of each
     bool Follows(uint32_t rank) const;
     size_t following() const;
   };
@@ -78,7 +78,7 @@ class RunProcesses {
   const Time start_;
   const std::chrono::nanoseconds grace_;
   std::map<uint64_t, Stream> streams_;
-  std::map<std::string, std::map<uint32_t, Attempt>> runs_;  // that are connected
+  std::map<std::string, std::map<uint32_t, Attempt>> runs_;  // only connected ones
 };
 
 }  // namespace plumbline::server

@@ -1,4 +1,4 @@
-// What one connection is told as it happens, in place of a second answer.
+// A source of events that replaces all further answers of one connection.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ class EventSource {
  public:
   virtual ~EventSource() = default;
 
-  // What is to be sent now; empty: nothing. Asked ten times a second, and only when the peer has
-  // taken what was sent before, so that a slow one costs no memory: on the thread of all
-  // connections, so it must be quick. `*over`: nothing follows, and the connection ends.
+  // Returns what must be sent now; empty: nothing. Called ten times a second, but only if the peer
+  // has taken what was sent before, so that a slow peer costs no memory. Runs on the thread of all
+  // connections, so it must be quick. If it sets `*over`, nothing follows, and the connection ends.
   virtual std::string Take(bool* over) = 0;
 };
 

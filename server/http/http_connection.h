@@ -1,4 +1,4 @@
-// One accepted connection of the HTTP side, plain or TLS, that never waits.
+// One accepted connection of the HTTP side, plain or TLS. Its calls never block.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -14,7 +14,8 @@ namespace plumbline::server {
 // Used by one thread. Owns the socket.
 class HttpConnection {
  public:
-  // What became of a call; kRead and kWrite: nothing, try again once the socket is ready for that.
+  // The result of a call; kRead and kWrite: nothing done, try again once the socket is ready for
+  // that.
   enum class Outcome { kDone, kRead, kWrite, kOver };
 
   // `context` null: plain.
@@ -24,13 +25,13 @@ class HttpConnection {
   HttpConnection& operator=(const HttpConnection&) = delete;
 
   int socket() const { return socket_; }
-  // Of TLS; kDone: it is finished, or there is none.
+  // Performs the TLS handshake; kDone: it is finished, or the connection is plain.
   Outcome Handshake();
-  // Appends what has come, at most some 16 KiB.
+  // Appends the received bytes, at most about 16 KiB.
   Outcome Read(std::string* out);
-  // `*taken`: so many bytes were.
+  // Writes bytes; `*taken` is the number written.
   Outcome Write(std::string_view bytes, size_t* taken);
-  // Says that nothing follows; what the peer still sends is not read.
+  // Ends the sending side. What the peer still sends is not read.
   void SayEnd();
 
   static short EventsOf(Outcome outcome) { return outcome == Outcome::kWrite ? POLLOUT : POLLIN; }

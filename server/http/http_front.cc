@@ -82,7 +82,7 @@ void HttpFront::Wait(Clock::time_point now) {
   if (event_peers_ > 0) until = std::min(until, next_events_);
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
   if (poll(polled_.data(), polled_.size(), static_cast<int>(std::max<int64_t>(ms, 0))) < 0) {
-    for (pollfd& one : polled_) one.revents = 0;  // a signal
+    for (pollfd& one : polled_) one.revents = 0;  // interrupted by a signal
   }
   uint64_t unused;
   if ((polled_[0].revents & POLLIN) != 0) (void)!read(wake_, &unused, sizeof unused);
@@ -102,7 +102,7 @@ void HttpFront::Accept(Clock::time_point now) {
       return;
     }
     SSL_CTX* const context = tls_ == nullptr ? nullptr : tls_->Context();
-    if (tls_ != nullptr && context == nullptr) {  // never in the clear
+    if (tls_ != nullptr && context == nullptr) {  // never unencrypted
       close(socket);
       continue;
     }
@@ -115,14 +115,15 @@ void HttpFront::Accept(Clock::time_point now) {
   }
 }
 
-// Who has something to say is answered within milliseconds, so the oldest is one that dawdles.
+// Drops the oldest connection. Requests are answered within milliseconds, so the oldest one is a
+// slow sender or idle.
 void HttpFront::DropOldest() {
   auto oldest = peers_.end();
   for (auto it = peers_.begin(); it != peers_.end(); ++it) {
     if (it->second.phase == Phase::kWorking || it->second.events != nullptr) continue;
     if (oldest == peers_.end() || it->second.since < oldest->second.since) oldest = it;
   }
-  if (oldest == peers_.end()) return;  // all are being answered, in a moment
+  if (oldest == peers_.end()) return;  // all are being answered at present
   ++counters_->http_dropped;
   Remove(oldest);
 }
@@ -173,7 +174,7 @@ void HttpFront::TakeReply(Reply reply, Peer* peer, Clock::time_point now) {
   Begin(peer, Phase::kAnswer, kTake, now);
 }
 
-// Of peers that have taken what they were told before.
+// Sends events to peers that have taken the earlier ones.
 void HttpFront::TakeEvents(Clock::time_point now) {
   if (event_peers_ == 0 || now < next_events_) return;
   next_events_ = now + kEventPause;
@@ -225,13 +226,13 @@ bool HttpFront::Advance(uint64_t id, Peer* peer, Clock::time_point now) {
     peer->polled = HttpConnection::EventsOf(outcome);
     if (outcome == HttpConnection::Outcome::kOver) return false;
     if (outcome != HttpConnection::Outcome::kDone) return true;
-    peer->phase = Phase::kHead;  // in what is left of the time
+    peer->phase = Phase::kHead;  // within the rest of the time
   }
   for (;;) {
     if (peer->phase == Phase::kHead && !ReadHead(id, peer, now)) return false;
     if (peer->phase != Phase::kAnswer) break;
     if (!WriteAnswer(peer, now)) return false;
-    // A next request may have come together with the last one.
+    // The next request may have arrived together with the last one.
     if (peer->phase != Phase::kHead) break;
   }
   if (peer->phase == Phase::kEvents) return ReadBesideEvents(peer);
@@ -292,7 +293,7 @@ bool HttpFront::WriteAnswer(Peer* peer, Clock::time_point now) {
   return true;
 }
 
-// Nothing is expected but the end.
+// Reads and ignores data until the peer closes the connection.
 bool HttpFront::ReadBesideEvents(Peer* peer) {
   for (;;) {
     const auto outcome = peer->connection->Read(&peer->in);
@@ -302,7 +303,7 @@ bool HttpFront::ReadBesideEvents(Peer* peer) {
   }
 }
 
-// Closed with bytes unread, a socket would take the answer back from a peer that still sends.
+// Reads the rest: if a socket is closed with bytes unread, the peer may lose the answer.
 bool HttpFront::ReadToTheEnd(Peer* peer) {
   char unread[4096];
   for (;;) {

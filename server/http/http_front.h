@@ -1,6 +1,6 @@
-// Everything between the HTTP socket and the handlers: one thread reads the heads of requests and
-// writes answers, of all connections at once, and workers see only requests that are whole. So
-// however slowly somebody sends or takes, nobody waits for them.
+// Handles the HTTP sockets: one thread reads the heads of requests and writes answers, of all
+// connections at once. Workers get only complete requests. So a slow sender or receiver delays no
+// other connection.
 #pragma once
 
 #include <chrono>
@@ -26,8 +26,8 @@ namespace plumbline::server {
 
 class HttpFront {
  public:
-  // All bytes of the answer to a request; with `events`, those come after them, and the connection
-  // is used for nothing else.
+  // All bytes of the answer to a request. If `events` is set, events follow the answer, and the
+  // connection is used for nothing else.
   struct Reply {
     std::string bytes;
     std::shared_ptr<EventSource> events;
@@ -37,14 +37,16 @@ class HttpFront {
 
   static constexpr size_t kMostConnections = 512;
   static constexpr size_t kWorkers = 8;
-  static constexpr size_t kMostAnswerBytes = 64 << 20;       // that wait to be taken, of all
-  static constexpr std::chrono::seconds kRequest{5};         // for a whole head, TLS included
-  static constexpr std::chrono::seconds kKeepAlive{5};       // between two
-  static constexpr std::chrono::seconds kTake{30};           // for an answer to be taken
-  static constexpr std::chrono::milliseconds kLinger{1000};  // for a refused peer to read why
-  static constexpr int kMostRequests = 100;                  // of one connection
-  static constexpr size_t kMostEventPeers = 128;             // connections that are told of events
-  static constexpr std::chrono::milliseconds kEventPause{100};  // between two looks for them
+  // limit of answers that wait to be read, of all connections
+  static constexpr size_t kMostAnswerBytes = 64 << 20;
+  static constexpr std::chrono::seconds kRequest{5};    // for a complete head, with TLS
+  static constexpr std::chrono::seconds kKeepAlive{5};  // between two requests
+  static constexpr std::chrono::seconds kTake{30};      // for an answer to be read
+  // for a refused peer to read the reason
+  static constexpr std::chrono::milliseconds kLinger{1000};
+  static constexpr int kMostRequests = 100;                     // of one connection
+  static constexpr size_t kMostEventPeers = 128;                // connections that receive events
+  static constexpr std::chrono::milliseconds kEventPause{100};  // between two checks for events
 
   // `tls` null: plain. `counters` must outlive it.
   HttpFront(Listener listener, std::unique_ptr<TlsFiles> tls, Answer answer, Counters* counters);
@@ -57,14 +59,14 @@ class HttpFront {
     std::unique_ptr<HttpConnection> connection;
     Phase phase = Phase::kHandshake;
     Clock::time_point since{}, deadline{};  // of the phase
-    short polled = POLLIN;                  // waited for
+    short polled = POLLIN;                  // events to wait for
     std::string in;
-    size_t seen = 0;  // of `in`, that holds no end of a head
+    size_t seen = 0;  // bytes of `in` that were searched for the end of the head
     std::string out;
     size_t written = 0;
-    bool last = false;  // closed after this answer
+    bool last = false;  // the connection closes after this answer
     int requests = 0;
-    size_t dropped = 0;                   // bytes that came after the end
+    size_t dropped = 0;                   // bytes that arrived after the end
     std::shared_ptr<EventSource> events;  // null: it gets answers
   };
   using Peers = std::unordered_map<uint64_t, Peer>;
@@ -85,7 +87,7 @@ class HttpFront {
   void TakeReply(Reply reply, Peer* peer, Clock::time_point now);
   void TakeEvents(Clock::time_point now);
   void EndOverdue(Clock::time_point now);
-  // False: it is over.
+  // Returns false if the connection is over.
   bool Advance(uint64_t id, Peer* peer, Clock::time_point now);
   bool ReadHead(uint64_t id, Peer* peer, Clock::time_point now);
   bool WriteAnswer(Peer* peer, Clock::time_point now);
@@ -103,11 +105,11 @@ class HttpFront {
   Counters* const counters_;
   const int wake_;
 
-  // The loop's own.
+  // Used only by the loop.
   Peers peers_;
   uint64_t next_id_ = 1;
   size_t answer_bytes_ = 0;
-  size_t working_ = 0;      // peers that a worker has
+  size_t working_ = 0;      // peers whose request a worker handles
   size_t event_peers_ = 0;  // that have a source of events
   Clock::time_point next_events_{};
   Clock::time_point accept_after_{};

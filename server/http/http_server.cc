@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::string_view kCookie = "plumbline_session=";
 
-// A request that is whole, and room for its answer: the library never sees a socket.
+// A stream with a complete request and a buffer for its answer, so that the library needs no
+// socket.
 class WholeRequest : public httplib::Stream {
  public:
   explicit WholeRequest(const std::string& request) : request_(request) {}
@@ -44,7 +45,7 @@ class WholeRequest : public httplib::Stream {
   std::string answer_;
 };
 
-// The library's routes and its answers, without its sockets and threads.
+// The library's routes and answers, without its sockets and threads.
 class Routes : public httplib::Server {
  public:
   std::string AnswerTo(const RequestHead& request) {
@@ -73,7 +74,7 @@ void SayRefused(const absl::Status& status, httplib::Response* response) {
   response->set_content(absl::StrCat(std::string(status.message()), "\n"), "text/plain");
 }
 
-// Of an answer that goes on as long as the connection does.
+// The head of an answer that lasts as long as the connection.
 constexpr const char* kEventsHead =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
     "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n";
@@ -116,8 +117,8 @@ class HttpServerImpl : public HttpServer {
     return reply;
   }
 
-  // Before any path is looked at, so that no handler can forget it. A session brings its own token,
-  // and the page's service asks for itself: what it has is by run.
+  // Checks access before any path is handled, so that no handler can forget it. A session request
+  // has its own token, and the page's service checks access itself, by run.
   void AskAtTheDoor() {
     using Answer = httplib::Server::HandlerResponse;
     routes_.set_pre_routing_handler([this](const Request& request, Response& response) {
@@ -136,8 +137,8 @@ class HttpServerImpl : public HttpServer {
     });
   }
 
-  // Of whoever opens a session its token is asked next; ending one takes no more than a cookie,
-  // which is not enough.
+  // A request to open a session must also have a token, which is checked next. To end one only
+  // needs a cookie, which is not enough, so the origin is checked.
   static bool MayChangeSession(const Request& request, Response* response) {
     const WebRequest sent = WebRequestOf(request);
     const absl::Status status =
@@ -146,7 +147,7 @@ class HttpServerImpl : public HttpServer {
     return status.ok();
   }
 
-  // By the target as it was sent: what its other spellings mean is not for the door to say.
+  // Compares the target as it was sent. Other spellings of a path are left to the routes.
   bool IsOfThePage(const std::string& target) const {
     if (pages_.web == nullptr) return false;
     const std::string path = target.substr(0, target.find_first_of("?#"));
@@ -172,7 +173,7 @@ class HttpServerImpl : public HttpServer {
     if (request.method == "GET") events_ = std::move(answer.events);
   }
 
-  // The library would pack again what is packed: such an answer is written here.
+  // Writes a compressed answer here, because the library would compress it again.
   static std::string PackedText(const RequestHead& request, const WebAnswer& answer) {
     std::string text = absl::StrCat("HTTP/1.1 200 OK\r\nContent-Type: ", answer.type,
                                     "\r\nContent-Encoding: gzip\r\n"
@@ -202,7 +203,7 @@ class HttpServerImpl : public HttpServer {
     web.update = request.get_header_value("Plumbline-Update");
     web.last_event = request.get_header_value("Last-Event-ID");
     web.known_tag = request.get_header_value("If-None-Match");
-    web.takes_gzip = request.has_header("Accept-Encoding");  // of all, gzip alone is passed on
+    web.takes_gzip = request.has_header("Accept-Encoding");  // only gzip is passed on
     return web;
   }
 
@@ -235,7 +236,7 @@ class HttpServerImpl : public HttpServer {
         "text/plain");
   }
 
-  // The cookie is no use to scripts, nor to pages of others.
+  // Opens a session. Scripts and other sites cannot use its cookie.
   void OpenSession(const Request& request, Response* response) const {
     absl::StatusOr<std::string> id = std::string();
     if (options_.open_session != nullptr) {
@@ -258,10 +259,10 @@ class HttpServerImpl : public HttpServer {
   const HttpOptions options_;
   Routes routes_;
   std::string address_;
-  // Of the request that is answered.
+  // Belong to the request that is being answered.
   static thread_local std::shared_ptr<EventSource> events_;
   static thread_local std::optional<WebAnswer> packed_;
-  std::unique_ptr<HttpFront> front_;  // goes first
+  std::unique_ptr<HttpFront> front_;  // destroyed first
 };
 
 thread_local std::shared_ptr<EventSource> HttpServerImpl::events_;

@@ -1,5 +1,5 @@
-// The HTTP side of plumbd: is it alive, which version is it, its metrics, sessions of a browser,
-// and the page (server/web). Loopback by default; TLS with [tls].
+// The HTTP side of plumbd: health, version, metrics, browser sessions, and the page (server/web).
+// Loopback by default; TLS with [tls].
 #pragma once
 
 #include <functional>
@@ -16,12 +16,12 @@
 namespace plumbline::server {
 
 struct HttpOptions {
-  std::string tls_cert, tls_key;  // read again when they change; empty: plain HTTP
-  // Asked before every path but /healthz; `Pages::web` asks for itself. Unauthenticated is answered
-  // with 401, anything else with 403. Null: nobody is asked.
+  std::string tls_cert, tls_key;  // read again if they change; empty: plain HTTP
+  // Called before every path but /healthz; `Pages::web` checks access itself. If it returns
+  // Unauthenticated, the answer is 401; for other errors, 403. Null: no access control.
   std::function<absl::Status(const HttpCaller&)> admit;
-  // A session for the sender of an Authorization header: its id, empty where nobody is asked. Null:
-  // likewise.
+  // Opens a session for the sender of an Authorization header. Returns its id, or an empty text
+  // without access control. Null: no access control.
   std::function<absl::StatusOr<std::string>(std::string_view authorization)> open_session;
   std::function<void(const std::string& session)> close_session;  // null: there are none
   int session_seconds = 0;
@@ -32,21 +32,21 @@ class HttpServer {
  public:
   virtual ~HttpServer() = default;  // stops
 
-  // What it shows besides. All of it is called from any thread and must outlive the server.
+  // The other answers. Every function may be called from any thread and must outlive the server.
   struct Pages {
     std::string version;
     std::function<std::string()> metrics;  // in Prometheus' text format
-    std::function<absl::Status()> health;  // null: it always serves
-    // The page: what begins with kWebPath, and these files, which anybody may have. Null: there is
+    std::function<absl::Status()> health;  // null: always healthy
+    // The page: paths that begin with kWebPath, and these files, which are public. Null: there is
     // none.
     WebHandler web;
     std::vector<std::string> web_files;
   };
 
-  // Unavailable when the address cannot be listened on.
+  // Starts the server. Returns Unavailable if it cannot listen on the address.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, Pages pages,
                                                            const HttpOptions& options);
-  // With the port that was found for port 0.
+  // Returns the address, with the actual port if it was 0.
   virtual std::string address() const = 0;
 };
 

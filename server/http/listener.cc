@@ -14,7 +14,7 @@
 namespace plumbline::server {
 namespace {
 
-constexpr int kWaiting = 1024;  // that were not accepted yet
+constexpr int kWaiting = 1024;  // connections that were not accepted yet
 
 int TryListen(const addrinfo& at) {
   const int fd =

@@ -1,4 +1,4 @@
-// A TCP socket that listens.
+// A listening TCP socket.
 #pragma once
 
 #include <string>
@@ -9,17 +9,18 @@ namespace plumbline::server {
 
 class Listener {
  public:
-  // `address`: HOST:PORT; port 0 takes a free one. InvalidArgument: it is no address. Unavailable:
-  // it cannot be listened on.
+  // Listens on `address`, HOST:PORT; port 0 takes a free one. Returns InvalidArgument if it is not
+  // an address, Unavailable if it cannot listen there.
   static absl::StatusOr<Listener> Open(const std::string& address);
   Listener(Listener&& other) noexcept;
   Listener& operator=(Listener&&) = delete;
   ~Listener();
 
   int socket() const { return socket_; }
-  const std::string& address() const { return address_; }  // with the port that was found
+  const std::string& address() const { return address_; }  // with the actual port
 
-  // A connection that waits, not blocking; -1: none, or no file may be opened (errno).
+  // Returns a waiting connection, non-blocking; -1 if there is none, or no file may be opened
+  // (errno).
   int Accept() const;
 
  private:

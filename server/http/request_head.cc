@@ -16,14 +16,14 @@ absl::string_view Abseil(std::string_view text) { return {text.data(), text.size
 bool Same(std::string_view a, std::string_view b) {
   return absl::EqualsIgnoreCase(Abseil(a), Abseil(b));
 }
-// `word` in small letters.
+// Returns true if `text` contains `word`, ignoring case. `word` must be lower case.
 bool Contains(std::string_view text, std::string_view word) {
   return std::search(text.begin(), text.end(), word.begin(), word.end(), [](char a, char b) {
            return absl::ascii_tolower(static_cast<unsigned char>(a)) == b;
          }) != text.end();
 }
 
-// RFC 9110, 5.6.2.
+// Returns true for a token (RFC 9110, 5.6.2).
 bool IsToken(std::string_view text) {
   constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
@@ -37,7 +37,8 @@ bool IsTarget(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7F; });
 }
 
-// No control characters but a tab: a lone CR or LF would be a line to somebody else.
+// Returns true if there are no control characters but tabs: another parser might take a lone CR or
+// LF as the end of a line.
 bool IsValue(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -51,7 +52,7 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
 }
 
-// The next of a list's parts, which `mark` separates.
+// Removes and returns the next part of a list that `mark` separates.
 std::string_view NextPart(std::string_view* rest, char mark) {
   const size_t end = std::min(rest->find(mark), rest->size());
   const std::string_view part = Trimmed(rest->substr(0, end));
@@ -59,7 +60,7 @@ std::string_view NextPart(std::string_view* rest, char mark) {
   return part;
 }
 
-// RFC 9110, 12.4.2: a weight of nothing but zeros.
+// Returns true for a weight of zero (RFC 9110, 12.4.2).
 bool Refuses(std::string_view parameters) {
   while (!parameters.empty()) {
     const std::string_view one = NextPart(&parameters, ';');
@@ -69,7 +70,7 @@ bool Refuses(std::string_view parameters) {
   return false;
 }
 
-// RFC 9110, 12.5.3: named itself it is as it says there, else as "*" says.
+// Returns true if gzip is accepted (RFC 9110, 12.5.3): by name if it is listed, otherwise by "*".
 bool TakesGzip(std::string_view accepted) {
   bool any = false;
   while (!accepted.empty()) {
@@ -88,13 +89,13 @@ std::string_view NextLine(std::string_view* rest) {
   return line;
 }
 
-// What of the headers decides.
+// Counts of the headers that decide whether a request is valid.
 struct Seen {
   size_t count = 0, hosts = 0, authorizations = 0;
 };
 
-// Headers that a handler may ask for. All others stay here, above all ranges, which the library
-// would gather in memory, one copy each.
+// Headers that a handler may use. All others are dropped. Range in particular: the library would
+// build the ranges in memory, one copy each.
 constexpr std::string_view kForwarded[] = {
     "Host",          "Authorization",  "Cookie",        "Accept",           "Origin",
     "If-None-Match", "Sec-Fetch-Site", "Last-Event-ID", "Plumbline-Update",
@@ -113,7 +114,7 @@ int ReadHeader(std::string_view line, Seen* seen, RequestHead* head) {
   if (Same(name, "Host") && ++seen->hosts > 1) return 400;
   if (Same(name, "Authorization") && ++seen->authorizations > 1) return 400;
   if (Same(name, "Connection")) head->close |= Contains(value, "close");
-  // The other packings that the library knows cost it a hundred times as much.
+  // The library's other compressions cost a hundred times as much.
   if (Same(name, "Accept-Encoding") && TakesGzip(value)) {
     absl::StrAppend(&head->forwarded, "Accept-Encoding: gzip\r\n");
   }
@@ -125,7 +126,7 @@ int ReadHeader(std::string_view line, Seen* seen, RequestHead* head) {
   return 0;
 }
 
-// Of methods that change something.
+// Returns true if a method that changes state is allowed for the path.
 bool MayChange(std::string_view method, std::string_view path) {
   if (path == kSessionPath) return method == "POST" || method == "DELETE";
   const size_t name = kIncidentsPath.size();

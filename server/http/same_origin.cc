@@ -8,7 +8,7 @@
 namespace plumbline::server {
 namespace {
 
-// "https://HOST:PORT"
+// Returns the host and port of "https://HOST:PORT".
 std::string_view HostOfOrigin(std::string_view origin) {
   const size_t at = origin.find("://");
   return at == std::string_view::npos ? std::string_view() : origin.substr(at + 3);

@@ -1,4 +1,5 @@
-// Did a page of this server send a request that changes something, or one of another site?
+// Checks whether a page of this server sent a request that changes state, and not one of another
+// site.
 #pragma once
 
 #include <string_view>
@@ -8,16 +9,16 @@
 
 namespace plumbline::server {
 
-// Lower case, without port, brackets or the one point at the end that says that a name is whole:
-// names of hosts are the same however they are written. Empty: there is none.
+// Returns the host's name in lower case, without port, brackets or a final point, so that equal
+// hosts compare equal. Empty if there is none.
 std::string HostName(std::string_view host);
 
-// A browser must not say that another site sent it: `Origin` and `Sec-Fetch-Site`, where they are
-// there, name this server. PermissionDenied.
+// Returns PermissionDenied if a browser states that another site sent the request: `Origin` and
+// `Sec-Fetch-Site`, if present, must name this server.
 absl::Status CheckNotForeign(const WebRequest& request);
 
-// The same, and somebody vouches for it: a browser that a page of this server sent it, or a client
-// that is none by a token of its own. With a cookie alone it is refused. PermissionDenied.
+// Does the same, and also requires proof: from a browser that a page of this server sent it, or
+// from another client a token. With only a cookie, returns PermissionDenied.
 absl::Status CheckSameOrigin(const WebRequest& request);
 
 }  // namespace plumbline::server

@@ -7,7 +7,7 @@
 namespace plumbline::server {
 namespace {
 
-// Of TLS 1.2: what gRPC offers (its TLS 1.3 suites are the library's own three).
+// Ciphers for TLS 1.2, as in gRPC (the TLS 1.3 suites are the library's own three).
 constexpr const char* kCiphers =
     "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:"
     "ECDHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-AES256-GCM-SHA384";
@@ -24,7 +24,7 @@ TlsContext MakeContext(const std::string& cert, const std::string& key) {
   if (!usable) return {nullptr, &SSL_CTX_free};
   SSL_CTX_set_options(
       raw, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
-  // What is written may be given again from another address.
+  // A repeated write may pass the bytes at another address.
   SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
   return context;
@@ -38,7 +38,7 @@ TlsFiles::TlsFiles(std::string cert, std::string key)
 SSL_CTX* TlsFiles::Context() {
   const FileStamp cert = StampOf(cert_), key = StampOf(key_);
   if (context_ != nullptr && cert == cert_stamp_ && key == key_stamp_) return context_.get();
-  // Half renewed, the two do not belong together: the next connection tries again.
+  // If only one of the files is renewed, they do not match: the next connection tries again.
   context_ = MakeContext(cert_, key_);
   cert_stamp_ = cert;
   key_stamp_ = key;

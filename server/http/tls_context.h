@@ -1,4 +1,4 @@
-// The HTTP side's TLS: the same files, versions and ciphers as gRPC's.
+// TLS of the HTTP side: the same files, versions and ciphers as gRPC's.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -12,13 +12,13 @@ namespace plumbline::server {
 
 using TlsContext = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
 
-// Files of a certificate chain and its key. What they hold is read again when they change, so a
+// The files of a certificate chain and its key. They are read again if they change, so that a
 // renewed certificate needs no restart. Used by one thread.
 class TlsFiles {
  public:
   TlsFiles(std::string cert, std::string key);
 
-  // For a new connection. Null: the files cannot be used now.
+  // Returns the context for a new connection; null if the files cannot be used at present.
   SSL_CTX* Context();
 
  private:

@@ -1,4 +1,4 @@
-// How findings come into incidents and move between them.
+// Puts findings into incidents and moves them between incidents.
 
 #include <algorithm>
 #include <utility>
@@ -10,15 +10,15 @@
 namespace plumbline::server {
 namespace {
 
-constexpr size_t kMostWhole = 64;    // findings of an incident that are kept as they came
-constexpr int kMostGathered = 64;    // ... and listed in what others are told
-constexpr int kMostRanksOfSlim = 8;  // what is not whole names so many
+constexpr size_t kMostWhole = 64;    // findings of an incident that are kept complete
+constexpr int kMostGathered = 64;    // ... and listed in messages
+constexpr int kMostRanksOfSlim = 8;  // limit of the ranks that a shortened finding names
 
-// What plumb doctor plants to see whether findings come through is nobody's fault: its incidents
-// end as they begin, so that none stays open and nobody has to close it.
+// Run of the artificial finding by which plumb doctor checks that findings arrive. Its incidents
+// are resolved as they open, so that none has to be closed by a person.
 constexpr char kPlantedRun[] = "plumb-doctor";
 
-// What an incident shows, before a finding comes to it.
+// The state of an incident before a finding is added.
 struct Shown {
   bool any = false;
   std::string fingerprint;
@@ -73,7 +73,7 @@ IncidentTable::Entry* IncidentTable::EntryOf(const v1::Finding& finding, int64_t
   return &entry;
 }
 
-// Its finding may only change between TakeOut and PutIn: members are ordered by it.
+// A member's finding may change only between TakeOut and PutIn, because members are ordered by it.
 void IncidentTable::TakeOut(Member* member) {
   Entry* const entry = std::exchange(member->entry, nullptr);
   if (entry == nullptr) return;
@@ -93,7 +93,7 @@ void IncidentTable::PutIn(Member* member, Entry* entry) {
   member->ranks = static_cast<uint32_t>(member->finding.site().ranks_size());
   ++entry->whole;
   if (entry->whole <= kMostWhole) return;
-  // The one that shows is whole always.
+  // The representative is always complete.
   if (*entry->members.begin() != member) {
     Slim(member);
   } else if (before != nullptr && before->whole) {
@@ -101,7 +101,8 @@ void IncidentTable::PutIn(Member* member, Entry* entry) {
   }
 }
 
-// Keeps its place: the order does not look at what goes.
+// Shortens a finding. Its place stays the same, because the order does not depend on the removed
+// fields.
 void IncidentTable::Slim(Member* member) {
   v1::Finding& f = member->finding;
   f.clear_explanation();
@@ -117,7 +118,7 @@ void IncidentTable::Slim(Member* member) {
   --member->entry->whole;
 }
 
-// While every finding of an incident has come from one other, that one is where it comes from.
+// Records the incident from which all findings of another one came, if it is only one.
 void IncidentTable::NoteOrigin(Entry* to, const Entry* from, bool opens, bool joins) {
   if (!joins) return;
   std::string& origin = *to->status.mutable_moved_from();
@@ -129,7 +130,7 @@ void IncidentTable::NoteOrigin(Entry* to, const Entry* from, bool opens, bool jo
   }
 }
 
-// It is merged no more.
+// Reopens an incident that was merged.
 void IncidentTable::Revive(Entry* entry) {
   const auto into = by_fingerprint_.find(entry->status.merged_into());
   entry->status.clear_merged_into();
@@ -140,7 +141,8 @@ void IncidentTable::Revive(Entry* entry) {
                   absorbed->end());
 }
 
-// Nothing is left in `from`; what people said of it holds for what is nothing but its findings.
+// Merges `from`, which is empty, into `into`. If all of `into` came from it, what people decided
+// about it still applies.
 void IncidentTable::Merge(Entry* from, Entry* into, v1::Finding last, int64_t now,
                           PendingCalls* pending) {
   const v1::Incident::State before = from->incident.state();
@@ -182,7 +184,7 @@ IncidentTable::Placed IncidentTable::Put(const v1::Finding& finding, uint64_t co
     const bool joins = member.entry != to;
     const Shown before(to->members.empty() ? nullptr : &to->shown());
     NoteOrigin(to, from, fresh || returned, joins);
-    v1::Finding last;  // as it stood there
+    v1::Finding last;  // as of before the change
     if (from != nullptr && from->members.size() == 1) last = member.finding;
     TakeOut(&member);
     member.finding = finding;
@@ -228,9 +230,10 @@ IncidentTable::Placed IncidentTable::Put(const v1::Finding& finding, uint64_t co
   return placed;
 }
 
-// A fault that was mended and came back much later says nothing of how often it is looked for.
+// Records the distance between findings. It is limited, because a fault that was fixed and returns
+// much later shows nothing about how often it is sampled.
 void IncidentTable::NoteApart(Entry* to, bool fresh, int64_t step) const {
-  constexpr int64_t kMostApart = 16;  // times quiet_steps
+  constexpr int64_t kMostApart = 16;  // as a multiple of quiet_steps
   const int64_t seen = to->status.seen_step();
   if (fresh || step <= seen || seen < 0) return;
   const int64_t most = kMostApart * std::min(quiet_steps_, INT64_MAX / (2 * kMostApart));
@@ -250,7 +253,7 @@ void IncidentTable::Left(Entry* from, Entry* to, v1::Finding last, int64_t now,
   run.due = std::min(run.due, DueOf(*from));
 }
 
-// With its sites.
+// Returns the status with its sites.
 v1::IncidentStatus IncidentTable::StatusOf(const Entry& entry) {
   v1::IncidentStatus out = entry.status;
   out.set_site_count(entry.members.size());

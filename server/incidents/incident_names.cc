@@ -1,4 +1,4 @@
-// What an incident is called, and who asks for which.
+// Finds incidents by name.
 
 #include <algorithm>
 #include <charconv>
@@ -20,7 +20,7 @@ bool Open(const v1::Incident& incident, const v1::Finding& shown) {
   return incident.state() != v1::Incident::STATE_RESOLVED && !shown.suppressed();
 }
 
-// "#12"; 0: it is no number.
+// Parses "#12"; returns 0 if it is not a number.
 uint64_t NumberOf(const std::string& name) {
   uint64_t number = 0;
   const char* const end = name.data() + name.size();
@@ -81,7 +81,7 @@ absl::StatusOr<v1::Finding> IncidentTable::FindingOf(const std::string& name,
   return named == nullptr ? entry.shown() : named->finding;
 }
 
-// The only one whose fingerprint begins so; null: none, or several.
+// Returns the only member whose fingerprint begins with `prefix`; null if there is none or several.
 const IncidentTable::Member* IncidentTable::Named(const Entry& entry, const std::string& prefix) {
   const Member* only = nullptr;
   for (const Member* member : entry.members) {
@@ -92,14 +92,15 @@ const IncidentTable::Member* IncidentTable::Named(const Entry& entry, const std:
   return only;
 }
 
-// What an update means: an incident, what it was merged into, or the one a finding is in.
+// Returns the incident that an update is for: by its own fingerprint, the one it was merged into,
+// or the one of a finding.
 IncidentTable::Entry* IncidentTable::Meant(const std::string& fingerprint) {
   auto found = by_fingerprint_.find(fingerprint);
   if (found == by_fingerprint_.end()) {
     const auto member = members_.find(fingerprint);
     return member == members_.end() ? nullptr : member->second.entry;
   }
-  // Ends: of several that are merged the last one's is a live one.
+  // Ends, because the last incident of a chain of merges is not merged.
   while (found->second.merged()) {
     const auto into = by_fingerprint_.find(found->second.status.merged_into());
     if (into == by_fingerprint_.end()) break;

@@ -1,4 +1,4 @@
-// The incident table as a checkpoint remembers it.
+// Stores the incident table in a checkpoint.
 
 #include <algorithm>
 #include <utility>
@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint32_t kVersion = 2;
 
-// One incident a finding, as a server before wrote it, as incidents by cause: the one that is most
-// open says in which state the joined one is.
+// Converts the state of an older server, with one incident per finding, to incidents by cause: the
+// one whose state is closest to open gives the state of the joined one.
 v1::IncidentBookState Gathered(const v1::IncidentBookState& old) {
   v1::IncidentBookState state;
   state.set_book(old.book());
@@ -96,7 +96,7 @@ void IncidentTable::Restore(const v1::IncidentBookState& state) {
   for (const v1::IncidentState& in : state.incidents()) {
     Entry& entry = by_fingerprint_[in.status().fingerprint()];
     entry.incident = in.incident();
-    entry.incident.set_count(0);  // PutIn counts
+    entry.incident.set_count(0);  // PutIn adds the counts
     entry.status = in.status();
     entry.opened_at = in.opened_at();
     entry.changed_at = in.changed_at();

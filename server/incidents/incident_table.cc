@@ -15,7 +15,7 @@ std::string NewIdentity() {
   return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
 }
 
-// Steps come from outside and may be the last that there is: "silent for ever".
+// Adds without overflow: steps come from outside and may be the largest number ("silent for ever").
 int64_t After(int64_t step, int64_t steps) {
   return step > INT64_MAX - steps ? INT64_MAX : step + steps;
 }
@@ -93,7 +93,8 @@ void IncidentTable::SetState(Entry* entry, v1::Incident::State state) {
   entry->status.clear_silenced_until_unix_ns();
 }
 
-// Where it was found every so many steps, because few are sampled, it must be missed twice.
+// Returns the steps after which an incident is resolved. If it is sampled only every few steps, it
+// must be missed twice.
 int64_t IncidentTable::QuietOf(const Entry& entry) const {
   return std::max(quiet_steps_, 2 * entry.status.steps_apart());
 }
@@ -195,7 +196,7 @@ absl::Status IncidentTable::Apply(const v1::IncidentUpdate& update) {
       entry.status.set_reason(update.reason());
     }
     Revision::Change change = Revision::CHANGE_REOPENED;
-    if (stop) {  // its state stays
+    if (stop) {  // its state does not change
       change = Revision::CHANGE_STOPPED;
     } else if (update.action() == v1::IncidentUpdate::ACTION_ACKNOWLEDGE) {
       SetState(&entry, v1::Incident::STATE_ACKNOWLEDGED);

@@ -2,15 +2,14 @@
 // changes, in order, for watchers.
 //
 // A finding whose cause is refined moves to the incident of that cause, and an incident that is
-// left empty closes as merged. So which incidents there are, and what is in them, follows from the
-// findings as they finally stand (rules/engine/incidents.h), whatever came before what.
+// left empty closes as merged. So the incidents and their contents depend only on the final
+// findings (rules/engine/incidents.h), not on the order of changes.
 //
-// Nothing in here depends on a clock: a quiet incident is resolved by steps, and what people or
-// clocks decide comes in as an IncidentUpdate, so that a replayed journal gives the same incident
-// table.
+// Nothing here depends on a clock: a quiet incident is resolved by steps, and decisions of people
+// or clocks arrive as an IncidentUpdate. So a replayed journal gives the same incident table.
 //
 // A watcher keeps a cursor into the order of changes instead of a queue. An incident that changes
-// again before a watcher has read it moves to the end, so what a slow watcher costs is bounded by
+// again before a watcher has read it moves to the end. So the cost of a slow watcher is limited by
 // the number of incidents, and it always gets the newest state.
 #pragma once
 
@@ -40,11 +39,11 @@ struct IncidentFilter {
   std::string fingerprint;  // a prefix, of the incident or of a finding in it; empty: all
   std::function<bool(const std::string& run)> visible;  // null: every run
 
-  // All but the fingerprint.
+  // Checks everything but the fingerprint.
   bool Matches(const v1::Finding& finding) const;
 };
 
-// InvalidArgument: it lacks who, why, or the end of a silence.
+// Returns InvalidArgument if the update lacks `who`, the reason, or the end of a silence.
 absl::Status CheckUpdate(const v1::IncidentUpdate& update);
 
 // Thread-safe.
@@ -54,89 +53,91 @@ class IncidentTable {
     v1::Incident incident;
     v1::IncidentStatus status;
     uint64_t opened_at = 0;  // position of the incident's first change
-    uint64_t revision = 0;   // changes of this incident so far, this one included
-    // Of its run, as far as the table was told; filled by Get alone.
+    uint64_t revision = 0;   // changes of this incident so far, with this one
+    // Closed step of its run, as reported to the table; only Get fills it in.
     int64_t closed_step = INT64_MIN;
   };
   using OnRevision =
       std::function<void(const std::string& fingerprint, const v1::IncidentRevision& revision)>;
 
-  // An incident not found again for `quiet_steps` closed steps is resolved. `unix_ns`: the time
-  // that changes are dated with.
+  // An incident that is not found again for `quiet_steps` closed steps is resolved. `unix_ns`
+  // returns the time of changes.
   explicit IncidentTable(std::function<int64_t()> unix_ns, int64_t quiet_steps = 1000);
-  // `on_change` runs after each change, on the changing thread; it must be quick. It may still run
-  // once while, and shortly after, Unsubscribe gives its number back.
+  // Subscribes to changes. `on_change` runs after each change, on the changing thread; it must be
+  // quick. It may still run once during, and shortly after, Unsubscribe.
   int Subscribe(std::function<void()> on_change);
   void Unsubscribe(int subscription);
-  // `on_revision` runs for each change that matters to people, on the changing thread.
+  // Sets a callback for each change that matters to people, on the changing thread.
   void SetOnRevision(OnRevision on_revision);
 
-  // What became of a finding.
+  // The result for a finding.
   struct Placed {
-    bool opened = false;  // its incident was not there
-    bool shows = false;   // it shows for its incident, and did not before in this strength
+    bool opened = false;  // its incident is new
+    bool shows = false;   // it represents its incident, and did not before at this strength
   };
-  // The merged finding of its fingerprint, of `count` verdicts so far.
+  // Adds the merged finding of its fingerprint, of `count` verdicts so far.
   Placed Put(const v1::Finding& finding, uint64_t count);
-  // Resolves what has been quiet, and ends silences that ran until a step before this one.
+  // Resolves quiet incidents, and ends silences that lasted until a step before this one.
   void StepClosed(const std::string& run, int64_t step);
-  // What the rule found in the run is over, as what came since shows: its incidents are resolved.
+  // Resolves the incidents of a rule in a run, because later evidence shows that the condition is
+  // over.
   void WentOn(const std::string& run, const std::string& rule, const std::string& why);
-  // NotFound; InvalidArgument says what is missing. `update.fingerprint` is whole: of an incident
-  // (of one that is merged: what it is merged into), or of a finding, whose incident it means.
+  // Applies an update. Returns NotFound; InvalidArgument states what is missing.
+  // `update.fingerprint` is complete: of an incident (if merged: the one it was merged into), or of
+  // a finding in an incident.
   absl::Status Apply(const v1::IncidentUpdate& update);
-  // The silences whose time is over, as updates that end them.
+  // Returns updates that end the silences whose time is over.
   std::vector<v1::IncidentUpdate> SilencesOver(int64_t unix_ns) const;
 
-  // The fingerprint of the incident that is meant: by the first digits of its own, or of a
-  // finding's in it, or by "#" and its number. NotFound; InvalidArgument where several would do.
-  // Among those of runs that are `visible`; null: all.
+  // Returns the fingerprint of the incident with this name: the first digits of its own fingerprint
+  // or of a finding's in it, or "#" and its number. Returns NotFound, or InvalidArgument if several
+  // match. Only incidents of `visible` runs count; null: all.
   using Visible = std::function<bool(const std::string& run)>;
   absl::StatusOr<std::string> Resolve(const std::string& name,
                                       const Visible& visible = nullptr) const;
-  // The finding that is meant: one that is named by its own digits, or the one that shows for the
-  // incident. As Resolve.
+  // Returns the finding with this name: by its own digits, or the representative of the incident.
+  // Errors as Resolve.
   absl::StatusOr<v1::Finding> FindingOf(const std::string& name,
                                         const Visible& visible = nullptr) const;
-  // `fingerprint` of an incident, whole.
+  // Returns the incident with the complete `fingerprint`.
   absl::StatusOr<Change> Get(const std::string& fingerprint) const;
-  // Of the incident that holds this finding now; empty: none.
+  // Returns the fingerprint of the incident that holds this finding now; empty if none does.
   std::string IncidentOf(const std::string& finding_fingerprint) const;
 
-  // Position of the newest change; 0 before the first.
+  // Returns the position of the newest change; 0 before the first.
   uint64_t position() const;
-  // Whose positions those are: a table that is made again from the same journal has the same ones.
-  // By chance another in every table, unless it is set or restored.
+  // Returns the identity of the table that positions belong to: a table that is rebuilt from the
+  // same journal has the same one. Random in every table, unless it is set or restored.
   std::string identity() const;
   void SetIdentity(std::string identity);
-  // Changes after position `sure` have come again, those of different runs in another order than
-  // when a former process told them.
+  // Records that changes after position `sure` were replayed in another order (between runs) than
+  // an earlier process reported them.
   void CameInAnotherOrder(uint64_t sure);
-  // Where a reader goes on who has been told of all up to `position`: not behind what it may have
-  // missed then.
+  // Returns the cursor at which a reader continues that has seen all up to `position`, so that it
+  // misses nothing.
   uint64_t CursorOf(uint64_t position) const;
-  // Before the first change.
+  // Call before the first change.
   void SetQuietSteps(int64_t steps);
 
-  // The first change after `*cursor` that passes the filter; moves the cursor there, or, without
-  // one, to the end.
+  // Returns the first change after `*cursor` that passes the filter, and moves the cursor there. If
+  // there is none, moves it to the end and returns false.
   bool Next(const IncidentFilter& filter, uint64_t* cursor, Change* out) const;
 
-  // By id. Merged ones only where a fingerprint asks for them; a finding that is asked for by its
-  // own is the one shown.
+  // Returns the incidents by id. Merged ones are included only if the filter's fingerprint matches;
+  // a finding that the filter's fingerprint names is the one shown.
   std::vector<Change> List(const IncidentFilter& filter) const;
-  uint64_t OpenIn(const std::string& run) const;  // neither over nor suppressed
-  // How many are neither over nor suppressed, by rule and level. `wanted`: counts only those whose
-  // shown finding it accepts; it is called under the table's lock.
+  uint64_t OpenIn(const std::string& run) const;  // neither resolved nor suppressed
+  // Returns how many are neither resolved nor suppressed, by rule and level. `wanted`: counts only
+  // those whose shown finding it accepts; it is called under the table's lock.
   using RuleCounts = std::map<std::pair<std::string, v1::Level>, uint64_t>;
   RuleCounts OpenByRule(const std::function<bool(const v1::Finding&)>& wanted = nullptr) const;
 
   v1::IncidentBookState Checkpoint() const;
-  // Between the two nobody else gets in. For who makes a copy of the process, in which a lock that
-  // another thread had would never be left.
+  // Lock and unlock the table, for code that copies the process (fork): a lock held by another
+  // thread would never be released in the copy.
   void Lock() const PLUMB_ACQUIRE(mutex_) { mutex_.Lock(); }
   void Unlock() const PLUMB_RELEASE(mutex_) { mutex_.Unlock(); }
-  void Restore(const v1::IncidentBookState& state);  // of an empty table
+  void Restore(const v1::IncidentBookState& state);  // the table must be empty
 
  private:
   struct Entry;
@@ -144,21 +145,21 @@ class IncidentTable {
     v1::Finding finding;
     uint64_t count = 0;
     uint32_t ranks = 0;
-    bool whole = false;  // false: without what only its own page would show
+    bool whole = false;  // false: fields that only its own page shows were removed
     Entry* entry = nullptr;
   };
   struct ShownFirst {
     bool operator()(const Member* a, const Member* b) const;
   };
   struct Entry {
-    // Its finding is set only while no member is left.
+    // Its finding is set only if no member is left.
     v1::Incident incident;
     v1::IncidentStatus status;
     uint64_t opened_at = 0;
     uint64_t changed_at = 0;
     std::set<Member*, ShownFirst> members;
-    size_t whole = 0;                // of them
-    const Member* newest = nullptr;  // the one that was put last; null: it has moved away
+    size_t whole = 0;                // members that are complete
+    const Member* newest = nullptr;  // the last one added; null: it has moved away
 
     const v1::Finding& shown() const {
       return members.empty() ? incident.finding() : (*members.begin())->finding;
@@ -168,10 +169,10 @@ class IncidentTable {
   };
   struct Run {
     int64_t closed_step = INT64_MIN;
-    int64_t due = INT64_MAX;  // the first step at which one of them may change by itself
+    int64_t due = INT64_MAX;  // the first step at which an incident may change by itself
     std::vector<Entry*> entries;
   };
-  // What a change tells others once the lock is released.
+  // Callbacks of a change, called once the lock is released.
   struct PendingCalls {
     std::vector<std::function<void()>> on_change;
     OnRevision on_revision;
@@ -190,13 +191,13 @@ class IncidentTable {
   PendingCalls CallsNow() const PLUMB_REQUIRES(mutex_);
   static void Make(const PendingCalls& pending);
 
-  // incident_names.cc: who is meant
+  // incident_names.cc: look-up by name
   static Change ChangeOf(const Entry& entry);
   Entry* Meant(const std::string& fingerprint) PLUMB_REQUIRES(mutex_);
   static const Member* Named(const Entry& entry, const std::string& prefix);
   static bool Asked(const Entry& entry, const std::string& prefix);
 
-  // incident_gather.cc: findings come and move
+  // incident_gather.cc: findings are added and move
   Entry* EntryOf(const v1::Finding& finding, int64_t now) PLUMB_REQUIRES(mutex_);
   static void TakeOut(Member* member);
   static void PutIn(Member* member, Entry* entry);
@@ -217,7 +218,7 @@ class IncidentTable {
   OnRevision on_revision_ PLUMB_GUARDED_BY(mutex_);
   std::string identity_ PLUMB_GUARDED_BY(mutex_);
   uint64_t position_ PLUMB_GUARDED_BY(mutex_) = 0;
-  // Positions after it, up to the next one, are not to be relied on.
+  // Positions after it, up to the next one, are unreliable.
   uint64_t sure_ PLUMB_GUARDED_BY(mutex_) = UINT64_MAX;
   uint64_t sure_again_ PLUMB_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, Entry> by_fingerprint_

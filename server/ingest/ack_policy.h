@@ -1,5 +1,5 @@
-// When to acknowledge: every few batches, and at once when the sender waits for it. (The clock is
-// the caller's: a timer asks for what has been held back too long.)
+// Decides when to acknowledge: after a number of batches, or at once if the sender waits. (The
+// caller has the clock: a timer sends what has been held back too long.)
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class AckPolicy {
  public:
   explicit AckPolicy(uint64_t every) : every_(every) {}
 
-  // All up to `sequence` is held as safely as this server holds things.
+  // Records that everything up to `sequence` is held.
   void Held(uint64_t sequence) {
     sequence_ = sequence;
     ++batches_;
@@ -28,7 +28,7 @@ class AckPolicy {
   }
   void Urgent() { urgent_ = true; }
 
-  // Refused batches in the next acknowledgement.
+  // Returns the number of refused batches in the next acknowledgement.
   size_t refused() const { return static_cast<size_t>(ack_.rejected_size()); }
   bool anything() const { return batches_ > 0 || urgent_; }
   bool due() const { return urgent_ || batches_ >= every_; }

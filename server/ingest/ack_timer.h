@@ -1,5 +1,5 @@
-// Calls back once, a fixed delay after each request: the acknowledgements that wait for company.
-// All delays are equal, so a queue is enough and ten thousand streams cost one thread.
+// Calls back once, a fixed delay after each request, for acknowledgements that are sent together.
+// All delays are equal, so a queue suffices, and ten thousand streams need one thread.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace plumbline::server {
 
-// Thread-safe. The destructor drops what has not run.
+// Thread-safe. The destructor drops callbacks that have not run.
 class AckTimer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -59,7 +59,7 @@ class AckTimer {
   CondVar changed_;
   std::deque<std::pair<Clock::time_point, std::function<void()>>> queue_ PLUMB_GUARDED_BY(mutex_);
   bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: starts when everything above exists
+  std::thread thread_;  // last member: starts when all others exist
 };
 
 }  // namespace plumbline::server

@@ -1,4 +1,4 @@
-// One stream of a call: a call from an agent has one, a call from a relay has many.
+// One stream of a call. A call from an agent has one, a call from a relay has many.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace plumbline::server {
 
 class CallStream;
 
-// The call, as its streams see it. Thread-safe.
+// The interface of the call for its streams. Thread-safe.
 class CallStreamOwner {
  public:
   virtual ~CallStreamOwner() = default;
@@ -27,7 +27,7 @@ class CallStreamOwner {
                            const v1::Directive& directive) = 0;
 };
 
-// Its public members are the owner's, guarded by the owner's lock.
+// The owner uses its public members and guards them by its own lock.
 class CallStream : public Connection, public std::enable_shared_from_this<CallStream> {
  public:
   CallStream(std::weak_ptr<CallStreamOwner> owner, const v1::Hello& hello, bool is_shared,
@@ -58,15 +58,16 @@ class CallStream : public Connection, public std::enable_shared_from_this<CallSt
 
   const uint64_t stream_id;
   const uint64_t line;  // the relay's number of the connection; 0: none
-  const bool shared;    // the call goes on when this stream ends
+  const bool shared;    // true if the call continues after this stream ends
   Intake::Joined joined;
   AckPolicy acks;
   bool welcomed = false;
-  bool over = false;        // it is told nothing more
-  bool yields = false;      // a newer hello of the same call is being examined
-  bool superseded = false;  // while it yields: a connection took its stream, maybe the newer one
-  bool scheduled = false;   // a timer looks at `acks`
-  bool owed = false;        // it waits for its turn to be acknowledged
+  bool over = false;    // nothing more is sent to it
+  bool yields = false;  // a newer hello of the same call is being checked
+  // while it yields: a connection took its stream over, possibly the newer one
+  bool superseded = false;
+  bool scheduled = false;  // a timer will check `acks`
+  bool owed = false;       // an acknowledgement of it is queued
 
  private:
   const std::weak_ptr<CallStreamOwner> owner_;

@@ -1,5 +1,5 @@
-// The writing half of a call from an agent or a relay: one operation at a time, acknowledgements
-// gathered until their turn, the end of the call when nothing is owed any more.
+// The writing half of a call from an agent or a relay. Performs one operation at a time, queues
+// acknowledgements, and ends the call once everything is written.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -15,7 +15,7 @@
 
 namespace plumbline::server {
 
-// Not thread-safe: its owner's lock guards it, also where gRPC calls back.
+// Not thread-safe: its owner's lock guards it, also in gRPC's callbacks.
 class CallWriter {
  public:
   using Call = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
@@ -24,22 +24,22 @@ class CallWriter {
   explicit CallWriter(Call* call) : call_(call) {}
 
   void Say(v1::ServerMessage message);
-  // What the stream is owed: now, with the word that its stream has ended or without; or in
-  // its turn.
+  // SayAck writes the stream's acknowledgement now, with its end if `ended` is given. Owe queues
+  // it.
   void SayAck(CallStream* call_stream, const grpc::Status* ended = nullptr);
   void Owe(const std::shared_ptr<CallStream>& call_stream);
-  // Counts batches whose refusal is on its way to the journal, or takes back refusals that will not
-  // be written.
+  // Count batches whose refusal is on its way to the journal, or subtract refusals that will not be
+  // written.
   void ExpectRefusals(size_t count) { refusals_ += static_cast<int64_t>(count); }
   void DropRefusals(size_t count) { refusals_ -= static_cast<int64_t>(count); }
-  // Ends the call once all of the above is written. The first reason wins; false: it was not this
-  // one.
+  // Ends the call once all of the above is written. The first reason counts; returns false if there
+  // was an earlier one.
   bool End(const grpc::Status& status);
-  // Of a write that was started.
+  // Must be called when a write has ended.
   void Written(bool ok);
 
   bool ending() const { return ending_; }
-  // Answers that are not written yet: messages, and refusals of batches.
+  // Returns the number of answers that are not written yet: messages, and refusals of batches.
   size_t unwritten() const {
     return queue_.size() + static_cast<size_t>(std::max<int64_t>(refusals_, 0));
   }
@@ -54,7 +54,7 @@ class CallWriter {
   size_t outgoing_refusals_ = 0;
   int64_t refusals_ = 0;  // a refusal may be held before it is expected
   bool writing_ = false;
-  bool broken_ = false;  // a write failed: nobody listens
+  bool broken_ = false;  // a write failed: the peer is gone
   bool ending_ = false;
   bool finished_ = false;
   grpc::Status status_;

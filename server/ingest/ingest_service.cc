@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kShortPace{20}, kLongPace{500};
 
-// Whoever sends in order waits for nobody, so one bound of all needs no shares.
+// Shares the limit among all streams: senders that send in order use none of it, so it needs no
+// shares per sender.
 Sequencer::Limits WaitingOf(const IngestOptions& options) {
   Sequencer::Limits limits = options.waiting;
   limits.of_all = std::make_shared<SharedBytes>(options.waiting_bytes, Shares(), "waiting batches",
@@ -25,8 +26,8 @@ Sequencer::Limits WaitingOf(const IngestOptions& options) {
   return limits;
 }
 
-// The raw form of the method: a message that does not parse is then ours to refuse, and the bytes
-// are kept as they came.
+// Uses the raw form of the method, so that this code can refuse a message that does not parse, and
+// the bytes are kept as received.
 class IngestServiceImpl : public IngestService,
                           public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest::Service> {
  public:
@@ -119,8 +120,8 @@ class IngestServiceImpl : public IngestService,
   }
 
  private:
-  // Whom a former process knew, once the judge has found it in the journal again; and lets go those
-  // whom only the silent hold.
+  // Restores the ranks that an earlier process knew, once the judge has found them in the journal.
+  // Resumes streams that are held only by silent ones.
   void Pace() {
     std::vector<Pacer::Resume> free;
     if (!restored_ && !judge_->catching_up()) {
@@ -135,7 +136,7 @@ class IngestServiceImpl : public IngestService,
   }
 
   Gate* const gate_;
-  const size_t max_calls_;  // those that have not said hello included
+  const size_t max_calls_;  // includes calls that have sent no hello
   const Shares shares_;
   const std::shared_ptr<SharedBytes> name_bytes_;
   StreamTable table_;
@@ -145,7 +146,7 @@ class IngestServiceImpl : public IngestService,
   AckTimer timer_;
   AckTimer pace_timer_;
   Judge* const judge_;
-  bool restored_ = false;  // the timer's own
+  bool restored_ = false;  // used only by the timer
   const SessionContext context_;
   const std::shared_ptr<const transport::Redactor> redactor_;
   mutable Mutex mutex_;

@@ -1,5 +1,5 @@
-// v1::Ingest: one bidirectional stream per agent process. Numbered batches come up, cumulative
-// acknowledgements go down. The callback API: no thread per stream.
+// v1::Ingest: one bidirectional stream per agent process. The agent sends numbered batches, the
+// server cumulative acknowledgements. Uses the callback API, so that a stream needs no thread.
 #pragma once
 
 #include <chrono>
@@ -35,16 +35,17 @@ struct IngestOptions {
   std::chrono::nanoseconds patience = std::chrono::seconds(30);  // the judge's grace; see pacer.h
   size_t max_runs = 10000;
   size_t max_series = 100000;  // names of one run
-  uint64_t name_bytes = 0;     // that names of all runs take; 0: no bound
-  uint64_t waiting_bytes = 0;  // batches of all streams that arrived ahead of a gap; 0: no bound
+  uint64_t name_bytes = 0;     // memory for the names of all runs; 0: no limit
+  // batches of all streams that arrived before a gap was filled; 0: no limit
+  uint64_t waiting_bytes = 0;
   std::chrono::nanoseconds hello_within = std::chrono::seconds(30);
   uint64_t ack_batches = 8;
   std::chrono::nanoseconds ack_delay = std::chrono::seconds(1);
-  // Null: ids are kept as they come.
+  // Null: ids are kept unchanged.
   std::shared_ptr<const transport::Redactor> redactor;
 };
 
-// Who asks agents for something. Null: nobody does.
+// The components that send requests to agents. Null: there is none.
 struct Askers {
   CapsuleKeeper* capsules = nullptr;
   StopSender* stops = nullptr;
@@ -54,8 +55,8 @@ class IngestService {
  public:
   virtual ~IngestService() = default;
 
-  // `known` are the streams of a former process. All pointers must outlive the service; the journal
-  // must be stopped before it goes.
+  // Creates the service. `known` are the streams of an earlier process. All pointers must outlive
+  // the service; the journal must be stopped before the service is destroyed.
   static std::unique_ptr<IngestService> Create(const IngestOptions& options,
                                                const StreamPositions& known, Journal* journal,
                                                Judge* judge, Gate* gate, Counters* counters,
@@ -63,7 +64,7 @@ class IngestService {
 
   virtual grpc::Service* service() = 0;
   // Acknowledges what is held and ends every stream with UNAVAILABLE: agents keep the rest and
-  // come back.
+  // reconnect.
   virtual void Shutdown() = 0;
   virtual size_t connected() const = 0;
 };

@@ -17,8 +17,8 @@ std::set<std::string> RunsOf(const v1::Hello& hello) {
   return runs;
 }
 
-// OK if every source is of a run that the hello of this connection names: who may write a run was
-// asked about those alone.
+// Returns OK if every source belongs to a run in the hello of this connection, because write access
+// was checked only for those.
 absl::Status CheckRuns(const std::set<std::string>& runs, const v1::Batch& batch) {
   for (int i = 0; i < batch.sources_size(); ++i) {
     if (runs.contains(batch.sources(i).run())) continue;
@@ -29,7 +29,7 @@ absl::Status CheckRuns(const std::set<std::string>& runs, const v1::Batch& batch
   return absl::OkStatus();
 }
 
-// Whose room it takes while it waits for the judge.
+// Returns the run that is charged for the batch while it waits for the judge.
 std::string ChargedRunOf(const v1::Batch& batch) {
   return batch.sources().empty() ? std::string() : batch.sources(0).run();
 }
@@ -50,7 +50,7 @@ JudgeItem ConnectionItem(JudgeItem::Kind kind, StreamState& stream, bool backlog
   return item;
 }
 
-// That the journal was not told of.
+// Returns the sources that are not in the journal yet.
 std::vector<SourceRecord> NewSources(StreamState* stream) PLUMB_REQUIRES(stream->mutex) {
   std::vector<SourceRecord> fresh;
   while (stream->ranks_kept < stream->ranks.size()) {
@@ -59,12 +59,13 @@ std::vector<SourceRecord> NewSources(StreamState* stream) PLUMB_REQUIRES(stream-
   return fresh;
 }
 
-// With no lock held.
+// Calls the resumptions. No lock may be held.
 void Run(const std::vector<Pacer::Resume>& free) {
   for (const Pacer::Resume& resume : free) resume();
 }
 
-// std::function copies what it holds, and a parsed batch must not be.
+// Shares the item, because std::function copies what it holds, and a parsed batch must not be
+// copied.
 std::shared_ptr<JudgeItem> Share(JudgeItem item) {
   return std::make_shared<JudgeItem>(std::move(item));
 }
@@ -141,8 +142,8 @@ absl::StatusOr<Intake::Joined> Intake::Join(v1::Hello* said, std::weak_ptr<Conne
 void Intake::JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pacer::Resume>* free) {
   if (const auto owner = joined->stream->owner.lock())
     pacer_->Join(joined->stream->id, owner->call(), hello, free);
-  // What this server holds itself: that is nothing when it lost its memory and kept no journal,
-  // although the numbers go on, and the agent then declares its sites again.
+  // What this server holds itself. That is nothing if it lost its memory and has no journal,
+  // although the numbers continue; then the agent declares its sites again.
   joined->held = joined->stream->held;
   DeclareLocked(joined->stream, hello);
   journal_->Then(
@@ -166,7 +167,7 @@ void Intake::Leave(const Joined& joined, bool ended) {
   std::vector<Pacer::Resume> free;
   {
     const MutexLock lock(stream.mutex);
-    if (stream.connection != joined.connection) return;  // a newer one speaks for the stream
+    if (stream.connection != joined.connection) return;  // a newer connection has the stream
     stream.owner.reset();
     table_->Closed(stream.id);
     pacer_->Leave(stream.id, &free);
@@ -187,13 +188,13 @@ void Intake::Hear(const Joined& joined, const v1::Heartbeat& heartbeat) {
     pacer_->Hear(stream.id, heartbeat, &free);
     const bool backlog =
         heartbeat.any_step() && heartbeat.oldest_unsent_step() <= heartbeat.newest_step();
-    // What it says now is what the one says that is on its way. One costs as much as the stream has
-    // ranks: however many come, the judge hears one after the other.
+    // The queued heartbeat carries the newest report. The cost of a heartbeat grows with the
+    // stream's ranks, so at most one per stream is in the judge's queue.
     stream.beat->backlog = backlog;
     if (!stream.beat->on_its_way.exchange(true)) {
       JudgeItem item = ConnectionItem(JudgeItem::Kind::kBeat, stream);
       item.beat = stream.beat;
-      // Behind the batches that came before it.
+      // Queued after the batches that came before it.
       journal_->Then(
           [judge = judge_, item = Share(std::move(item))] { judge->Push(std::move(*item)); });
     }
@@ -216,8 +217,8 @@ absl::Status Intake::ClaimLocked(StreamState& stream, const v1::Source& source) 
   return absl::OkStatus();
 }
 
-// A set with more names than its run may have is not known here, and its rows are refused by
-// number; the stream goes on.
+// Returns the sets that fit. If a set has more names than its run may have, it stays unknown here,
+// and its rows are refused by number; the stream continues.
 SeriesSets::Declared Intake::SetsThatFit(const v1::Hello& hello) const {
   SeriesSets::Declared fit;
   const std::set<std::string> runs = RunsOf(hello);
@@ -235,7 +236,7 @@ SeriesSets::Declared Intake::SetsThatFit(const v1::Hello& hello) const {
   return fit;
 }
 
-// Their records are kept as long as the stream is known, so there must be room for them.
+// Adds sets. Their records are kept as long as the stream is known, so they count against a limit.
 absl::Status Intake::AddSetsLocked(StreamState& stream, const SeriesSets::Declared& sets,
                                    std::vector<SetRecord>* fresh) const {
   uint64_t bytes = 0;
@@ -248,7 +249,7 @@ absl::Status Intake::AddSetsLocked(StreamState& stream, const SeriesSets::Declar
   return added;
 }
 
-// The sets of a hello enter the journal like a batch, with number 0, when they are news.
+// Writes the new sets of a hello to the journal as a batch with number 0.
 void Intake::DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1::Hello& hello) {
   std::vector<SetRecord> fresh;
   const absl::Status added = AddSetsLocked(*stream, SetsThatFit(hello), &fresh);
@@ -332,7 +333,7 @@ Intake::Taken Intake::OfferLocked(const Joined& joined, uint64_t sequence, Parse
   return taken;
 }
 
-// What can be seen before the batch's turn comes.
+// Makes the checks that are possible before the batch's turn comes.
 void Intake::RefuseIfMalformed(StreamState& stream, const std::set<std::string>& runs,
                                ParsedBatch* batch) {
   absl::Status status = batch->batch->stream_id() == stream.id
@@ -355,7 +356,7 @@ Intake::HandedOn Intake::HandOnLocked(const std::shared_ptr<StreamState>& stream
   HandedOn handed;
   bool near = true;
   for (size_t i = 0; i < ready.size(); ++i) {
-    // One resumption is enough.
+    // Only one resumption is needed.
     Pacer::Resume resume = i + 1 == ready.size() ? ResumptionOf(*stream) : nullptr;
     if (ready[i].refused.empty()) {
       near = pacer_->Hear(stream->id, *ready[i].batch, ready[i].unsent, resume, free);
@@ -368,7 +369,7 @@ Intake::HandedOn Intake::HandOnLocked(const std::shared_ptr<StreamState>& stream
   return handed;
 }
 
-// Hands one batch, whose turn it is, to the journal. `handed->room` is that of the last one.
+// Passes one batch, whose turn it is, to the journal. `handed->room` is set for the last one.
 void Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch batch,
                         std::function<void()> resume, HandedOn* handed) {
   const uint64_t sequence = batch.batch->sequence();
@@ -406,7 +407,7 @@ void Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
   });
 }
 
-// The number is used up, and that it holds nothing must be as durable as what it would have held.
+// Refuses a batch. Its number is used up, and this must be as durable as the batch would have been.
 void Intake::RefuseLocked(const std::shared_ptr<StreamState>& stream, uint64_t sequence,
                           ParsedBatch batch) {
   auto items = static_cast<uint64_t>(batch.batch->evidence_size());

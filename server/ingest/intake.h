@@ -1,5 +1,5 @@
-// What becomes of the batches of a stream between the network and the journal: who may speak for
-// which rank, in which order batches count, what is refused, what is held. Knows nothing of gRPC.
+// Takes the batches of a stream from the network to the journal: decides which connection owns
+// which rank, in which order batches count, and which are refused or held. Does not depend on gRPC.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@
 
 namespace plumbline::server {
 
-// Thread-safe. A batch it takes goes to the journal, and once held there to the judge and into an
-// acknowledgement.
+// Thread-safe. A batch that it takes goes to the journal. Once held there, it goes to the judge and
+// is acknowledged.
 class Intake {
  public:
-  // All pointers must outlive it, and the journal must be stopped before it goes.
+  // All pointers must outlive it, and the journal must be stopped before it is destroyed.
   Intake(BatchLimits limits, StreamTable* table, NameTable* names, Pacer* pacer, Journal* journal,
          Judge* judge, Counters* counters)
       : limits_(limits),
@@ -37,48 +37,50 @@ class Intake {
         judge_(judge),
         counters_(counters) {}
 
-  // One connection's hold on its stream.
+  // The state that one connection has for its stream.
   struct Joined {
     std::shared_ptr<StreamState> stream;
     uint64_t connection = 0;
-    uint64_t held = 0;           // highest number that needs not be sent again
-    bool room = true;            // false: read on when Connection::Resume is called
-    uint32_t ahead = 0;          // attempts, of what its process says (attempts.h)
+    uint64_t held = 0;           // highest number that need not be sent again
+    bool room = true;            // false: read on after Connection::Resume is called
+    uint32_t ahead = 0;          // added to the attempts that its process sends (attempts.h)
     size_t refused = 0;          // batches that waited for its hello and are refused now
-    std::set<std::string> runs;  // that its hello names; a batch of another run is refused
+    std::set<std::string> runs;  // in its hello; batches of other runs are refused
   };
-  // `may_write`: OK when who says this hello may write the run; asked about the runs it names and
-  // those the stream has spoken for before.
+  // Returns OK if the sender of this hello may write the run. Called for the runs in the hello and
+  // those of the stream's earlier connections.
   using MayWrite = std::function<absl::Status(const std::string& run)>;
-  // `sender`: whose share it takes.
-  // A process that was restarted and does not know it is given a later attempt: those of `said` are
-  // raised, and those of its batches with them.
+  // Adds a connection to its stream. `sender` is charged for its share. If a process was restarted
+  // without knowing it, it gets a later attempt: the attempts in `said` are raised, and those of
+  // its batches with them.
   absl::StatusOr<Joined> Join(v1::Hello* said, std::weak_ptr<Connection> owner,
                               const MayWrite& may_write, const Sender& sender = {});
-  // The connection is gone. `ended`: as it is when its process ends; false: that is not known.
+  // Records that the connection is gone. `ended`: in the way it is when its process ends; false:
+  // unknown.
   void Leave(const Joined& joined, bool ended = false);
 
   enum class Outcome {
     kTaken,
-    kWaits,  // for an earlier one
+    kWaits,  // for an earlier batch
     kDuplicate,
     kOverflow,    // too much waits for batch `next`
-    kSuperseded,  // a newer connection speaks for the stream
+    kSuperseded,  // a newer connection has the stream
   };
   struct Taken {
     Outcome outcome = Outcome::kTaken;
     bool room = true;
-    uint64_t next = 0;  // the number that is due
+    uint64_t next = 0;  // the next expected number
     uint64_t held = 0;
     size_t refused = 0;  // batches, this one or those that waited for it; OnRefused follows
   };
-  // A batch with `sequence` > 0. One that is malformed, or refused already, is refused by number.
+  // Takes a batch with `sequence` > 0. A batch that is malformed, or refused already, is refused by
+  // number.
   Taken Offer(const Joined& joined, uint64_t sequence, ParsedBatch batch);
-  // How far the stream says it is while it has nothing to send.
+  // Records the progress that the stream reports while it has nothing to send.
   void Hear(const Joined& joined, const v1::Heartbeat& heartbeat);
-  // Runs `what` when all that was taken so far is held. Never when the journal stops before.
+  // Runs `what` once everything taken so far is held. It never runs if the journal stops before.
   void WhenHeld(std::function<void()> what) { journal_->Then(std::move(what)); }
-  // Whether `sequence` is the number that is due.
+  // Returns true if `sequence` is the next expected number.
   bool IsDue(const Joined& joined, uint64_t sequence) const;
 
  private:

@@ -7,10 +7,10 @@
 namespace plumbline::server {
 namespace {
 
-// Everybody may be read.
+// No stream is paused.
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-// What a trainer counts, and far enough from the ends to count with.
+// Returns true for a valid step that is far enough from the limits to compute with.
 bool IsStep(int64_t step) { return step >= 0 && step < kNoLimit / 2; }
 
 std::string KeyOf(const v1::Source& source) {
@@ -53,7 +53,7 @@ Pacer::Part& Pacer::PartOf(uint64_t id, Stream* stream, const v1::Source& source
   return part;
 }
 
-// The stream speaks for the rank from now on.
+// Makes the stream the owner of the rank.
 Pacer::Part& Pacer::Speak(uint64_t id, Stream* stream, const v1::Source& source,
                           std::vector<Resume>* free) {
   Part& part = PartOf(id, stream, source, free);
@@ -68,7 +68,7 @@ Pacer::Part& Pacer::Speak(uint64_t id, Stream* stream, const v1::Source& source,
   return part;
 }
 
-// A process that broke off holds nobody for a rank that another one speaks for.
+// A disconnected process no longer holds other streams for a rank that another stream owns now.
 void Pacer::TakeOver(uint64_t id, uint64_t former, Group* group, uint32_t number) {
   const auto found = streams_.find(former);
   if (former == id || found == streams_.end() || found->second.call != nullptr) return;
@@ -100,7 +100,7 @@ void Pacer::Finish(Stream* stream, Part* part, uint32_t number) {
   Count(*stream, part);
 }
 
-// Its place among what its call reads together.
+// Updates the stream's position in its call, whose streams are read together.
 void Pacer::Count(const Stream& stream, Part* part) {
   if (stream.call == nullptr || part->counted == part->position()) return;
   Uncount(stream, part);
@@ -117,10 +117,10 @@ void Pacer::Uncount(const Stream& stream, Part* part) {
   part->counted.reset();
 }
 
-// Whether the stream holds others, and where.
+// Updates whether the stream holds others, and at which position.
 void Pacer::Place(uint64_t id, const Stream& stream, Part* part) {
   Group& group = *part->group;
-  // Who has not said where it is stands where the others began.
+  // A stream without a reported position is at the position where the others began.
   const int64_t said = part->position();
   const int64_t position = said == kNever ? group.base : said;
   const bool comes = stream.backlog || stream.call == nullptr;
@@ -142,7 +142,7 @@ void Pacer::Unplace(uint64_t id, Part* part) {
   part->held_in = nullptr;
 }
 
-// It said something.
+// Records that the stream reported something.
 void Pacer::Settle(uint64_t id, Stream* stream, std::vector<Resume>* free) {
   stream->heard = options_.now();
   for (Part& part : stream->parts) {
@@ -151,7 +151,7 @@ void Pacer::Settle(uint64_t id, Stream* stream, std::vector<Resume>* free) {
   }
 }
 
-// Where the slowest of those is that were heard of; kNoLimit: there is none.
+// Returns the position of the slowest holder that is not silent; kNoLimit if there is none.
 int64_t Pacer::Slowest(Group* group, Holders* holders) {
   const Clock::time_point now = options_.now();
   while (!holders->empty()) {
@@ -201,7 +201,7 @@ void Pacer::ReleaseStream(Stream* stream, std::vector<Resume>* free) {
   stream->stopped.clear();
 }
 
-// Null: it is in none.
+// Moves the stream to a call; null: to none.
 void Pacer::EnterCall(Stream* stream, const void* call) {
   for (Part& part : stream->parts) Uncount(*stream, &part);
   const auto former = calls_.find(stream->call);
@@ -274,7 +274,7 @@ void Pacer::Restore(uint64_t id, const v1::Source& source, int64_t through, bool
   Settle(id, &stream, free);
 }
 
-// False: the call is not ahead in every one of its groups.
+// Pauses the stream. Returns false if its call is not ahead in each of its groups.
 bool Pacer::Stop(uint64_t id, Stream* stream, Resume resume) {
   Group* ahead = nullptr;
   int64_t at = 0;

@@ -1,17 +1,17 @@
-// Keeps the streams of a run near each other: steps stay open for a rank that is expected (judge/
-// run_table.h), and what is read of the others meanwhile would fill the memory. What is not read
-// waits in the agents' outboxes and spools.
+// Keeps the streams of a run near each other. Steps stay open for an expected rank (judge/
+// run_table.h), and what is read from the others meanwhile would fill the memory. Unread data waits
+// in the agents' outboxes and spools.
 //
-// A stream holds the others of its run (same attempt and role) while batches of it wait behind the
-// last one that was read, and when it has broken off; so do the ranks of the declared world that
-// have not said hello. A stream more than half a window ahead of the slowest that holds is not read
-// until that has come closer. A rank that is slow by itself has no backlog and holds nobody; nor
-// does one that was not heard of for `patience`.
+// A stream holds the others of its run (same attempt and role) while it has unread batches, and
+// after it was disconnected. So do the ranks of the declared world that have sent no hello. A
+// stream that is more than half a window ahead of the slowest holder is not read until the holder
+// has come closer. A rank that is itself slow has no backlog and holds no stream; nor does one
+// without a report for `patience`.
 //
-// A shared call (a relay's) is held by connected streams alone: the hello of a rank that is not
-// connected may be behind what is not read, and the call would wait for itself.
+// Only connected streams hold a shared call (a relay's): the hello of an unconnected rank may be in
+// the unread part of the call, so that the call would wait for itself.
 //
-// A word costs what it says, however many ranks its stream, its call or its run has.
+// The cost of a report does not grow with the number of ranks of its stream, its call or its run.
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,7 @@
 
 namespace plumbline::server {
 
-// Thread-safe. Streams that may be read again are handed to the caller in `free`, which calls them
+// Thread-safe. Streams that may be read again are returned in `free`; the caller must call them
 // while it holds no lock.
 class Pacer {
  public:
@@ -50,28 +50,28 @@ class Pacer {
   Pacer(const Pacer&) = delete;
   Pacer& operator=(const Pacer&) = delete;
 
-  // A connection speaks for the stream. Streams of one `call` are read together, so they stop
-  // together: when the slowest of them is ahead. Another connection's word is forgotten.
+  // Adds a connection of the stream. Streams of one `call` are read together, so they are paused
+  // together: if the slowest of them is ahead. Reports of another connection are forgotten.
   void Join(uint64_t stream, const void* call, const v1::Hello& hello, std::vector<Resume>* free);
-  // It no longer does. The ranks that had not finished hold others until patience ends: their
-  // process may be about to come back, or another one in its place.
+  // Removes the connection. Its unfinished ranks hold others until patience ends: their process may
+  // return, or another one may replace it.
   void Leave(uint64_t stream, std::vector<Resume>* free);
-  // A rank that a former server knew, and how far it was (the least int64: nowhere). `over`: nobody
-  // waits for it; `alone`: nor for those of its world that never came. What streams say themselves
-  // counts for more.
+  // Restores a rank that an earlier server knew, and its progress (the least int64: none). `over`:
+  // no rank waits for it. `alone`: nor for those of its world that never came. Reports of streams
+  // replace this.
   void Restore(uint64_t stream, const v1::Source& source, int64_t through, bool over, bool alone,
                std::vector<Resume>* free);
 
-  // A batch of a stream that joined was read, whose progress names sources that it has; `unsent`
-  // wait behind it. False: it is ahead; do not read on before `resume`, which comes back once in
-  // somebody's `free`. Null: it is not stopped whatever it says.
+  // Records that a batch of a joined stream was read; its progress uses the stream's sources, and
+  // `unsent` batches follow. Returns false if the stream is ahead: do not read on before `resume`,
+  // which is returned once in the `free` of some call. If `resume` is null, it is not paused.
   bool Hear(uint64_t stream, const v1::Batch& batch, uint64_t unsent, Resume resume,
             std::vector<Resume>* free);
-  // A heartbeat was.
+  // Records a heartbeat.
   void Hear(uint64_t stream, const v1::Heartbeat& heartbeat, std::vector<Resume>* free);
 
-  // Lets go whom only the silent hold, and forgets those who do not come back: call every second or
-  // so.
+  // Resumes streams that only silent ones hold, and forgets streams that do not return. Call about
+  // every second.
   void Tick(std::vector<Resume>* free);
 
   size_t streams() const;  // known
@@ -80,8 +80,8 @@ class Pacer {
  private:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
-  // Of one stream. A process reports for one run; who names more, or ever new attempts, is paced by
-  // those it named last.
+  // Limit per stream. A process reports for one run; if it names more, or many attempts, only the
+  // last ones count.
   static constexpr size_t kMostParts = 32;
 
   struct Stopped {
@@ -93,37 +93,37 @@ class Pacer {
   struct Group {
     std::string key;
     Holders connected, away;
-    // By position: streams of calls of their own, and of shared calls.
+    // By position: streams of separate calls, and of shared calls.
     std::multimap<int64_t, Stopped> stopped[2];
-    int64_t base = kNever;  // where the first to say so began
+    int64_t base = kNever;  // the first reported position
     uint32_t world = 0;
-    bool alone = false;                               // who never came is not waited for
-    Clock::time_point since;                          // it is known
-    std::unordered_map<uint32_t, uint64_t> speakers;  // stream, by rank
+    bool alone = false;                               // ranks that never came are not awaited
+    Clock::time_point since;                          // when it became known
+    std::unordered_map<uint32_t, uint64_t> speakers;  // the owning stream, by rank
     size_t parts = 0;
   };
   struct Rank {
-    int64_t through = kNever;  // complete
+    int64_t through = kNever;  // complete up to here
     bool finished = false;
   };
-  // What a stream says of one group.
+  // The state of a stream in one group.
   struct Part {
     std::string run;
     uint32_t attempt = 0;
     int role = 0;
     Group* group = nullptr;
     std::unordered_map<uint32_t, Rank> ranks;
-    std::set<std::pair<int64_t, uint32_t>> unfinished;  // of them: (through, rank)
-    int64_t held_at = kNever;                           // its place in ...
-    Holders* held_in = nullptr;                         // ... of its group; null: it holds none
-    std::optional<int64_t> counted;                     // its place among its call's positions
-    // kNoLimit when every rank has finished, kNever while one has not said how far it is.
+    std::set<std::pair<int64_t, uint32_t>> unfinished;  // those not finished: (through, rank)
+    int64_t held_at = kNever;                           // its position in ...
+    Holders* held_in = nullptr;      // ... one of its group's sets; null: it holds no stream
+    std::optional<int64_t> counted;  // its position in its call
+    // Returns kNoLimit if every rank has finished, kNever while one has not reported its progress.
     int64_t position() const;
   };
   struct Stream {
-    const void* call = nullptr;  // null: nobody speaks for it
-    std::list<Part> parts;       // the last one spoken of first
-    bool shared = false;         // ... the call carries others
+    const void* call = nullptr;  // null: not connected
+    std::list<Part> parts;       // the last one used first
+    bool shared = false;         // true if the call carries others, too
     bool backlog = false;
     Clock::time_point heard;
     struct At {
@@ -164,7 +164,7 @@ class Pacer {
   const Options options_;
   mutable Mutex mutex_;
   std::map<std::string, Group> groups_ PLUMB_GUARDED_BY(mutex_);
-  // Senders choose the numbers.
+  // Seeded hashes, because senders choose the numbers.
   std::unordered_map<uint64_t, Stream, absl::Hash<uint64_t>> streams_ PLUMB_GUARDED_BY(mutex_);
   std::unordered_map<const void*, Call> calls_ PLUMB_GUARDED_BY(mutex_);
   size_t stopped_ PLUMB_GUARDED_BY(mutex_) = 0;

@@ -12,8 +12,8 @@ namespace plumbline::server {
 namespace {
 
 constexpr uint32_t kProtocol = 1;
-// Answers of a call that may wait to be written. Above, the call is not read until its peer has
-// read half of them; directives, which may be lost, are not sent.
+// Limit of a call's unwritten answers. Beyond it, the call is not read until its peer has read half
+// of them, and directives, which may be lost, are not sent.
 constexpr size_t kMostUnwritten = 256;
 
 }  // namespace
@@ -50,7 +50,7 @@ void Session::OnDone() {
   {
     const MutexLock lock(mutex_);
     call_streams.swap(call_streams_);
-    // The processes behind a relay may live when the relay does not.
+    // The processes connected through a relay may be alive although the relay is not.
     ended = !by_us_ && !shared_;
   }
   for (const auto& [id, call_stream] : call_streams) LeaveIntake(call_stream, ended);
@@ -71,7 +71,8 @@ void Session::OnReadDone(bool ok) {
   ReadLocked();
 }
 
-// Half-closed, or broken: OnCancel tells. What was taken is still owed an acknowledgement.
+// The peer closed its side, or the connection broke; OnCancel distinguishes them. Taken batches
+// must still be acknowledged.
 void Session::OnNoMore() {
   context_->intake->WhenHeld([weak = weak_from_this()] {
     if (auto session = weak.lock()) session->End(grpc::Status::OK);
@@ -88,12 +89,12 @@ void Session::ReadLocked() {
   StartRead(&incoming_);
 }
 
-// Reads on once the peer has read enough of the answers.
+// Continues reading once the peer has read enough of the answers.
 void Session::ReadAgainLocked() {
   if (writer_.unwritten() <= kMostUnwritten / 2 && std::exchange(unread_, false)) ReadLocked();
 }
 
-// Forgets the refusals that were gathered for a stream whose peer hears nothing more.
+// Drops the queued refusals of a stream whose peer is gone.
 void Session::DropRefusalsLocked(const LegPtr& call_stream) {
   writer_.DropRefusals(call_stream->acks.refused());
   call_stream->acks.Take();
@@ -105,11 +106,11 @@ void Session::Resume() {
   if (std::exchange(paused_, false)) {
     ReadLocked();
   } else {
-    resumed_early_ = true;  // OnReadDone has not looked yet
+    resumed_early_ = true;  // OnReadDone has not checked yet
   }
 }
 
-// Handles one message. False: there is no room, do not read on.
+// Handles one message. Returns false if there is no space: do not read on.
 bool Session::Consume() {
   ParsedBatch batch;
   batch.bytes = incoming_.Length();
@@ -159,7 +160,7 @@ bool Session::Consume() {
   return true;
 }
 
-// Who opens calls and says nothing holds memory for nothing.
+// Ends a call that sent no hello in time, so that it does not hold memory.
 void Session::OnHelloDue() {
   {
     const MutexLock lock(mutex_);
@@ -171,7 +172,7 @@ void Session::OnHelloDue() {
        absl::StrCat("no hello within ", seconds, " s (ingest.hello_seconds)")});
 }
 
-// Ends the stream; and the call, unless that carries others. `stream` null: the call.
+// Ends the stream, and the call unless it is shared. If `call_stream` is null, ends the call.
 bool Session::Fail(const LegPtr& call_stream, grpc::StatusCode code, const std::string& what) {
   ++context_->counters->broken_streams;
   LogWarning("stream {:016x} ended: {:?}", call_stream ? call_stream->stream_id : 0, what);
@@ -184,9 +185,9 @@ bool Session::Fail(const LegPtr& call_stream, grpc::StatusCode code, const std::
   return true;
 }
 
-// A message of which the parser understood the number of the batch that is due is refused by that
-// number; otherwise nobody can say what was lost and the stream ends. Of a call that carries many
-// that is the one that the message speaks of: an agent's garbage is no business of its neighbours'.
+// Handles a message that cannot be used. If its batch has the next expected number, it is refused
+// by that number. Otherwise it is unknown what was lost, and the stream ends. In a shared call only
+// the stream that the message names ends, so that an agent's invalid data does not affect others.
 bool Session::Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std::string why) {
   ParsedBatch batch;
   batch.batch = std::make_shared<v1::Batch>();
@@ -203,7 +204,7 @@ bool Session::Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std:
     shared = shared_;
   }
   const LegPtr theirs = shared && speaks_of != 0 ? Find(speaks_of) : nullptr;
-  if (shared && speaks_of != 0 && theirs == nullptr) return true;  // it was just ended
+  if (shared && speaks_of != 0 && theirs == nullptr) return true;  // it has just ended
   return Fail(theirs, grpc::StatusCode::INVALID_ARGUMENT, batch.refused);
 }
 
@@ -214,7 +215,7 @@ bool Session::OnHello(v1::Hello* said) {
   {
     const MutexLock lock(mutex_);
     second = greeted_ && !(shared_ && hello.shared());
-    // What a call is stays so: one stream's second hello does not speak for the others.
+    // A call stays shared or not: one stream's second hello does not change it for the others.
     if (!std::exchange(greeted_, true)) shared_ = hello.shared();
     call_stream =
         std::make_shared<CallStream>(weak_from_this(), hello, shared_, context_->ack_batches);
@@ -229,7 +230,7 @@ bool Session::OnHello(v1::Hello* said) {
       {lease_->Names(), address_, call_stream->shared ? hello.origin() : ""});
   if (!joined.ok()) {
     if (former != nullptr) KeepFormer(former);
-    // The codes of both libraries are the same numbers.
+    // Both libraries use the same numbers for codes.
     return Fail(call_stream, static_cast<grpc::StatusCode>(joined.status().raw_code()),
                 std::string(joined.status().message()));
   }
@@ -258,9 +259,9 @@ bool Session::OnHello(v1::Hello* said) {
   return room;
 }
 
-// Returns the connection that this call has for the stream of `newer`, if any: of a process behind
-// a relay that came back, or whose stream id another process uses. It goes on until the newer one
-// is taken in, and ends without a word. An older relay has ended it already.
+// Returns the connection that this call has for the stream of `newer`, if any: of a process that
+// reconnected through a relay, or whose stream id another process uses. It continues until the
+// newer one is accepted, and then ends without a message. An older relay has ended it already.
 Session::LegPtr Session::Yield(const LegPtr& newer) {
   const MutexLock lock(mutex_);
   const auto same = call_streams_.find(newer->stream_id);
@@ -275,7 +276,7 @@ Session::LegPtr Session::Yield(const LegPtr& newer) {
   return former;
 }
 
-// The newer hello was refused.
+// Keeps the former connection, because the newer hello was refused.
 void Session::KeepFormer(const LegPtr& former) {
   bool superseded, over;
   {
@@ -284,11 +285,11 @@ void Session::KeepFormer(const LegPtr& former) {
     superseded = std::exchange(former->superseded, false);
     over = former->over;
   }
-  if (over) return LeaveIntake(former, false);  // no connection took its place
+  if (over) return LeaveIntake(former, false);  // no connection replaced it
   if (superseded) OnSuperseded(former);
 }
 
-// What comes beside batches, of a stream that this call carries.
+// Handles messages other than batches, of a stream that this call carries.
 void Session::OnAside(v1::AgentMessage& message) {
   const uint64_t stream_id =
       message.has_capsule() ? message.capsule().stream_id() : message.report().stream_id();
@@ -304,7 +305,7 @@ bool Session::OnBatch(ParsedBatch batch) {
   const LegPtr call_stream = Find(batch.batch->stream_id());
   if (call_stream == nullptr) {
     const MutexLock lock(mutex_);
-    if (shared_) return true;  // of a stream that was just ended
+    if (shared_) return true;  // of a stream that has just ended
   }
   if (call_stream == nullptr) {
     return Fail(nullptr, grpc::StatusCode::FAILED_PRECONDITION,
@@ -320,7 +321,7 @@ bool Session::OnBatch(ParsedBatch batch) {
       return Fail(call_stream, grpc::StatusCode::PERMISSION_DENIED, std::string(s.message()));
     }
   }
-  // A later attempt than its process knows: the journal holds what was given.
+  // The server gave the process a later attempt, and the journal holds the given one.
   const uint32_t ahead = call_stream->joined.ahead;
   if (ahead > 0) Attempts::Raise(ahead, batch.batch->mutable_sources());
   const bool changed = Redact(batch.batch.get()) || ahead > 0;
@@ -329,7 +330,7 @@ bool Session::OnBatch(ParsedBatch batch) {
   return Offer(call_stream, sequence, std::move(batch));
 }
 
-// Before anything of it is kept: the journal, the rules and the store see hashes alone.
+// Redacts before anything is kept: the journal, the rules and the store get only hashes.
 bool Session::Redact(v1::Batch* batch) const {
   if (context_->redactor == nullptr) return false;
   const uint64_t changed = context_->redactor->Redact(batch);
@@ -349,7 +350,7 @@ bool Session::Offer(const LegPtr& call_stream, uint64_t sequence, ParsedBatch ba
                 absl::StrCat("batch ", sequence, " came, but too much waits for batch ", taken.next,
                              "; send again from there"));
   }
-  // Its sender has not heard that it is held.
+  // Its sender has not received the acknowledgement.
   if (taken.outcome == Intake::Outcome::kDuplicate) OnHeld(call_stream, taken.held, false);
   return taken.room;
 }
@@ -368,7 +369,7 @@ void Session::OnGoodbye(const v1::Goodbye& goodbye) {
     const auto found = call_streams_.find(goodbye.stream_id());
     if (found == call_streams_.end() || !found->second->shared) return;
     call_stream = found->second;
-    // A former connection of the relay is gone: the stream goes on with the newer one.
+    // The relay's goodbye is for an earlier connection: the stream continues with the newer one.
     if (goodbye.line() != 0 && goodbye.line() != call_stream->line) return;
     call_stream->over = true;
     DropRefusalsLocked(call_stream);
@@ -378,8 +379,8 @@ void Session::OnGoodbye(const v1::Goodbye& goodbye) {
 
 // ---- streams -------------------------------------------------------------------------------
 
-// The only stream of a call that is not shared takes every message: what does not name it is
-// refused by number.
+// Returns the stream that a message belongs to. If the call is not shared, its only stream takes
+// every message; one with another id is refused by number.
 Session::LegPtr Session::Find(uint64_t stream_id) {
   const MutexLock lock(mutex_);
   if (!shared_) return call_streams_.empty() ? nullptr : call_streams_.begin()->second;
@@ -387,7 +388,7 @@ Session::LegPtr Session::Find(uint64_t stream_id) {
   return found == call_streams_.end() ? nullptr : found->second;
 }
 
-// False: it was not there any more.
+// Returns false if the stream was not there any more.
 bool Session::Forget(const LegPtr& call_stream) {
   const MutexLock lock(mutex_);
   call_stream->over = true;
@@ -413,7 +414,7 @@ void Session::LeaveIntake(const LegPtr& call_stream, bool ended) {
   }
 }
 
-// Tells a shared call that one of its streams has ended.
+// Reports to the peer of a shared call that one of its streams has ended.
 void Session::EndLeg(const LegPtr& call_stream, const grpc::Status& status) {
   const MutexLock lock(mutex_);
   writer_.SayAck(call_stream.get(), &status);
@@ -425,7 +426,7 @@ void Session::OnSuperseded(const LegPtr& call_stream) {
   {
     const MutexLock lock(mutex_);
     if (call_stream->over) return;
-    if (call_stream->yields) {  // by the newer hello of this call, unless that is refused
+    if (call_stream->yields) {  // the newer hello of this call did it, unless that is refused
       call_stream->superseded = true;
       return;
     }
@@ -445,7 +446,7 @@ void Session::Welcome(const LegPtr& call_stream) {
   const MutexLock lock(mutex_);
   writer_.Say(std::move(message));
   call_stream->welcomed = true;
-  OweLocked(call_stream);  // something may have been held meanwhile
+  OweLocked(call_stream);  // batches may have been held meanwhile
 }
 
 void Session::OnHeld(const LegPtr& call_stream, uint64_t sequence, bool at_once) {
@@ -465,14 +466,14 @@ void Session::OnRefused(const LegPtr& call_stream, uint64_t sequence, const std:
 void Session::OnDirective(const LegPtr& call_stream, const v1::Directive& directive) {
   const MutexLock lock(mutex_);
   if (call_stream->over || !call_stream->welcomed) return;
-  // One that ends a training is seldom, and no other follows if it is lost.
+  // A directive that ends a training is rare, and is not repeated if it is lost.
   if (writer_.unwritten() >= (directive.has_stop() ? 2 : 1) * kMostUnwritten) return;
   v1::ServerMessage message;
   *message.mutable_directive() = directive;
   writer_.Say(std::move(message));
 }
 
-// An acknowledgement is due, or a timer will look again.
+// Queues an acknowledgement that is due, or schedules a later check.
 void Session::OweLocked(const LegPtr& call_stream) {
   if (call_stream->over || !call_stream->welcomed || !call_stream->acks.anything()) return;
   if (call_stream->acks.due()) {

@@ -1,5 +1,5 @@
-// One call of an agent or of a relay: reads messages, hands them to the intake, writes what is
-// owed.
+// One call of an agent or of a relay: reads messages, passes them to the intake, writes the
+// answers.
 #pragma once
 
 #include <grpcpp/alarm.h>
@@ -26,28 +26,28 @@
 
 namespace plumbline::server {
 
-// What the sessions of a service share. All of it must outlive them.
+// Shared by the sessions of a service, and must outlive them.
 struct SessionContext {
   Intake* intake = nullptr;
   AckTimer* timer = nullptr;
   Counters* counters = nullptr;
-  CapsuleKeeper* capsules = nullptr;  // null: nobody is asked for any
+  CapsuleKeeper* capsules = nullptr;  // null: capsules are not requested
   StopSender* stops = nullptr;        // null: no training is ended
   Liveness* liveness = nullptr;
   std::string server_version;
   uint64_t ack_batches = 8;
-  bool keep_wire = false;  // the journal wants the bytes
+  bool keep_wire = false;  // true if the journal stores the bytes
   std::chrono::nanoseconds hello_within = std::chrono::seconds(30);
-  const transport::Redactor* redactor = nullptr;  // null: ids are kept as they come
+  const transport::Redactor* redactor = nullptr;  // null: ids are kept unchanged
 };
 
-// Reads are handled one after another by gRPC; everything else is guarded by `mutex_`. Lives until
-// OnDone, then tells its owner.
+// gRPC handles reads one after another; `mutex_` guards everything else. Lives until OnDone, which
+// notifies its owner.
 class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                 public CallStreamOwner,
                 public std::enable_shared_from_this<Session> {
  public:
-  // `lease`: what its caller may do; `address`: the caller's (sender.h).
+  // `lease`: the caller's permissions; `address`: the caller's (sender.h).
   Session(const SessionContext* context, std::shared_ptr<Lease> lease, std::string address,
           std::function<void(Session*)> on_done)
       : context_(context),
@@ -55,9 +55,9 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
         address_(std::move(address)),
         on_done_(std::move(on_done)) {}
 
-  // Keeps itself alive from here on and reads.
+  // Begins to read; keeps itself alive from here on.
   void Begin();
-  // Sends what is owed, then ends the call. The first reason wins.
+  // Writes pending acknowledgements, then ends the call. The first reason counts.
   void End(const grpc::Status& status);
 
   void OnReadDone(bool ok) override;
@@ -91,7 +91,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   void OnGoodbye(const v1::Goodbye& goodbye);
   LegPtr Find(uint64_t stream_id);
   bool Forget(const LegPtr& call_stream);
-  // `ended`: its process ended its connection; false: that is not known.
+  // `ended`: its process ended its connection; false: unknown.
   void Leave(const LegPtr& call_stream, bool ended);
   void LeaveIntake(const LegPtr& call_stream, bool ended);
   void EndLeg(const LegPtr& call_stream, const grpc::Status& status);
@@ -111,16 +111,15 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   std::shared_ptr<Session> self_;
   grpc::Alarm hello_due_;
 
-  // Read side.
+  // Used only by the read side.
   grpc::ByteBuffer incoming_;
   uint64_t messages_ = 0;
 
   Mutex mutex_;
   std::unordered_map<uint64_t, LegPtr> call_streams_ PLUMB_GUARDED_BY(mutex_);
-  bool greeted_ PLUMB_GUARDED_BY(mutex_) = false;  // there was a hello
-  bool shared_ PLUMB_GUARDED_BY(mutex_) = false;   // ... of a call that carries several streams
-  bool by_us_ PLUMB_GUARDED_BY(mutex_) =
-      false;  // this server ended the call, or said why it does not take it
+  bool greeted_ PLUMB_GUARDED_BY(mutex_) = false;  // a hello was received
+  bool shared_ PLUMB_GUARDED_BY(mutex_) = false;   // the call carries several streams
+  bool by_us_ PLUMB_GUARDED_BY(mutex_) = false;    // this server ended the call or refused it
   bool paused_ PLUMB_GUARDED_BY(mutex_) = false;
   bool resumed_early_ PLUMB_GUARDED_BY(mutex_) = false;
   bool unread_ PLUMB_GUARDED_BY(mutex_) = false;  // too many answers are not written yet

@@ -29,7 +29,7 @@ absl::Status Create(const std::string& directory) {
                                                 : absl::InvalidArgumentError(what);
 }
 
-// Takes from group and others what they may do with it. Links are not followed.
+// Removes the access of group and others. Does not follow links. Returns 1 if it changed the mode.
 int CloseOne(const std::filesystem::path& path) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0 || info.st_uid != geteuid()) return 0;
@@ -37,7 +37,7 @@ int CloseOne(const std::filesystem::path& path) {
   return chmod(path.c_str(), info.st_mode & 0700) == 0 ? 1 : 0;
 }
 
-// What a former process left open under another umask, or a copy brought.
+// Closes what an earlier process left open under another umask, or what a copy brought.
 void CloseToOthers(const std::string& directory) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -57,7 +57,8 @@ void CloseToOthers(const std::string& directory) {
             directory, closed);
 }
 
-// The directory is somebody's decision, unless we made it, under our own umask.
+// Warns if others may look into the directory. If plumbd did not create it, its mode is the user's
+// decision.
 void SayWhoMayLookIn(const std::string& directory) {
   struct stat info {};
   if (stat(directory.c_str(), &info) != 0 || (info.st_mode & 066) == 0) return;
@@ -86,7 +87,7 @@ absl::StatusOr<std::string> JournalId(const std::string& path) {
 
 }  // namespace
 
-// Databases and logs have companions (-wal, .aside).
+// Databases and logs have companion files (-wal, .aside).
 bool IsDataName(const std::string& name) {
   constexpr const char* kFolders[] = {"journal", "checkpoint", "capsules", "lock"};
   constexpr const char* kFiles[] = {"store.sqlite", "alerts.sqlite", "gaps.plg", "quarantine",
@@ -102,7 +103,7 @@ absl::StatusOr<std::unique_ptr<DataDirectoryLock>> DataDirectoryLock::Take(
   const int fd = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(name, ": cannot open"));
   std::unique_ptr<DataDirectoryLock> held(new DataDirectoryLock(fd));
-  // The kernel lets go of it when the process ends, however it ends.
+  // The kernel releases the lock when the process ends, however it ends.
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, absl::StrCat(name, ": flock"));
     std::string holder = Holder(fd);
@@ -112,7 +113,7 @@ absl::StatusOr<std::unique_ptr<DataDirectoryLock>> DataDirectoryLock::Take(
   }
   const std::string id = absl::StrCat(getpid(), "\n");
   if (ftruncate(fd, 0) != 0 || pwrite(fd, id.data(), id.size(), 0) < 0) {
-    // For people alone: a full disk must not keep a server from starting.
+    // Only for display, so a full disk must not keep a server from starting.
   }
   return held;
 }

@@ -1,16 +1,16 @@
-// A server's data directory: one server at a time, and where what lies.
+// A server's data directory: locks it for one server, and names its files.
 //
-//   DATA/lock         held while a plumbd runs; says its process id
-//   DATA/journal/     segments (entry.h), and in `id` which journal this is
-//   DATA/store.sqlite what is derived from it (server/store): may be deleted
-//   DATA/checkpoint/  (checkpoint_file.h)
-//   DATA/capsules/    what findings were judged from (server/capsules/capsule_files.h)
-//   DATA/alerts.sqlite what was told to whom (server/alerts)
-//   DATA/gaps.plg     what the journal no longer holds (gap_table.h)
+//  DATA/lock         held while a plumbd runs; contains its process id
+//  DATA/journal/     segments (entry.h); the file `id` identifies the journal
+//  DATA/store.sqlite derived from it (server/store): may be deleted
+//  DATA/checkpoint/  (checkpoint_file.h)
+//  DATA/capsules/    inputs of findings (server/capsules/capsule_files.h)
+//  DATA/alerts.sqlite alerts and their deliveries (server/alerts)
+//  DATA/gaps.plg     what the journal no longer holds (gap_table.h)
 //
-//   DATA/restore.unfinished/  a restore that is not complete (server/backup): plumbd does not start
+//  DATA/restore.unfinished/  a restore that is not complete (server/backup): plumbd does not start
 //
-// All of it is for its owner alone: plumbd creates files under umask 077, and Open closes what is
+// Only the owner has access: plumbd creates files under umask 077, and Open closes files that are
 // open to others.
 #pragma once
 
@@ -27,10 +27,10 @@ inline constexpr char kUnfinishedRestore[] = "restore.unfinished";
 // Returns true if plumbd makes files of this name in a data directory.
 bool IsDataName(const std::string& name);
 
-// One process at a time has it; the kernel releases it when the process ends.
+// Only one process at a time holds it; the kernel releases it when the process ends.
 class DataDirectoryLock {
  public:
-  // Locks a directory that exists. FailedPrecondition: another process holds the lock.
+  // Locks an existing directory. Returns FailedPrecondition if another process holds the lock.
   static absl::StatusOr<std::unique_ptr<DataDirectoryLock>> Take(const std::string& path);
   ~DataDirectoryLock();
   DataDirectoryLock(const DataDirectoryLock&) = delete;
@@ -43,8 +43,8 @@ class DataDirectoryLock {
 
 class DataDirectory {
  public:
-  // Creates what is not there. InvalidArgument when the path cannot be a directory,
-  // FailedPrecondition when another process holds it, or a restore into it was cut off.
+  // Creates what is missing. Returns InvalidArgument if the path cannot be a directory,
+  // FailedPrecondition if another process holds it or a restore into it was interrupted.
   static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -52,7 +52,7 @@ class DataDirectory {
   std::string checkpoint() const { return path_ + "/checkpoint"; }
   std::string capsules() const { return path_ + "/capsules"; }
   std::string store() const { return path_ + "/store.sqlite"; }
-  // Made by chance with the journal, and gone with it.
+  // A random id that is created with the journal and deleted with it.
   const std::string& journal_id() const { return journal_id_; }
   std::string alerts() const { return path_ + "/alerts.sqlite"; }
   std::string gaps() const { return path_ + "/gaps.plg"; }

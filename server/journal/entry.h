@@ -32,11 +32,11 @@
 
 namespace plumbline::server {
 
-// What a frame of the journal may hold: whatever gRPC was told to let in, and more.
+// Limit of a frame of the journal: larger than any message that gRPC may accept.
 inline constexpr uint64_t kMaxJournalFrame = uint64_t{2} << 30;  // bytes
 inline FramedLogOptions JournalLogOptions() {
   FramedLogOptions options;
-  options.compress = true;  // of frames that allow it
+  options.compress = true;  // only frames that allow it
   options.max_payload = kMaxJournalFrame;
   return options;
 }
@@ -55,7 +55,7 @@ struct EntryPrefix {
     std::memcpy(out.data(), this, kSize);
     return out;
   }
-  // False when the payload is too short to be an entry's.
+  // Returns false if the payload is too short for an entry.
   static bool Decode(std::string_view payload, EntryPrefix* out) {
     if (payload.size() < kSize) return false;
     std::memcpy(out, payload.data(), kSize);
@@ -68,21 +68,21 @@ inline bool IsEntry(FrameType type) {
          type == FrameType::kJournalEvent;
 }
 
-// An entry as it was read back.
+// An entry that was read back.
 struct StoredEntry {
   FrameType type{};
   EntryPrefix prefix;
-  std::string payload;  // prefix included
+  std::string payload;  // with the prefix
 
   std::string_view body() const { return std::string_view(payload).substr(EntryPrefix::kSize); }
 };
 
-// Bytes as they came from the network, in pieces, shared and not copied.
+// Bytes from the network, in pieces, shared and not copied.
 class WireBytes {
  public:
   WireBytes() = default;
   explicit WireBytes(std::string_view bytes) : slices_{grpc::Slice(bytes.data(), bytes.size())} {}
-  // `buffer` without its first `skip` bytes.
+  // Holds `buffer` without its first `skip` bytes.
   WireBytes(const grpc::ByteBuffer& buffer, size_t skip);
 
   size_t size() const;
@@ -92,20 +92,20 @@ class WireBytes {
   std::vector<grpc::Slice> slices_;
 };
 
-// Series sets of one stream: id, and the set as field 8 of a serialized v1::Batch.
+// A series set of one stream: its id, and the set as field 8 of a serialized v1::Batch.
 using SetRecord = std::pair<uint64_t, std::string>;
 
-// For whom a stream speaks: a serialized v1::Source with run, role and rank alone.
+// A rank of a stream: a serialized v1::Source with only run, role and rank.
 using SourceRecord = std::string;
 
-// What a caller hands to the journal, which numbers it.
+// An entry that a caller passes to the journal, which numbers it.
 struct JournalEntry {
   FrameType type = FrameType::kJournalBatch;
   uint64_t stream_id = 0;
   uint64_t sequence = 0;
   WireBytes body;
   std::vector<SetRecord> sets;        // that the body declares
-  std::vector<SourceRecord> sources;  // that the stream speaks for since its last entry
+  std::vector<SourceRecord> sources;  // ranks of the stream that are new since its last entry
 };
 
 }  // namespace plumbline::server

@@ -24,7 +24,7 @@ absl::Status Other(const std::string& path, const std::string& found, const std:
       "nothing here was changed"));
 }
 
-// 0: it is no framed log, or its header is damaged.
+// Returns 0 if the file is not a framed log, or its header is damaged.
 uint32_t FileVersionOf(const std::string& path) {
   std::array<char, 16> header{};
   std::ifstream file(path, std::ios::binary);

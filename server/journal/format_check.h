@@ -1,5 +1,4 @@
-// Whether this build may touch a journal: before anything of it is opened to be read, cut or
-// written.
+// Checks whether this build may use a journal, before anything of it is read, cut or written.
 #pragma once
 
 #include <string>
@@ -9,11 +8,12 @@
 namespace plumbline::server {
 
 inline constexpr char kJournalSchema[] = "plumbline.journal/1";
-// Of a segment that was packed (segment_rewrite.h). A version before it refuses it by this name.
+// Schema of a packed segment (segment_rewrite.h). An older version refuses it because of this name.
 inline constexpr char kPackedSchema[] = "plumbline.journal-packed/1";
 
-// FailedPrecondition: a segment was written in another format, by a newer or older plumbd; which,
-// and what to do. A segment whose beginning is damaged says nothing.
+// Returns FailedPrecondition if a segment was written in another format, by a newer or older
+// plumbd; the message names the segment and what to do. A segment whose beginning is damaged is
+// ignored.
 absl::Status CheckJournalFormat(const std::string& directory);
 
 }  // namespace plumbline::server

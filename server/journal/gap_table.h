@@ -1,4 +1,4 @@
-// What the journal no longer holds: taken by retention, or lost to damage. Never forgotten.
+// Records permanently what the journal no longer holds: removed by retention, or lost to damage.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,29 @@
 
 namespace plumbline::server {
 
-// Thread-safe but for construction. A framed log of v1::JournalGaps.
+// Thread-safe, except construction. The file is a framed log of v1::JournalGaps.
 class GapTable {
  public:
-  // Creates the file when it is not there. A damaged one is set aside as PATH.damaged: what it
-  // still says is kept.
+  // Opens the file, and creates it if it is missing. A damaged file is renamed to PATH.damaged, and
+  // its readable part is kept.
   static absl::StatusOr<std::unique_ptr<GapTable>> Open(const std::string& path);
   static std::unique_ptr<GapTable> InMemory();
 
-  // Durable when it returns OK; an equal one that is there already is not added again.
+  // Adds gaps durably. If an equal entry exists, it is not added again.
   absl::Status Add(const v1::JournalGaps& gaps, bool* known = nullptr);
-  // Entries that damage took: of which runs nobody knows. `known`: whether it was noted before, by
-  // this process or a former one.
+  // Adds entries that were lost to damage, of unknown runs. `known` is set to whether they were
+  // recorded before, by this process or an earlier one.
   absl::Status AddLost(const LostEntries& lost, bool* known = nullptr);
-  // Of each loss that AddLost is given, once a process; on the caller's thread. Before the first.
+  // Sets a callback for each loss that is passed to AddLost, called once per process, on the
+  // caller's thread. Call before the first.
   void SetOnLost(std::function<void(const LostEntries&)> on_lost) { on_lost_ = std::move(on_lost); }
-  // What of entries 1 to `last` retention did not take.
+  // Returns the parts of entries 1 to `last` that retention did not remove.
   std::vector<LostEntries> NotTaken(uint64_t last) const;
 
-  // What retention took of entries after this one, by run and attempt, without a reason.
+  // Returns what retention removed of entries after this one, by run and attempt, without a reason.
   std::vector<v1::Gap> TakenAfter(uint64_t entry) const;
-  // Of one run, and those of unknown runs; empty: all. Merged by run, attempt and reason.
+  // Returns the gaps of one run and of unknown runs; if empty, all. Merged by run, attempt and
+  // reason.
   std::vector<v1::Gap> Of(const std::string& run) const;
 
  private:
@@ -50,9 +52,9 @@ class GapTable {
   std::function<void(const LostEntries&)> on_lost_;
   mutable Mutex mutex_;
   std::unique_ptr<FramedLogWriter> log_ PLUMB_GUARDED_BY(mutex_);  // null: in memory
-  // First and last entry, and whether they were taken, not lost.
+  // First and last entry; true if retention removed them, false if they were lost.
   std::map<std::pair<uint64_t, uint64_t>, bool> known_ PLUMB_GUARDED_BY(mutex_);
-  std::set<std::pair<uint64_t, uint64_t>> told_ PLUMB_GUARDED_BY(mutex_);  // to on_lost_
+  std::set<std::pair<uint64_t, uint64_t>> told_ PLUMB_GUARDED_BY(mutex_);  // reported to on_lost_
   std::vector<v1::Gap> merged_ PLUMB_GUARDED_BY(mutex_);
 };
 

@@ -96,7 +96,7 @@ void Journal::Push(Item item, bool urgent) {
       queued_bytes_ += item.entry.body.size();
       queued_entries_ += item.is_entry ? 1 : 0;
       queue_.push_back(std::move(item));
-      // A thread that waits to commit a group wakes by itself.
+      // A thread that waits to commit a group wakes up by itself.
       const bool due = urgent_ || queued_entries_ == 0 || queued_bytes_ >= options_.commit_bytes;
       if (queue_.size() == 1 || due) changed_.NotifyAll();
       return;
@@ -126,8 +126,8 @@ void Journal::Loop() {
   if (writer_ != nullptr) (void)writer_->SyncNow();
 }
 
-// Waits for items, then for company of the first one. False: nothing is left and the end was asked
-// for.
+// Waits for items, then for more to commit with the first one. Returns false if none is left and
+// the journal must end.
 bool Journal::Gather(std::vector<Item>* batch) {
   MutexLock lock(mutex_);
   while (queue_.empty()) {
@@ -162,7 +162,7 @@ bool Journal::Gather(std::vector<Item>* batch) {
   return true;
 }
 
-// False: the journal stops before the batch is held.
+// Returns false if the journal stops before the batch is held.
 bool Journal::Commit(std::vector<Item>& batch) {
   uint64_t number = last_;
   size_t entries = 0;
@@ -254,7 +254,7 @@ bool Journal::WaitToRetry(std::chrono::nanoseconds delay) {
   if (!stopped_)
     changed_.WaitFor(lock, delay, [this]() PLUMB_REQUIRES(mutex_) { return stopped_; });
   if (!stopped_) return true;
-  // Asked to end: the disk gets until then.
+  // While stopping, tries again until stop_by_.
   const Clock::time_point stop_by = stop_by_;
   lock.Unlock();
   std::this_thread::sleep_until(std::min(stop_by, Clock::now() + delay));

@@ -1,8 +1,8 @@
-// The journal: one writing thread, which numbers entries, commits many at once, and then tells who
-// handed them in, in order. What it has told is held: it will be judged, whatever happens to the
-// process (and, by the sync policy, to the host). Nothing else may be acknowledged.
+// The journal: one writing thread numbers entries, commits many at once, and then calls back in
+// order. When its callback is called, an entry is held: it will be judged, whatever happens to the
+// process (and, depending on the sync policy, to the host). Only held entries may be acknowledged.
 //
-// Without a directory nothing is kept; numbers and order are the same.
+// Without a directory nothing is stored; numbers and order are the same.
 #pragma once
 
 #include <atomic>
@@ -27,42 +27,43 @@
 namespace plumbline::server {
 
 struct JournalOptions {
-  SegmentOptions segments;  // an empty directory: nothing is kept
+  SegmentOptions segments;  // if the directory is empty, nothing is stored
   std::chrono::nanoseconds commit_delay = std::chrono::milliseconds(5);
   size_t commit_bytes = 4u << 20;
   std::function<int64_t()> unix_ns;  // time of receipt
-  // The disk refuses (true), or takes what it is given again (false). On the writing thread.
+  // Called on the writing thread: true if the disk refuses writes, false once it accepts them
+  // again.
   std::function<void(bool)> on_stall;
 };
 
-// Thread-safe but for construction and destruction.
+// Thread-safe, except construction and destruction.
 class Journal {
  public:
   using Done = std::function<void(const EntryPrefix&)>;
 
-  // Goes on behind number `last`. `counters` must outlive it.
+  // Continues after number `last`. `counters` must outlive it.
   Journal(JournalOptions options, uint64_t last, StreamPositions streams, Counters* counters);
   ~Journal();
 
-  // `done` runs on the writing thread once the entry is held, in order of the numbers; it must be
-  // quick. After Stop, or when the journal stops before the entry is held: never.
+  // Appends an entry. `done` runs on the writing thread once the entry is held, in order of the
+  // numbers; it must be quick. It never runs if the journal stops before the entry is held.
   void Append(JournalEntry entry, Done done);
-  // Runs `what` in its place between the entries, without an entry. Never after Stop.
+  // Runs `what` at its place between the entries, without an entry. It never runs after Stop.
   void Then(std::function<void()> what);
-  // Appends and waits, without gathering company first. Unavailable when the journal stops before.
-  // Not from `done` or `what`.
+  // Appends an entry and waits until it is held, without waiting to group it. Returns Unavailable
+  // if the journal stops before. Must not be called from `done` or `what`.
   absl::StatusOr<EntryPrefix> AppendAndWait(JournalEntry entry);
 
-  // Commits what was handed in, for a few seconds at most, and ends the thread.
+  // Commits what was appended, for a short limited time, and ends the thread.
   void Stop();
 
-  // All entries up to this number are held.
+  // Returns the number up to which all entries are held.
   uint64_t committed() const { return committed_; }
   bool durable() const { return writer_ != nullptr; }
 
-  // Unavailable: the disk refuses what it is given, and how; or the journal was stopped.
+  // Returns Unavailable, with the reason, if the disk refuses writes or the journal was stopped.
   absl::Status state() const;
-  // How long the writing thread is at one try to write.
+  // Returns how long the writing thread has been busy with its current write.
   std::chrono::nanoseconds writing_for() const { return writing_.For(); }
 
  private:
@@ -72,7 +73,7 @@ class Journal {
     JournalEntry entry;
     EntryPrefix prefix;
     Done done;
-    std::function<void()> dropped;  // the journal ends without it
+    std::function<void()> dropped;  // called if the journal ends without it
     Clock::time_point arrived;
   };
 
@@ -87,7 +88,7 @@ class Journal {
 
   const JournalOptions options_;
   Counters* const counters_;
-  std::unique_ptr<SegmentWriter> writer_;  // this and the next two: the writing thread's
+  std::unique_ptr<SegmentWriter> writer_;  // the writing thread owns this and the next two
   StreamPositions streams_;
   uint64_t last_;
 

@@ -10,7 +10,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// At most a fifth of a processor, nobody else wanting it.
+// Uses at most a fifth of a processor.
 constexpr std::chrono::milliseconds kWork{20}, kRest{80};
 
 }  // namespace
@@ -32,7 +32,7 @@ void JournalCheck::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-// False: asked to stop.
+// Returns false if it must stop.
 bool JournalCheck::GoOn() {
   MutexLock lock(mutex_);
   const auto stopped = [this]() PLUMB_REQUIRES(mutex_) { return stopped_; };
@@ -61,7 +61,7 @@ void JournalCheck::Read() {
 }
 
 void JournalCheck::Tell(const LostEntries& lost) {
-  // Retention may have taken it meanwhile, and has noted it then.
+  // If retention removed it meanwhile, it is recorded already.
   const auto segments = ListSegments(options_.directory);
   if (segments.ok() && !segments->empty() && lost.last < segments->front().first) return;
   if (auto s = gaps_->AddLost(lost); !s.ok())

@@ -1,6 +1,6 @@
-// Reads once, after a start, what no replay reads: the entries behind the checkpoint. A segment
-// that is missing or damaged there takes nothing from what was found, but audits need it, so it is
-// said when it is seen and not when somebody asks.
+// Reads, once after a start, the entries before the checkpoint, which no replay reads. A missing or
+// damaged segment there changes no finding, but audits need it. So the damage is reported when it
+// is detected, not when an audit fails.
 #pragma once
 
 #include <chrono>
@@ -16,20 +16,20 @@ namespace plumbline::server {
 
 struct JournalCheckOptions {
   std::string directory;
-  uint64_t last = 0;           // entries up to here; all of them are held
-  std::function<bool()> busy;  // who must not wait is at work: the check waits
+  uint64_t last = 0;           // checks entries up to here; all of them are held
+  std::function<bool()> busy;  // returns true while more urgent work runs: the check waits
 };
 
 // Thread-safe.
 class JournalCheck {
  public:
-  // `gaps` must outlive it: it is told what is lost.
+  // `gaps` must outlive it: it records what is lost.
   JournalCheck(JournalCheckOptions options, GapTable* gaps)
       : options_(std::move(options)), gaps_(gaps) {}
   ~JournalCheck() { Stop(); }
 
   void Start();
-  void Stop();  // wherever it is; the next start begins anew
+  void Stop();  // at any point; the next start checks again from the beginning
 
  private:
   void Read();

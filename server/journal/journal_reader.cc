@@ -14,7 +14,7 @@ absl::StatusOr<std::unique_ptr<JournalReader>> JournalReader::Open(const std::st
   auto segments = ListSegments(directory);
   if (!segments.ok()) return segments.status();
   from = std::max<uint64_t>(from, 1);
-  // What lies wholly before `from` is not opened. What retention took is not a loss here.
+  // Segments that end before `from` are not opened. What retention removed is not a loss here.
   auto& list = *segments;
   while (list.size() >= 2 && list[1].first <= from) list.erase(list.begin());
   if (!list.empty()) from = std::max(from, list.front().first);
@@ -52,8 +52,8 @@ JournalReader::Result JournalReader::Next(StoredEntry* entry) {
   }
 }
 
-// The next frame, or the next one of those that stand in a packed block. The contents of a block
-// may be damaged where its bytes are not: then reading goes on behind it.
+// Reads the next frame, or the next one of a packed block. If the contents of a block are damaged
+// although its frame is whole, reading continues after it.
 Read JournalReader::ReadFrame(StoredEntry* entry) {
   for (;;) {
     if (TakeFromBlock(entry)) return Read::kFrame;
@@ -74,7 +74,7 @@ bool JournalReader::TakeFromBlock(StoredEntry* entry) {
   return true;
 }
 
-// Opens segments_[index_]; false when that was not possible, and then it is passed over.
+// Opens segments_[index_]. If that fails, returns false and skips the segment.
 bool JournalReader::OpenSegment() {
   if (index_ >= segments_.size()) return false;
   path_ = segments_[index_++].path;
@@ -87,12 +87,13 @@ bool JournalReader::OpenSegment() {
   return false;
 }
 
-// Entries from here on belong to the next segment.
+// Returns the first entry number that belongs to the next segment.
 uint64_t JournalReader::LimitOfSegment() const {
   return index_ < segments_.size() ? segments_[index_].first : kAll;
 }
 
-// True: `result` is to be returned. The last segment stays open: a writer may go on in it.
+// Returns true if `result` must be returned. The last segment stays open, because a writer may
+// append to it.
 bool JournalReader::EndOfSegment(Result* result) {
   if (index_ >= segments_.size()) {
     *result = Result::kEnd;
@@ -101,14 +102,14 @@ bool JournalReader::EndOfSegment(Result* result) {
   const uint64_t first = segments_[index_].first;
   log_.reset();
   if (next_ >= first) {
-    damage_.clear();  // whatever it was, another segment has what was there
+    damage_.clear();  // another segment has all entries that were damaged
     return false;
   }
   *result = Lose(std::min(first - 1, to_));
   return true;
 }
 
-// True: `result` is to be returned. False: the entry is not of interest.
+// Returns true if `result` must be returned; false if the entry is skipped.
 bool JournalReader::TakeEntry(StoredEntry* entry, Result* result) {
   if (!EntryPrefix::Decode(entry->payload, &entry->prefix)) return false;
   const uint64_t number = entry->prefix.number;

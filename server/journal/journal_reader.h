@@ -1,4 +1,4 @@
-// Reads the entries of a journal in order of their numbers, past damage, over segments.
+// Reads the entries of a journal in order of their numbers, across segments; skips damage.
 #pragma once
 
 #include <cstdint>
@@ -14,37 +14,39 @@
 
 namespace plumbline::server {
 
-// Entries that should be there and are not.
+// Entries that are missing or damaged.
 struct LostEntries {
   uint64_t first = 0;
   uint64_t last = 0;
   std::string where;  // "PATH: byte N: expected ..., found ...", or that a file is missing
 };
 
-// Not thread-safe. May read beside the writer: entries up to `to` must have been committed.
+// Not thread-safe. The writer may append at the same time, if entries up to `to` are committed.
 class JournalReader {
  public:
   enum class Result {
     kEntry,    // *entry
-    kStreams,  // *entry, its payload a v1::JournalStreams: what the segment that begins here needs
+    kStreams,  // *entry, its payload a v1::JournalStreams: the streams at the beginning of a
+               // segment
     kLost,     // lost()
-    kEnd,      // `to` was reached, or the last whole entry
+    kEnd,      // `to` was reached, or the last complete entry
   };
   static constexpr uint64_t kAll = ~uint64_t{0};
 
-  // Entries `from` to `to`, both included, of `directory`.
+  // Opens entries `from` to `to`, both included, of `directory`.
   static absl::StatusOr<std::unique_ptr<JournalReader>> Open(const std::string& directory,
                                                              uint64_t from, uint64_t to = kAll);
 
   Result Next(StoredEntry* entry);
   const LostEntries& lost() const { return lost_; }
 
-  // ---- of what was read so far ----
-  // Number of the entry that Next expects.
+  // ---- state of the reading ----
+  // Returns the number of the entry that Next expects.
   uint64_t next() const { return next_; }
-  // After kEnd: what is wrong with the end of the last segment beyond a torn tail; empty: nothing.
+  // After kEnd: returns what is wrong after the last complete frame, except for a torn tail; empty
+  // if nothing is.
   const std::string& damaged_end() const { return damage_; }
-  // Of the last segment read: its path, and the bytes of it up to its last whole frame.
+  // Return the path of the last segment read, and its bytes up to its last complete frame.
   const std::string& path() const { return path_; }
   uint64_t whole_bytes() const { return log_ == nullptr ? 0 : log_->offset(); }
 
@@ -66,9 +68,9 @@ class JournalReader {
   const uint64_t to_;
   std::unique_ptr<FramedLogReader> log_;
   std::string path_;
-  std::string damage_;  // first damage since the last whole entry
-  BlockReader block_;   // of the last kJournalPacked frame: what is left of it
-  bool held_ = false;   // an entry was read ahead of a loss
+  std::string damage_;  // first damage since the last complete entry
+  BlockReader block_;   // the rest of the last kJournalPacked frame
+  bool held_ = false;   // an entry after the loss was already read
   StoredEntry ahead_;
   LostEntries lost_;
 };

@@ -20,7 +20,7 @@ namespace {
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
-// Does the batch name a source of `run`? Sources are read, evidence is passed over.
+// Returns true if the batch has a source of `run`. Reads only the sources.
 bool SpeaksOf(std::string_view batch_wire, const std::string& run) {
   constexpr uint32_t kSourcesTag = (v1::Batch::kSourcesFieldNumber << 3) | 2;
   CodedInputStream in(reinterpret_cast<const uint8_t*>(batch_wire.data()),
@@ -39,7 +39,7 @@ bool SpeaksOf(std::string_view batch_wire, const std::string& run) {
   }
 }
 
-// The event as far as it concerns `run`; false when it does not.
+// Reduces the event to what concerns `run`; returns false if nothing does.
 bool Narrow(v1::JudgeEvent* event, const std::string& run) {
   if (TellsAhead(*event)) return false;
   if (event->has_run_finished()) return event->run_finished().run() == run;
@@ -48,7 +48,7 @@ bool Narrow(v1::JudgeEvent* event, const std::string& run) {
   if (event->has_steps_closed()) return event->steps_closed().run() == run;
   if (event->has_make_room()) return event->make_room().run() == run;
   if (event->has_ended()) return event->ended().run() == run;
-  if (event->has_incident()) {  // others say whose they are by no name, and decide no verdict
+  if (event->has_incident()) {  // other updates name no run, and decide no verdict
     const auto opened = rules::QuarantineOpened(*event);
     return opened && opened->site().run() == run;
   }
@@ -82,7 +82,7 @@ class Cursor : public RunCursor {
     *header_.mutable_settings() = {options.settings.begin(), options.settings.end()};
   }
 
-  // Finds the events. NotFound: there is nothing of the run.
+  // Finds the events. Returns NotFound if the journal has nothing of the run.
   absl::Status Start();
 
   const v1::ReadRunHeader& header() const override { return header_; }
@@ -107,8 +107,8 @@ class Cursor : public RunCursor {
   size_t next_event_ = 0;
   bool found_ = false;
   bool ended_ = false;
-  StreamPositions positions_{~size_t{0}};        // of streams not told of yet
-  std::map<uint64_t, std::set<uint64_t>> told_;  // sets, by stream
+  StreamPositions positions_{~size_t{0}};        // of streams whose sets were not passed on yet
+  std::map<uint64_t, std::set<uint64_t>> told_;  // sets that were passed on, by stream
   std::deque<v1::ReadRunItem> queue_;
 };
 
@@ -140,7 +140,7 @@ absl::Status Cursor::FindEvents() {
       return absl::OkStatus();
     }
     if (result == JournalReader::Result::kLost) {
-      bool known = true;  // the header will list it, known before or not
+      bool known = true;  // the header will list it, even if it was known before
       if (auto s = Lost(reader_->lost(), &known); !s.ok()) return s;
     }
     if (result != JournalReader::Result::kEntry) continue;
@@ -157,7 +157,7 @@ absl::Status Cursor::FindEvents() {
   }
 }
 
-// Damage is passed over once it is on record, and never before.
+// Records damage, which may be skipped only after that.
 absl::Status Cursor::Lost(const LostEntries& lost, bool* known) {
   auto segments = ListSegments(directory_);
   if (segments.ok() && !segments->empty() && lost.last < segments->front().first) {
@@ -166,7 +166,7 @@ absl::Status Cursor::Lost(const LostEntries& lost, bool* known) {
   return gaps_->AddLost(lost, known);
 }
 
-// Behind the header, which does not list what was whole a moment ago.
+// Handles damage found after the header was sent, which does not list it.
 absl::Status Cursor::LostMeanwhile(const LostEntries& lost) {
   bool known = true;
   if (auto s = Lost(lost, &known); !s.ok() || known) return s;

@@ -1,4 +1,4 @@
-// Gives back what the journal holds of a run, in the order in which it was judged.
+// Returns what the journal holds of a run, in the order in which it was judged.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace plumbline::server {
 
-// What a reader needs to know of the running server.
+// The state of the running server that a reader needs.
 struct RunReaderOptions {
   std::string directory;  // of the journal
   std::function<uint64_t()> committed;
@@ -22,9 +22,9 @@ struct RunReaderOptions {
   std::vector<std::string> settings;
 };
 
-// A pass reads the journal twice: events stand behind the batches that they were decided before.
-// `gaps` must outlive the reader and its cursors. Damage that nobody knew of is noted there and
-// ends the pass with DataLoss; the next pass goes around it.
+// Makes a reader. Each pass reads the journal twice, because events are written after the batches
+// that follow them in judged order. `gaps` must outlive the reader and its cursors. If a pass finds
+// new damage, it is recorded there and ends the pass with DataLoss. The next pass skips it.
 std::unique_ptr<RunReader> MakeRunReader(RunReaderOptions options, GapTable* gaps);
 
 }  // namespace plumbline::server

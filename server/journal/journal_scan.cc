@@ -30,8 +30,8 @@ void Take(const StoredEntry& entry, uint64_t from, JournalScan* scan) {
   scan->streams.Note(entry.prefix.stream_id, entry.prefix.sequence, facts.sets, facts.sources);
 }
 
-// What follows the last whole frame of the newest segment was never acknowledged when it is only an
-// unfinished frame; other damage there took entries of which nobody knows how many.
+// Handles what follows the last complete frame of the newest segment. An incomplete frame was never
+// acknowledged and is cut off. Other damage counts as a loss of an unknown number of entries.
 absl::Status EndScan(const JournalReader& reader, JournalScan* scan) {
   if (!reader.damaged_end().empty()) {
     scan->lost.push_back({reader.next(), reader.next(), reader.damaged_end()});
@@ -67,7 +67,7 @@ absl::StatusOr<JournalScan> ScanJournal(const std::string& directory, uint64_t f
   if (segments->empty()) return scan;
   scan.oldest = segments->front().first;
 
-  // The whole segment that holds `from`: it begins with what was known of the streams.
+  // Starts at the beginning of the segment that holds `from`, which lists the known streams.
   uint64_t start = scan.oldest;
   for (const Segment& segment : *segments) {
     if (segment.first <= from) start = segment.first;

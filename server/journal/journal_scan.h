@@ -1,4 +1,5 @@
-// What a restart must know of a journal before it may serve: read once, judged later.
+// Reads from a journal, once, what a restart needs before it may serve. The entries are judged
+// later.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,13 @@ struct StoredEvent {
   v1::JournalEvent event;
 };
 
-// By the entry behind which they are applied. Runs are judged beside each other, so that of two
-// runs the one that is further may have written first; of one run the order stays as it was.
+// Sorts events by the entry after which they are applied. Runs are judged at the same time, so the
+// run that is further may have written its event first. The order within a run stays.
 void InJudgedOrder(std::vector<StoredEvent>* events);
 
-// An event without content: from here to the next checkpoint entries of some runs are judged before
-// earlier ones of others. It changes no verdict; the order of incidents of different runs is then
-// not that of the journal.
+// Returns true for an event without content. From it to the next checkpoint, entries of some runs
+// are judged before earlier ones of others. It changes no verdict, but the order of incidents of
+// different runs may differ from the journal.
 inline bool TellsAhead(const v1::JudgeEvent& event) {
   return event.what_case() == v1::JudgeEvent::WHAT_NOT_SET;
 }
@@ -32,17 +33,17 @@ inline bool TellsAhead(const v1::JudgeEvent& event) {
 struct JournalScan {
   explicit JournalScan(size_t max_streams) : streams(max_streams) {}
 
-  uint64_t oldest = 0;      // number of the oldest entry that is kept; 0: the journal is empty
-  uint64_t last = 0;        // numbers up to here are used, by entries or by what was lost
-  StreamPositions streams;  // as of `last`
-  std::vector<StoredEvent> events;  // with numbers above `from`, as InJudgedOrder leaves them
+  uint64_t oldest = 0;              // number of the oldest entry; 0: the journal is empty
+  uint64_t last = 0;                // numbers up to here are used, also by lost entries
+  StreamPositions streams;          // as of `last`
+  std::vector<StoredEvent> events;  // with numbers above `from`, ordered by InJudgedOrder
   std::vector<LostEntries> lost;    // among the entries that were read
   uint64_t bytes = 0;               // of the entries that were read
 };
 
-// Reads the entries from number `from` on, and those before it in the same segment. Leaves the
-// files as they are but for the last one, whose torn tail is cut off. Errors are the file system's
-// alone: damage is in `lost`.
+// Reads the entries from number `from` on, and those before it in the same segment. Changes no
+// file, except that it cuts off the torn tail of the last one. Returns only errors of the file
+// system: damage is in `lost`.
 absl::StatusOr<JournalScan> ScanJournal(const std::string& directory, uint64_t from,
                                         size_t max_streams);
 

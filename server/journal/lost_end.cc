@@ -29,11 +29,11 @@ void AddLostEnd(const std::string& journal, const std::vector<CheckpointName>& c
   } else {
     scan->lost.push_back({scan->last + 1, newest, where});
   }
-  // A number that was used is never used again.
+  // A used number is never used again.
   scan->last = newest;
   const auto judged = restored.parts.find(kCheckpointStreams);
   if (judged == restored.parts.end()) return;
-  // Those that the journal still knows are the younger ones or the same.
+  // If the journal still knows a stream, its position is the newer one, or equal.
   StreamPositions streams(max_streams);
   streams.Add(judged->second);
   for (const std::string& held : scan->streams.Encode(SIZE_MAX)) streams.Add(held);

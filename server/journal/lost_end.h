@@ -1,6 +1,6 @@
-// A checkpoint that is newer than the journal's end proves that the journal has lost entries: a
-// host that lost its memory, a copy that was cut short. What the checkpoint knows of them is all
-// there is.
+// Handles a checkpoint that is newer than the journal's end. It proves that the journal has lost
+// entries: the host lost its memory, or a copy was cut short. Only the checkpoint's state of them
+// remains.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@
 
 namespace plumbline::server {
 
-// The newest entry that the journal held when the checkpoint was made.
+// Returns the newest entry that the journal held when the checkpoint was made.
 uint64_t NewestEntryOf(const CheckpointName& name);
-// Of all of them, whether they can be read or not: they have their names since they were durable.
-// 0: there is none.
+// Returns the newest such entry of all checkpoints, readable or not, since a checkpoint gets its
+// name once it is durable. 0: there is none.
 uint64_t NewestEntryOf(const std::vector<CheckpointName>& checkpoints);
 
-// Where the checkpoints are newer than the scan: what is gone becomes a loss like others, its
-// numbers are used up, and streams go on where `restored` has judged them.
+// If the checkpoints are newer than the scan, adds the missing entries as a loss, marks their
+// numbers as used, and lets streams continue where `restored` has judged them.
 void AddLostEnd(const std::string& journal, const std::vector<CheckpointName>& checkpoints,
                 const Checkpoint& restored, size_t max_streams, JournalScan* scan);
 

@@ -16,8 +16,8 @@ namespace {
 
 constexpr uint32_t kForm = 1;
 constexpr int kTextLevel = 3;
-constexpr uint8_t kCut = 0x80;  // beside an entry's type
-// Of an entry in the text, beyond the bytes it has there: type and length.
+constexpr uint8_t kCut = 0x80;  // added to an entry's type
+// Bytes per entry in the text in addition to its own: type and length.
 constexpr size_t kMostDirectory = 1 + 10;
 
 struct Header {
@@ -68,7 +68,7 @@ struct BlockReader::Scratch {
   struct Entry {
     FrameType type;
     bool cut;
-    size_t size;  // in the text; once it is whole, of its payload
+    size_t size;  // in the text; once complete, of its payload
   };
   std::vector<Entry> entries;
   size_t next = 0, next_at = 0;
@@ -99,7 +99,7 @@ struct BlockReader::Scratch {
     return true;
   }
 
-  // Puts the entry's bytes into `whole`, with room for its values.
+  // Appends the entry's bytes to `whole`, with space for its values.
   bool Place(std::string_view bytes, Entry* entry) {
     const size_t start = whole.size();
     if (!entry->cut) {
@@ -146,7 +146,7 @@ bool BlockReader::Open(std::string_view block, std::string* why) {
     *why = absl::StrCat("expected a packed block of form ", kForm, ", found form ", h.form);
     return false;
   }
-  // An entry has at least its prefix, so the directory is in proportion to the entries.
+  // An entry has at least its prefix, so this bounds the directory.
   const bool sane = h.whole <= kMostBlock && h.entries <= h.whole / EntryPrefix::kSize &&
                     h.text <= h.whole + h.entries * kMostDirectory;
   if (!sane) return wrong("at most 12 MiB of entries");
@@ -203,7 +203,7 @@ struct BlockPacker::Scratch {
     entries = 0;
   }
 
-  // Its bytes without the values, if it has some, to the text.
+  // Appends the payload without its values to the text. Returns false if it has none.
   bool Cut(std::string_view payload) {
     size_t size = 0;
     if (!FindValueRuns(payload.substr(EntryPrefix::kSize), false, &runs, &size) || runs.empty()) {
@@ -240,7 +240,7 @@ struct BlockPacker::Scratch {
     return left.empty() && rest.empty();
   }
 
-  // Throws bad_alloc.
+  // May throw bad_alloc.
   void Write(std::string* out) {
     Header h;
     h.entries = entries;
@@ -250,7 +250,7 @@ struct BlockPacker::Scratch {
     out->assign(sizeof(h) + ZSTD_compressBound(all.size()), '\0');
     const size_t n = ZSTD_compressCCtx(zstd, out->data() + sizeof(h), out->size() - sizeof(h),
                                        all.data(), all.size(), kTextLevel);
-    if (ZSTD_isError(n)) throw std::bad_alloc();  // the bound rules all else out
+    if (ZSTD_isError(n)) throw std::bad_alloc();  // the bound excludes all other errors
     h.packed_text = static_cast<uint32_t>(n);
     std::memcpy(out->data(), &h, sizeof(h));
     out->resize(sizeof(h) + n);

@@ -18,7 +18,7 @@ uint64_t SizeOf(const Segment& segment) {
   return error ? 0 : size;
 }
 
-// When the segment was begun; 0: it does not say.
+// Returns when the segment was begun; 0 if that is unknown.
 int64_t CreatedAt(const Segment& segment) {
   auto log = FramedLogReader::Open(segment.path, JournalLogOptions());
   FrameType type;
@@ -99,7 +99,7 @@ int JournalRetention::Apply(uint64_t checkpoint_entry, int64_t now_unix_ns) {
     const uint64_t last_entry = (*segments)[i + 1].first - 1;
     if (last_entry > checkpoint_entry) break;
     const bool too_much = options_.keep_bytes > 0 && total > options_.keep_bytes;
-    // All of it was received before the next one was begun.
+    // All its entries were received before the next segment was begun.
     const int64_t newest = CreatedAt((*segments)[i + 1]);
     const bool too_old =
         options_.keep.count() > 0 && newest > 0 && now_unix_ns - newest > options_.keep.count();

@@ -1,4 +1,4 @@
-// Removes segments that are too old or too much, and notes what they held.
+// Removes segments that are too old or exceed the size limit, and records what they held.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@ struct JournalRetentionOptions {
   std::chrono::nanoseconds keep{};  // since receipt; 0: no limit
 };
 
-// What a segment holds of each run and attempt: evidence items and values of series, and their
-// steps.
+// Returns what a segment holds of each run and attempt: the number of evidence items and values of
+// series, and their steps.
 absl::StatusOr<v1::JournalGaps> Summarise(const std::string& directory, const Segment& segment,
                                           uint64_t last_entry, const std::string& reason);
 
@@ -29,9 +29,9 @@ class JournalRetention {
   JournalRetention(std::string directory, JournalRetentionOptions options, GapTable* gaps)
       : directory_(std::move(directory)), options_(options), gaps_(gaps) {}
 
-  // Removes what the options allow to go among the segments all of whose entries have numbers up to
-  // `checkpoint_entry`, the oldest first. A segment goes after its gap is noted durably; a failure
-  // stops there and is logged. Returns the segments removed.
+  // Removes the segments that exceed the limits, the oldest first, if all their entries have
+  // numbers up to `checkpoint_entry`. A segment is removed after its gap is recorded durably. Stops
+  // at the first failure, which is logged. Returns the number of segments removed.
   int Apply(uint64_t checkpoint_entry, int64_t now_unix_ns);
 
  private:

@@ -1,4 +1,4 @@
-// What ReadRun needs of the journal.
+// The interface of the journal for ReadRun.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace plumbline::server {
 
-// One pass over what the journal holds of a run. Used by one thread at a time; holds no lock
-// between calls, so that a slow reader never keeps the journal from going on.
+// One pass over what the journal holds of a run. Used by one thread at a time. Holds no lock
+// between calls, so that a slow reader never blocks the journal.
 class RunCursor {
  public:
   virtual ~RunCursor() = default;
 
-  // What was true when the cursor was made. Everything but `tool_version` is filled in.
+  // Returns the header as of when the cursor was made, with every field but `tool_version`.
   virtual const v1::ReadRunHeader& header() const = 0;
-  // The next item of the run, in judged order; before the first batch of a stream come the series
-  // sets that it declared earlier (JudgeEvent.stream_sets). False: `newest_entry` was reached.
-  // DataLoss names the path and byte of what cannot be read.
+  // Reads the next item of the run, in judged order. Before the first batch of a stream come the
+  // series sets that it declared earlier (JudgeEvent.stream_sets). Returns false once
+  // `newest_entry` was reached. DataLoss names the path and byte of what cannot be read.
   virtual absl::StatusOr<bool> Next(v1::ReadRunItem* item) = 0;
 };
 
@@ -29,7 +29,7 @@ class RunCursor {
 class RunReader {
  public:
   virtual ~RunReader() = default;
-  // NotFound: the journal holds nothing of the run.
+  // Returns NotFound if the journal holds nothing of the run.
   virtual absl::StatusOr<std::unique_ptr<RunCursor>> Read(const std::string& run) = 0;
 };
 

@@ -81,7 +81,7 @@ void SegmentPacker::Wake() {
   wake_.NotifyAll();
 }
 
-// False: asked to stop.
+// Returns false if it must stop.
 bool SegmentPacker::Wait(std::chrono::nanoseconds time) {
   MutexLock lock(mutex_);
   return !wake_.WaitFor(lock, time, [this]() PLUMB_REQUIRES(mutex_) { return stopped_.load(); });
@@ -128,7 +128,7 @@ bool SegmentPacker::WriteAgain(const Segment& segment, uint64_t last_entry, bool
   const uint64_t before = SizeOf(segment.path);
   DiskSpace space;
   absl::Status status;
-  // Packed it takes less; as it was before some four times as much.
+  // A packed file is smaller; an unpacked one takes about four times as much.
   const uint64_t most = options_.pack ? before : 8 * before;
   if (SpaceOf(options_.directory, &space) && space.free < most + Health::kLeastFree) {
     status = absl::ResourceExhaustedError(absl::StrCat(most, " bytes of disk are not free"));
@@ -170,7 +170,7 @@ bool SegmentPacker::WriteAgain(const Segment& segment, uint64_t last_entry, bool
   return false;
 }
 
-// Whatever is read meanwhile is the one or the other, whole.
+// A reader meanwhile sees either the old or the new file, complete.
 absl::Status SegmentPacker::Replace(const Segment& segment, uint64_t size, bool edit) {
   const std::string fresh = RewritePath(segment);
   std::error_code error;
@@ -189,7 +189,7 @@ absl::Status SegmentPacker::Replace(const Segment& segment, uint64_t size, bool 
     std::filesystem::remove(fresh, error);
     return absl::UnavailableError(absl::StrCat(segment.path, ": ", why));
   }
-  // Should the name not be durable yet, the old file is there, which says the same.
+  // If the new name is not durable yet, the old file remains, with the same contents.
   (void)SyncDirectory(options_.directory);
   return absl::OkStatus();
 }

@@ -1,8 +1,8 @@
-// Writes segments again in a third of their bytes once nobody writes to them any more
-// (docs/decisions/0028), beside everything else and after everything else.
+// Packs segments into a third of their bytes once they are no longer written (docs/decisions/0028),
+// in the background at the lowest priority.
 //
-// The new file stands beside the old one until it is whole and synced, and then takes its name: a
-// crash leaves one of both. A segment of which something is missing or damaged stays as it is.
+// The new file gets another name until it is complete and synced, and then replaces the old one, so
+// that a crash leaves one of both. A segment with missing or damaged entries stays unchanged.
 #pragma once
 
 #include <atomic>
@@ -22,47 +22,50 @@
 
 namespace plumbline::server {
 
-// Changes entries of segments that are written again.
+// Changes entries of segments while they are rewritten.
 class SegmentEditor {
  public:
   virtual ~SegmentEditor() = default;
-  // Is the segment to be changed? `next`: the segment after it.
+  // Returns true if the segment must be changed. `next` is the segment after it.
   virtual bool Due(const Segment& segment, const Segment& next) = 0;
-  // Before the segment's entries.
+  // Called before the segment's entries.
   virtual void Begin() = 0;
-  // RewriteOptions::edit.
+  // Changes an entry, as RewriteOptions::edit.
   virtual bool Edit(FrameType type, std::string_view payload, std::string* instead) = 0;
-  // The segment was replaced, or (false) must stay as it is: it is not due again.
+  // Called when the segment was replaced, or (false) cannot be changed: it is not due again.
   virtual void Done(const Segment& segment, bool replaced) = 0;
 };
 
 struct PackerOptions {
   std::string directory;  // of the journal
   std::string tool_version;
-  bool pack = true;  // false: what is packed is written back as it was
-  // Segments that end at or before this entry: a restart does not need what they say.
+  bool pack = true;  // false: packed segments are unpacked
+  // Returns the entry up to which a restart needs no segments. Only segments that end there are
+  // packed.
   std::function<uint64_t()> settled;
-  std::function<bool()> busy = [] { return false; };          // others need the disk: it waits
-  std::chrono::nanoseconds period = std::chrono::minutes(1);  // it looks unasked
-  // What changes as segments are written again; null: nothing. On the packer's thread.
+  // returns true while other work needs the disk: the packer waits
+  std::function<bool()> busy = [] { return false; };
+  std::chrono::nanoseconds period = std::chrono::minutes(1);  // between two checks
+  // Changes entries of rewritten segments; null: none. Called on the packer's thread.
   std::shared_ptr<SegmentEditor> editor;
 };
 
-// Thread-safe but for construction and destruction.
+// Thread-safe, except construction and destruction.
 class SegmentPacker {
  public:
-  // `files` is held while a segment is replaced: who removes segments holds it, too. It must
-  // outlive the packer. What a former process did not finish is removed.
+  // `files` is held while a segment is replaced. Code that removes segments must hold it, too. It
+  // must outlive the packer. The constructor removes unfinished files of an earlier process.
   SegmentPacker(PackerOptions options, Mutex* files);
   ~SegmentPacker();
 
-  // From now on by itself, on a thread of the lowest priority.
+  // Starts the thread, at the lowest priority.
   void Start();
   void Stop();
-  // Settled() may have moved: it looks soon.
+  // Makes the packer check soon, because settled() may have changed.
   void Wake();
 
-  // One round on the calling thread: segments written again. Not after Start.
+  // Runs one round on the calling thread. Returns the number of segments rewritten. Must not be
+  // called after Start.
   int Round();
 
  private:
@@ -77,8 +80,8 @@ class SegmentPacker {
 
   const PackerOptions options_;
   Mutex* const files_;
-  std::set<uint64_t> done_;         // segments that are as they should be, or must stay as they are
-  Clock::time_point not_before_{};  // of the next try, when the disk did not take the last one
+  std::set<uint64_t> done_;         // segments that are done, or must stay unchanged
+  Clock::time_point not_before_{};  // time of the next try after the disk refused the last one
   Mutex mutex_;
   CondVar wake_;
   bool woken_ PLUMB_GUARDED_BY(mutex_) = true;

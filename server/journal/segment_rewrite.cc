@@ -20,7 +20,7 @@ using Read = FramedLogReader::Result;
 
 constexpr char kBeside[] = ".rewrite";
 
-// One large sync would hold up the commits beside it.
+// Syncs often, because one large sync would delay commits.
 constexpr uint64_t kSyncEach = 8u << 20;
 
 class Rewrite {
@@ -40,7 +40,7 @@ class Rewrite {
       const uint64_t at = in_->offset();
       const Read result = in_->Next(&type, &payload_);
       if (result == Read::kDamaged) return Damaged(in_->error());
-      if (result != Read::kFrame) break;  // a torn tail: what is whole may be all there is
+      if (result != Read::kFrame) break;  // a torn tail: all complete entries were read
       if (auto s = Take(type, at); !s.ok()) return s;
     }
     if (next_ != last_ + 1) {
@@ -118,7 +118,7 @@ class Rewrite {
   const Segment& segment_;
   const uint64_t last_;
   const RewriteOptions& options_;
-  uint64_t next_;  // number of the entry that is expected
+  uint64_t next_;  // number of the expected entry
   std::unique_ptr<FramedLogReader> in_;
   std::unique_ptr<FramedLogWriter> out_;
   std::string payload_, packed_, edited_;

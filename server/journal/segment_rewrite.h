@@ -1,4 +1,4 @@
-// A segment that nobody writes to any more, written again: packed, or as it was before.
+// Rewrites a segment that is no longer written: packed or unpacked.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,28 @@
 namespace plumbline::server {
 
 struct RewriteOptions {
-  bool pack = true;  // false: every entry in a frame of its own
+  bool pack = true;  // false: every entry in a separate frame
   std::string tool_version;
-  // What takes an entry's place: its payload, of the same prefix. False: it stays. Null: all stay.
+  // Sets `instead` to a new payload with the same prefix and returns true, or returns false to keep
+  // the entry. Null: all stay.
   std::function<bool(FrameType type, std::string_view payload, std::string* instead)> edit;
-  // Asked after each frame that is written; false: no more.
+  // Called after each frame written; returns false to cancel.
   std::function<bool()> go_on = [] { return true; };
 };
 
-// Whether the segment is packed. By its header; Unavailable or DataLoss when that cannot be read.
+// Returns whether the segment is packed, by its header. Returns Unavailable or DataLoss if that
+// cannot be read.
 absl::StatusOr<bool> IsPacked(const Segment& segment);
 
-// Where the new one is made.
+// Returns the path of the new file.
 std::string RewritePath(const Segment& segment);
 bool IsRewritePath(const std::string& path);
 
 // Writes the entries `segment.first` to `last_entry` of the segment, and the streams at its head,
-// to RewritePath and syncs that; the segment itself stays as it is. Every entry comes back as it
-// was, or as `edit` made it, or the segment is not written again: DataLoss when something of it is
-// missing, damaged or unknown, Cancelled when told so, others from the disk. Nothing is left behind
-// then. Throws bad_alloc.
+// to RewritePath and syncs it. The segment itself stays unchanged. Every entry is unchanged, or
+// changed by `edit`; otherwise this fails and leaves no file: DataLoss if part of the segment is
+// missing, damaged or unknown, Cancelled if go_on returned false, other errors from the disk.
+// Throws bad_alloc.
 absl::Status RewriteSegment(const Segment& segment, uint64_t last_entry,
                             const RewriteOptions& options);
 

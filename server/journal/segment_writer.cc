@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kStreamsFrameBytes = 1u << 20;
 
 uint64_t BytesOf(std::span<const FrameToAppend> frames) {
-  constexpr uint64_t kFrameHeader = 64;  // and more than that
+  constexpr uint64_t kFrameHeader = 64;  // an upper bound
   uint64_t size = 0;
   for (const FrameToAppend& frame : frames) {
     size += kFrameHeader;
@@ -27,7 +27,7 @@ uint64_t BytesOf(std::span<const FrameToAppend> frames) {
   return size;
 }
 
-// How large a file may be, as far as RLIMIT_FSIZE goes.
+// Returns the largest size of a file that RLIMIT_FSIZE allows.
 uint64_t LargestFile() {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return ~uint64_t{0};
@@ -38,7 +38,7 @@ bool MayGrow(uint64_t size, std::span<const FrameToAppend> frames) {
   return size + BytesOf(frames) <= LargestFile();
 }
 
-// Trying again does not help here, and "File too large" would not say whose file.
+// Explains a commit that can never fit, because "File too large" would not name the limit.
 absl::Status NeverFits(uint64_t bytes) {
   return absl::ResourceExhaustedError(absl::StrCat(
       "a commit of ", bytes, " bytes fits into no file: this process may write files of at most ",
@@ -81,7 +81,7 @@ absl::Status SegmentWriter::Commit(std::span<const FrameToAppend> frames, uint64
 
 absl::Status SegmentWriter::Start(uint64_t first, int64_t unix_ns, const StreamPositions& streams) {
   path_ = SegmentPath(options_.directory, first);
-  // A file of this name holds nothing that was ever held: no whole entry, or a failed commit.
+  // A file of this name holds no held entry: no complete one, or only a failed commit.
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);
   auto log = FramedLogWriter::Open(path_, JournalLogOptions());
@@ -110,8 +110,8 @@ absl::Status SegmentWriter::Start(uint64_t first, int64_t unix_ns, const StreamP
   return absl::OkStatus();
 }
 
-// The segment ends before the commit that failed. That it may not be possible to cut it is no harm:
-// the next segment has entries of the same numbers, and a reader then takes those.
+// Ends the segment before the failed commit. If it cannot be cut, that does no harm: the next
+// segment has entries of the same numbers, and a reader takes those.
 void SegmentWriter::Abandon(uint64_t keep_bytes) {
   log_.reset();
   unsynced_ = false;

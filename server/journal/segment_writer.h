@@ -1,4 +1,4 @@
-// Appends commits to the journal's newest segment and decides when a commit is safe.
+// Appends commits to the journal's newest segment and decides when a commit counts as held.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,12 @@
 
 namespace plumbline::server {
 
-// When what was written counts as held.
+// When written entries count as held.
 enum class SyncPolicy {
-  kCommit,    // after fdatasync: survives the host
-  kInterval,  // at once; synced every so often: survives the process, the host but for the last
-              // interval
-  kNever,     // at once; the kernel writes when it likes: survives the process
+  kCommit,    // after fdatasync: survives a crash of the host
+  kInterval,  // at once, synced in intervals: survives the process; a crash of the host loses the
+              // last interval
+  kNever,     // at once; the kernel writes at any time: survives the process
 };
 
 struct SegmentOptions {
@@ -27,7 +27,8 @@ struct SegmentOptions {
   SyncPolicy sync = SyncPolicy::kCommit;
   std::chrono::nanoseconds sync_interval = std::chrono::seconds(1);
   uint64_t segment_bytes = 256u << 20;
-  // One that was begun so long ago takes no more entries: what is old lies apart. 0: no limit.
+  // A segment that is older takes no more entries, so that old entries are in separate files. 0: no
+  // limit.
   std::chrono::nanoseconds segment_age{};
   bool compress = false;
 };
@@ -37,17 +38,18 @@ class SegmentWriter {
  public:
   explicit SegmentWriter(SegmentOptions options) : options_(std::move(options)) {}
 
-  // Appends the frames of a commit whose first entry has number `first`. OK: they are held, as the
-  // policy says. Otherwise none of them is, and the same commit is to be tried again, with the same
-  // numbers: after a failed sync in a segment of its own, since the kernel may have dropped what it
-  // could not write and will report that only once. `streams` as of the entry before.
+  // Appends the frames of a commit whose first entry has number `first`. If OK, they are held
+  // according to the policy. Otherwise none is, and the caller must try the same commit again with
+  // the same numbers. After a failed sync the next try begins a new segment, since the kernel may
+  // have dropped what it could not write and reports that only once. `streams` is the state at the
+  // entry before.
   absl::Status Commit(std::span<const FrameToAppend> frames, uint64_t first, int64_t unix_ns,
                       const StreamPositions& streams);
 
-  // Syncs when the policy's interval has passed. A failure starts a new segment; what was written
-  // since the last sync is then only as safe as the kernel keeps it.
+  // Syncs if the policy's interval has passed. A failure starts a new segment. Then what was
+  // written since the last sync is only as safe as the kernel keeps it.
   absl::Status SyncIfDue(std::chrono::steady_clock::time_point now);
-  // When SyncIfDue wants to be called; max() when there is nothing to sync.
+  // Returns when SyncIfDue must be called; max() if there is nothing to sync.
   std::chrono::steady_clock::time_point sync_due() const;
   absl::Status SyncNow();
 
@@ -59,8 +61,8 @@ class SegmentWriter {
   std::unique_ptr<FramedLogWriter> log_;
   std::string path_;
   uint64_t first_ = 0;          // of the open segment
-  int64_t begun_unix_ns_ = 0;   // it was
-  bool holds_entries_ = false;  // the open segment
+  int64_t begun_unix_ns_ = 0;   // when it was begun
+  bool holds_entries_ = false;  // true if the open segment has entries
   bool unsynced_ = false;
   std::chrono::steady_clock::time_point unsynced_since_{};
 };

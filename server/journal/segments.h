@@ -11,19 +11,20 @@
 namespace plumbline::server {
 
 struct Segment {
-  uint64_t first = 0;  // number of its first entry, as its name says
+  uint64_t first = 0;  // number of its first entry, from its name
   std::string path;
 };
 
 std::string SegmentPath(const std::string& directory, uint64_t first);
 
-// By number. Files with other names are left out. An empty list when the directory does not exist.
+// Returns the segments by number, without files that have other names. If the directory does not
+// exist, the list is empty.
 absl::StatusOr<std::vector<Segment>> ListSegments(const std::string& directory);
 
-// Of all of them together, on disk.
+// Returns the bytes of all segments on disk.
 uint64_t JournalBytes(const std::string& directory);
 
-// Makes names that were created or removed in `directory` durable.
+// Makes created or removed names in `directory` durable.
 absl::Status SyncDirectory(const std::string& directory);
 
 }  // namespace plumbline::server

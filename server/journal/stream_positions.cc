@@ -91,7 +91,7 @@ std::vector<std::string> StreamPositions::Encode(size_t frame_bytes) const {
     for (const SourceRecord& record : stream.sources) head.add_sources()->ParseFromString(record);
     std::string batch = head.SerializeAsString();
     for (const auto& [set, record] : stream.sets) batch += record;
-    // A message field of v1::JournalStreams: its tag, its length, its bytes.
+    // Write a message field of v1::JournalStreams: its tag, its length, its bytes.
     uint8_t prefix[16];
     uint8_t* at = WireFormatLite::WriteTagToArray(
         v1::JournalStreams::kStreamsFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED, prefix);

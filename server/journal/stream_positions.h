@@ -1,5 +1,5 @@
-// What the journal knows of each stream: the highest number it holds, the series sets declared, and
-// for whom it speaks.
+// Tracks the journal's state of each stream: the highest number held, the declared series sets, and
+// its ranks.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@
 
 namespace plumbline::server {
 
-// What a batch says of its stream.
+// The sets and ranks in a batch of a stream.
 struct StreamFacts {
   std::vector<SetRecord> sets;
   std::vector<SourceRecord> sources;
 };
-// Read from the batch's wire bytes without parsing the rest. Bytes that are no batch give what was
-// found before the fault.
+// Reads them from the batch's wire bytes without parsing the rest. If the bytes are not a valid
+// batch, returns what was found before the fault.
 StreamFacts FactsOf(std::string_view batch_wire);
 
 SourceRecord RecordOf(const v1::Source& source);
 
-// Not thread-safe. Forgets the streams that were silent longest beyond `max_streams`.
+// Not thread-safe. Beyond `max_streams`, forgets the streams that were silent longest.
 class StreamPositions {
  public:
   struct Stream {
@@ -36,7 +36,7 @@ class StreamPositions {
     uint64_t age = 0;                      // key in by_age()
   };
 
-  // Of one stream: the first ones, which is enough to know it by. Each segment begins with them.
+  // Limit per stream: the first ones suffice to identify it, and each segment begins with them.
   static constexpr size_t kMostSources = 8;
 
   explicit StreamPositions(size_t max_streams) : max_streams_(max_streams) {}
@@ -44,13 +44,14 @@ class StreamPositions {
   void Note(uint64_t stream_id, uint64_t sequence, const std::vector<SetRecord>& sets,
             const std::vector<SourceRecord>& sources = {});
 
-  // Payloads of kJournalStreams frames, each of at most about `frame_bytes`; none without streams.
+  // Returns payloads of kJournalStreams frames, each of at most about `frame_bytes`; none without
+  // streams.
   std::vector<std::string> Encode(size_t frame_bytes) const;
-  // Takes one such payload in. False when it cannot be read.
+  // Adds one such payload. Returns false if it cannot be read.
   bool Add(std::string_view payload);
 
   const std::unordered_map<uint64_t, Stream>& streams() const { return streams_; }
-  // Ids, the longest silent first.
+  // Returns the ids, the longest silent first.
   const std::map<uint64_t, uint64_t>& by_age() const { return by_age_; }
 
  private:

@@ -1,6 +1,6 @@
-// Time in which this server was there to hear. A process that was stopped, a host that slept, a
-// disk that refuses and a queue that is behind all keep words of the ranks from the judge: what
-// waits for such a word must not run out meanwhile.
+// Counts only time in which this server could receive reports. A stopped process, a sleeping host,
+// a disk that refuses writes and an overloaded queue all keep reports of the ranks from the judge.
+// Timeouts that wait for such a report must not run out meanwhile.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,11 @@ class AwakeClock {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // More than this between two looks: the process was stopped.
+  // If two calls of Look are further apart, the process was stopped.
   static constexpr std::chrono::milliseconds kLongest{1000};
 
-  // A look at it, several a second. `hears`: whatever was said since the last one has been heard.
+  // Updates the clock; called several times a second. `hears` is true if every report since the
+  // last call has been processed.
   void Look(Time real, bool hears) {
     const auto passed = real - last_;
     if (last_ != Time() && (!hears || passed > kLongest)) lost_ += passed;

@@ -20,7 +20,7 @@ void FairQueue::Add(Work work, bool first) {
   List(flow);
 }
 
-// ---- which flow -------------------------------------------------------------------------------
+// ---- flows -----------------------------------------------------------------------------------
 
 FairQueue::Flow* FairQueue::FlowOf(const Work& work) {
   Flow* flow = nullptr;
@@ -35,7 +35,7 @@ FairQueue::Flow* FairQueue::NewFlow() {
   return flow;
 }
 
-// `flow` may be null.
+// Adds `run` to the flow; `flow` may be null. Returns the flow that the run belongs to.
 FairQueue::Flow* FairQueue::TieRun(Flow* flow, const std::string& run) {
   Flow*& known = by_run_[run];
   if (known != nullptr) return flow == nullptr ? known : Tie(flow, known);
@@ -60,7 +60,7 @@ FairQueue::Flow* FairQueue::TieStream(Flow* flow, uint64_t stream) {
   return flow;
 }
 
-// One of them from now on, in the order in which their work came.
+// Merges two flows; their work keeps its order of arrival.
 FairQueue::Flow* FairQueue::Tie(Flow* a, Flow* b) {
   if (a == b) return a;
   if (a->runs.size() + a->streams.size() < b->runs.size() + b->streams.size()) std::swap(a, b);
@@ -108,7 +108,7 @@ void FairQueue::Forget(Flow* flow) {
   flows_.erase(flow);
 }
 
-// What is left of its credit it has when it comes again.
+// Keeps what is left of the run's credit until its next flow.
 void FairQueue::KeepTag(const std::string& run, const Flow& flow) {
   const Nanos tag = flow.fresh ? now_tag_ - kCredit + flow.tag : flow.tag;
   if (tag <= now_tag_ - kCredit) return;
@@ -118,7 +118,7 @@ void FairQueue::KeepTag(const std::string& run, const Flow& flow) {
   most_tags_ = std::max<size_t>(64, 2 * tags_.size());
 }
 
-// A run of the flow stood there when it went: it has used no less.
+// Continues from the tag that a run had when its flow ended: the flow has used no less.
 void FairQueue::GoOnFrom(Nanos tag, Flow* flow) const {
   if (!flow->fresh) {
     flow->tag = std::max(flow->tag, tag);
@@ -130,7 +130,7 @@ void FairQueue::GoOnFrom(Nanos tag, Flow* flow) const {
   }
 }
 
-// ---- who is next ------------------------------------------------------------------------------
+// ---- scheduling ------------------------------------------------------------------------------
 
 bool FairQueue::HeldBack(const Flow& flow) const {
   return !held_back_.empty() &&
@@ -224,7 +224,7 @@ void FairQueue::Done(const Begun& begun, Nanos used) {
   }
 }
 
-// A flow of which something goes on is not listed.
+// Flows with work in progress are not listed, so they need no update.
 void FairQueue::HoldBackBusy() {
   for (const Flow* flow : busy_) held_back_.insert(flow->runs.begin(), flow->runs.end());
 }
@@ -235,7 +235,7 @@ void FairQueue::HoldNone() {
   for (const auto& [key, flow] : flows_) List(flow.get());
 }
 
-// ---- how it stands ----------------------------------------------------------------------------
+// ---- state -----------------------------------------------------------------------------------
 
 bool FairQueue::Busy(const std::string& run) const {
   const Flow* flow = Find(run);

@@ -1,14 +1,14 @@
-// What waits to be judged, and who is next. Work that speaks of one run is done in the order in
-// which it came, one piece after the other; a flow holds what waits of one run, or of several that
-// a piece of work, or a stream with work in it, has tied together. Flows have nothing in
-// common, and work of different ones may be done at the same time. A flow is gone when nothing is
-// left in it.
+// Holds the work to be judged and chooses the next item. Work of one run is done in order of
+// arrival, one item after the other. A flow holds the waiting work of one run, or of several runs
+// that an item, or a stream with work in it, has tied together. Flows share nothing, and work of
+// different flows may be done at the same time. A flow is deleted when it is empty.
 //
-// While nothing waits long all is begun in the order in which it came. Once the oldest that could
-// begin has waited for kPatience, flows take turns by the time that they used: who used little is
-// not behind what others pile up. (Start-time fair queueing: a flow's tag is the time that it used,
-// and one that was away begins where the others are. Until it has used kCredit it goes before those
-// that have, however many they are; of several such the one that used least.)
+// While no item waits long, all work begins in order of arrival. Once the oldest item that could
+// begin has waited for kPatience, flows take turns by the time that they used, so that a flow that
+// used little does not wait for the backlog of others. (Start-time fair queueing: a flow's tag is
+// the time that it used, and a flow that returns begins at the tag of the others. Until it has used
+// kCredit it goes before those that have, however many there are; of several such flows the one
+// that used least goes first.)
 #pragma once
 
 #include <chrono>
@@ -40,54 +40,56 @@ class FairQueue {
   static constexpr std::chrono::milliseconds kCredit{20};
 
   struct Work {
-    std::vector<std::string> runs;  // that it speaks of
-    uint64_t stream = 0;            // that it came by; 0: by none
-    uint64_t entry = 0;             // of the journal, ascending; 0: it is none
-    Time since{};                   // it waits
+    std::vector<std::string> runs;  // that it belongs to
+    uint64_t stream = 0;            // that it came from; 0: none
+    uint64_t entry = 0;             // of the journal, ascending; 0: not an entry
+    Time since{};                   // when it began to wait
     std::shared_ptr<JudgeItem> item;
-    bool room = false;  // it makes room: it goes before all that does not
+    bool room = false;  // it frees memory, so it goes before all other work
   };
-  // A piece of work that was begun.
+  // Work that was begun.
   struct Begun {
     Work work;
-    bool overtakes = false;  // an entry before its own is not done
+    bool overtakes = false;  // true if an earlier entry is not done yet
     Time since{};
   };
 
   void Push(Work work);
-  // Before what waits in its flow, behind what was pushed so before.
+  // Adds work before what waits in its flow, after earlier calls of PushFirst.
   void PushFirst(Work work);
-  // kRoom: only what makes room. kInOrder: no entry before one that came earlier is done.
+  // kRoom: only work that frees memory. kInOrder: never an entry while an earlier one is not done.
   enum class Which { kAny, kRoom, kInOrder };
-  // Nothing: all that waits is behind something that goes on, or is held back.
+  // Returns the next work. Returns nothing if all waiting work must wait for work in progress, or
+  // is held back.
   std::optional<Begun> Next(Time now, Which which = Which::kAny);
-  // It has taken so long.
+  // Ends the work, which took `used`.
   void Done(const Begun& begun, Nanos used);
-  // The run's flow is taken without any work; nothing when something of it goes on.
+  // Occupies the run's flow without any work. Returns nothing if work of the flow is in progress.
   std::optional<Begun> Occupy(const std::string& run);
 
-  // Runs of which something goes on begin nothing more until HoldNone.
+  // Lets runs with work in progress begin nothing more until HoldNone.
   void HoldBackBusy();
   void HoldNone();
 
   bool empty() const { return flows_.empty(); }
   size_t going_on() const { return going_on_; }
-  // Something of the run goes on.
+  // Returns true if work of the run is in progress.
   bool Busy(const std::string& run) const;
-  // What was pushed by PushFirst waits there.
+  // Returns true if work that was added by PushFirst waits in the run's flow.
   bool Urgent(const std::string& run) const;
-  // Since when the oldest waits, what goes on included; Time::max(): nothing does.
+  // Returns when the oldest waiting or unfinished work of the run began to wait; Time::max() if
+  // there is none.
   Time WaitsSince(const std::string& run) const;
 
-  // All entries up to this one are done.
+  // Returns the entry up to which all entries are done.
   uint64_t through() const;
-  // ... and no other is, nor goes on.
+  // Returns true if no later entry is done or in progress.
   bool in_order() const { return going_on_ == 0 && ahead_.empty(); }
-  // ... of the run.
+  // Returns the entry up to which the run's entries are done.
   uint64_t ThroughOf(const std::string& run) const;
-  // Runs that are further than `through`, and how far.
+  // Returns the runs whose entries are done beyond `through`, and up to which entry.
   std::map<std::string, uint64_t> Ahead() const;
-  // Entries up to this one were done by somebody else. While it is empty.
+  // Sets the entry up to which other code has done all entries. The queue must be empty.
   void SetThrough(uint64_t entry) { newest_ = entry; }
 
  private:
@@ -95,18 +97,19 @@ class FairQueue {
     Work work;
     uint64_t order = 0;
   };
-  // Not fresh, tag, order of the first work.
+  // (not fresh, tag, order of the first work)
   using Turn = std::tuple<bool, Nanos, uint64_t>;
   struct Flow {
     std::deque<Waiting> first, rest;
     size_t going_on = 0;
-    std::multiset<Time> since;  // of what goes on
-    // In its credit: the time that it used of it. Else it counts on from where the others are.
+    std::multiset<Time> since;  // of the work in progress
+    // If fresh, `tag` is the part of the credit that was used. Otherwise it continues from the tag
+    // of the others.
     bool fresh = true;
     Nanos tag{0};
     std::set<std::string> runs;
     std::set<uint64_t> streams;
-    bool listed = false;  // among those that can begin, with these two
+    bool listed = false;  // in by_order_ and by_turn_, with the next two members as keys
     uint64_t order = 0;
     Turn turn;
 
@@ -132,18 +135,18 @@ class FairQueue {
 
   std::unordered_map<const Flow*, std::unique_ptr<Flow>> flows_;
   uint64_t last_order_ = 0;
-  // Senders choose the names.
+  // Seeded hashes, because senders choose the names.
   std::unordered_map<std::string, Flow*, absl::Hash<std::string>> by_run_;
   std::unordered_map<uint64_t, Flow*, absl::Hash<uint64_t>> by_stream_;
-  std::map<uint64_t, Flow*> by_order_;  // that can begin, by their first work
-  std::map<Turn, Flow*> by_turn_;       // the same
-  std::map<uint64_t, Flow*> by_room_;   // those whose first work makes room
-  Nanos now_tag_{0};                    // of what was begun last, the greatest
-  // Of runs without a flow that had used more than the others.
+  std::map<uint64_t, Flow*> by_order_;  // flows that can begin, by their first work
+  std::map<Turn, Flow*> by_turn_;       // the same flows
+  std::map<uint64_t, Flow*> by_room_;   // flows whose first work frees memory
+  Nanos now_tag_{0};                    // the greatest of the work begun so far
+  // Tags of runs without a flow that had used more than the others.
   std::unordered_map<std::string, Nanos, absl::Hash<std::string>> tags_;
-  size_t most_tags_ = 64;  // beyond it those that say nothing any more are forgotten
+  size_t most_tags_ = 64;  // beyond it, tags without effect are deleted
   std::set<std::string> held_back_;
-  std::set<Flow*> busy_;  // something of it goes on
+  std::set<Flow*> busy_;  // with work in progress
   size_t going_on_ = 0;
   std::set<uint64_t> undone_;  // entries
   uint64_t newest_ = 0;        // entry

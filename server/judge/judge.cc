@@ -15,11 +15,12 @@
 namespace plumbline::server {
 namespace {
 
-// From SIGTERM on. What is not judged by then is in the journal, and the next start judges it.
+// Limit for judging after SIGTERM. What is not judged by then stays in the journal, and the next
+// start judges it.
 constexpr std::chrono::seconds kJudgeDrainTime{1};
 constexpr size_t kMostLinesOfAll =
     1'000'000;                       // in the reports of all runs; beyond it a run has ...
-constexpr size_t kFirstLines = 100;  // ... so many findings, and other lines
+constexpr size_t kFirstLines = 100;  // ... at most this many findings, and other lines
 
 int64_t UnixNanos() { return static_cast<int64_t>(UnixNs()); }
 
@@ -109,7 +110,7 @@ absl::Status Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay r
     turn_lock_.Lock();
     worker_->unix_ns = unix_ns_;
     if (shared == nullptr || JudgeAgain(*left, *shared)) {
-      shared.reset();  // segments that retention takes must not be held open
+      shared.reset();  // open segments would block retention
       NoteNames();
       fair_queue_.SetThrough(judged_entry_);
       catching_up_ = false;
@@ -146,14 +147,14 @@ void Judge::StopDeciding() {
 }
 
 void Judge::Stop() {
-  // With what StopDeciding took.
+  // The time limit began with StopDeciding, if that was called.
   stop_by_ = std::min(stop_by_.load(), JudgeQueue::Clock::now() + kJudgeDrainTime);
   queue_.Close();
   MutexLock lock(threads_mutex_);
   threads_changed_.Wait(lock, [this]() PLUMB_REQUIRES(threads_mutex_) { return threads_ == 0; });
 }
 
-// ---- as it happens -------------------------------------------------------------------------
+// ---- live decisions -------------------------------------------------------------------------
 
 void Judge::Decide(v1::JudgeEvent event, std::function<void(absl::Status)> done) {
   {
@@ -187,7 +188,7 @@ void Judge::Handle(JudgeItem& item, const std::vector<std::string>& runs) {
       return;
     }
     case JudgeItem::Kind::kBeat: {
-      item.beat->on_its_way = false;  // what comes from now on is said by another one
+      item.beat->on_its_way = false;  // later heartbeats use another item
       const bool backlog = item.beat->backlog;
       const MutexLock lock(mutex_);
       for (const v1::Source& s : *item.sources) runs_.Beat(item.stream_id, s, backlog, now);
@@ -235,7 +236,7 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
   CloseWhatWentOn(runs);
 }
 
-// What a retry refuses again was counted when it was refused for the first time.
+// Counts refused items. Items that a retry refuses again were counted when they were first refused.
 void Judge::CountRefused(uint64_t items) {
   uint64_t* const known = worker_->refused_before;
   const uint64_t again = known == nullptr ? 0 : std::min(*known, items);
@@ -243,7 +244,8 @@ void Judge::CountRefused(uint64_t items) {
   counters_->engine_refused += items - again;
 }
 
-// The sender was told that the batch is held, so what the engine refuses of it is lost.
+// Adds the batch to the engine. The sender got an acknowledgement, so items that the engine refuses
+// are counted as lost.
 absl::Status Judge::AddToEngine(const std::shared_ptr<const v1::Batch>& batch) {
   absl::Status added = engine_->Add(batch);
   if (added.ok()) return added;
@@ -272,7 +274,7 @@ void Judge::ShowClosedStep(const std::string& run) {
   runs_.SetClosedStep(run, step);
 }
 
-// The run that an event is of; empty: of several, or of none.
+// Returns the run that an event belongs to; empty if it belongs to several or to none.
 std::string Judge::RunOf(const v1::JudgeEvent& event) const {
   if (event.has_ranks_gone() && !event.ranks_gone().sources().empty())
     return event.ranks_gone().sources(0).run();
@@ -289,7 +291,7 @@ std::string Judge::RunOf(const v1::JudgeEvent& event) const {
   return "";
 }
 
-// Up to which one the run has been judged.
+// Returns the entry up to which the run has been judged.
 uint64_t Judge::EntryOf(const std::string& run) const {
   if (!catching_up_) return fair_queue_.ThroughOf(run);
   const auto ahead = restored_ahead_.find(run);
@@ -297,9 +299,10 @@ uint64_t Judge::EntryOf(const std::string& run) const {
                                         : std::max(judged_entry_.load(), ahead->second);
 }
 
-// In the journal first, with the number of the last entry of its run that was judged before it, or
-// of a later one up to which those of every run have been: either says where it stands among the
-// run's entries. An error means that the server stops: a restart will decide again.
+// Writes the event to the journal, then applies it. The event carries the number of the last entry
+// of its run that was judged before it, or of a later one up to which all runs have been judged;
+// either gives its place among the run's entries. If this returns an error, the server stops, and a
+// restart decides again.
 absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
   if (event.has_suppressions() && engine_->SuppressionsAre(rules::FromMessage(event.suppressions()),
                                                            event.suppressions().today())) {
@@ -372,7 +375,7 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
                              event.suppressions().today());
     LogInfo("{} suppressions hold", event.suppressions().entries_size());
   }
-  // It was checked before it was kept; what has happened since decides again when it is replayed.
+  // It was checked before it was written; a replay applies it again in the same order.
   if (const auto opened = rules::QuarantineOpened(event)) {
     OnVerdict(*opened);
   } else if (event.has_incident()) {
@@ -381,14 +384,15 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   TellHeld();
 }
 
-// No process of the run is there any more.
+// Reports that no process of the run exists any more.
 void Judge::TellOver(const std::string& run) {
   liveness_.Forget(run);
   const MutexLock lock(owners_mutex_);
   if (on_over_) on_over_(run);
 }
 
-// Of several runs at one time: each has a report of its own, and what is shared has a lock.
+// May be called for several runs at the same time: each has a separate report, and locks guard what
+// is shared.
 void Judge::OnVerdict(const v1::Verdict& verdict) {
   rules::Report::Change change;
   v1::Finding finding;
@@ -400,12 +404,12 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
     if (kept_lines_ < kMostLinesOfAll) {
       run.report.Bound();
     } else {
-      run.report.Bound(kFirstLines, kFirstLines);  // no run may silence another one
+      run.report.Bound(kFirstLines, kFirstLines);  // no run may use up the lines of another one
     }
     change = run.report.Add(verdict);
     kept_lines_ += run.report.size() - kept;
     left_out_ += run.report.left_out() - left_out;
-    const bool ends = verdict.rule() == rules::kRunDiedRule;  // no word on what was computed
+    const bool ends = verdict.rule() == rules::kRunDiedRule;  // does not judge the computation
     if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE) {
       run.inconclusive += ends ? 0 : 1;
     } else if (!ends && verdict.rule().rfind("meta/", 0) != 0) {
@@ -421,7 +425,7 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
     finding = *change.finding;
   }
   const IncidentTable::Placed placed = incident_table_->Put(finding, change.count);
-  // Of many sites with one cause the one that shows for them is enough.
+  // If many sites share a cause, only the incident's representative is reported.
   const bool news = placed.shows;
   if (news && catching_up_) found_again_[finding.fingerprint()] = finding;
   if (news && !catching_up_ && on_finding_) on_finding_(finding);

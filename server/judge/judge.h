@@ -1,16 +1,16 @@
-// Judges: feeds the rule engine what the journal holds, turns verdicts into incidents and keeps
-// what the query service shows.
+// Feeds the rule engine with the journal's entries, turns verdicts into incidents and keeps what
+// the query service shows.
 //
 // Each run's entries are judged in the journal's order; runs do not wait for each other
-// (docs/decisions/0036). One judging thread after the other holds turn_lock_ and begins what is
-// next (fair_queue.h). Everything here that has no lock of its own is touched with that lock alone.
-// While the engine judges a run, which is the longest by far, the lock is open to takeover: where
-// that takes long another thread gets it and goes on with other runs. What the engine calls
+// (docs/decisions/0036). One judging thread at a time holds turn_lock_ and begins the next work
+// (fair_queue.h). Every member without a lock of its own is used only with that lock. While the
+// engine judges a run, which takes by far the longest, the lock is open to takeover: if it takes
+// long, another thread takes the lock and continues with other runs. Whatever the engine calls
 // meanwhile (OnVerdict, the store, the quarantine, RunTable::AddLate) has locks.
 //
-// Everything that decides a verdict has a place in the journal: batches by their numbers, and what
-// the judge finds by the clock or is told from outside as events, which are committed first and
-// then applied. After a restart the same entries and events give the same verdicts.
+// Everything that decides a verdict has a place in the journal: batches by their numbers, and
+// decisions by the clock or from outside as events, which are committed first and then applied.
+// After a restart the same entries and events give the same verdicts.
 #pragma once
 
 #include <atomic>
@@ -57,21 +57,23 @@ namespace plumbline::server {
 struct JudgeOptions {
   rules::EngineConfig engine;
   std::chrono::nanoseconds grace = std::chrono::seconds(30);
-  std::chrono::nanoseconds hang = std::chrono::seconds(10);           // a rank may stand so long
-  std::chrono::nanoseconds between_steps = std::chrono::seconds(60);  // ... a run without a step
+  // a rank may make no progress for this long
+  std::chrono::nanoseconds hang = std::chrono::seconds(10);
+  // ... and a run may begin no step for this long
+  std::chrono::nanoseconds between_steps = std::chrono::seconds(60);
   size_t queue_bytes = 256u << 20;
-  size_t max_streams = 20000;        // that a checkpoint knows
-  uint64_t open_bytes = 0;           // that the open steps of all runs may hold, and as much what
-                                     // the rules remember of them; 0: no bound
-  Store* store = nullptr;            // of what closes; must outlive the judge
-  Quarantine* quarantine = nullptr;  // must outlive it; null: one that is not kept
-  OpenRun open_run;                  // what is kept of a run; empty: nothing is
-  // What is judged between two checkpoints: so many bytes, or so much time, whichever is first.
+  size_t max_streams = 20000;  // that a checkpoint contains
+  // that the open steps of all runs may hold, and separately the rules' state of them; 0: no limit
+  uint64_t open_bytes = 0;
+  Store* store = nullptr;            // of closed steps; must outlive the judge
+  Quarantine* quarantine = nullptr;  // must outlive the judge; null: uses one without a file
+  OpenRun open_run;                  // reads what is kept of a run; empty: nothing is
+  // A checkpoint is taken after this many bytes or this much time, whichever is first.
   uint64_t checkpoint_bytes = 256u << 20;
   std::chrono::nanoseconds checkpoint_interval = std::chrono::seconds(60);
 };
 
-// What a former process left to be judged.
+// The entries and events that an earlier process left unjudged.
 struct Replay {
   std::string directory;  // of the journal; empty: nothing is left
   uint64_t from = 1;      // entries `from` to `to`, both included
@@ -79,142 +81,153 @@ struct Replay {
   std::vector<StoredEvent> events;  // that were not applied, in order
 };
 
-// Thread-safe but for Create, Start and destruction.
+// Thread-safe, except Create, Start and destruction.
 class Judge {
  public:
-  // InvalidArgument when the engine refuses its configuration. All pointers must outlive it.
+  // Returns InvalidArgument if the engine refuses its configuration. All pointers must outlive the
+  // judge.
   static absl::StatusOr<std::unique_ptr<Judge>> Create(const JudgeOptions& options,
                                                        IncidentTable* incident_table,
                                                        const GapTable* gaps, Counters* counters);
   ~Judge();
 
-  // Takes over what another judge knew. An error says why that was not possible; this one then
-  // knows nothing, as before. Before Start.
-  // The runs that a checkpoint knows beyond its entry, and up to where.
+  // AheadOf returns the runs that a checkpoint knows beyond its entry, and up to which entry.
+  // Restore takes over the state of another judge. If it returns an error, this judge is still
+  // empty. Call before Start.
   static std::map<std::string, uint64_t> AheadOf(const Checkpoint& checkpoint);
   absl::Status Restore(const Checkpoint& checkpoint);
 
-  // Judges what `replay` names, then what is pushed. Once. `journal` must outlive it, and so must
-  // `checkpointer`, which may be null: nothing is kept then.
-  // An error: what is to be judged again cannot be read.
+  // Judges what `replay` names, then what is pushed. Call once. `journal` and `checkpointer` must
+  // outlive the judge. If `checkpointer` is null, no checkpoint is written. Returns an error if the
+  // entries to judge again cannot be read.
   absl::Status Start(Journal* journal, Checkpointer* checkpointer, Replay replay);
 
-  // See JudgeQueue. A batch is pushed once the journal holds it, in order of the numbers.
+  // See JudgeQueue. Push a batch once the journal holds it, in order of the numbers.
   bool Admit(const std::string& run, size_t bytes, std::function<void()> resume) {
     return queue_.Admit(run, bytes, std::move(resume));
   }
   void Push(JudgeItem item) { queue_.Push(std::move(item)); }
   void Hold(bool held) { queue_.Hold(held); }
-  // What the open steps of all runs hold, a moment ago.
+  // Returns the bytes that the open steps of all runs held a moment ago.
   uint64_t open_step_bytes() const { return open_step_bytes_; }
   uint64_t open_step_limit() const { return open_limit_; }  // 0: none
-  // What the rules remember of all runs, and how many judge a run no further for want of room.
+  // Returns the bytes of the rules' state of all runs, and how many rules stopped judging a run for
+  // lack of memory.
   uint64_t rule_bytes() const { return rule_bytes_; }
   uint64_t rules_set_aside() const { return rules_set_aside_; }
   uint64_t series_left_out() const { return series_left_out_; }
-  // How often the oldest steps of a run were closed because all runs together held too much.
+  // Returns how often the oldest steps of a run were closed because all runs together held too
+  // much.
   uint64_t made_room() const { return of_steps_.made_room; }
-  // Findings and lines that a run's report had no room for.
+  // Returns the number of findings and lines that did not fit into a run's report.
   uint64_t left_out() const { return left_out_; }
-  // The longest that a judging thread is at one item, or one entry that it judges again: of one
-  // that others go on beside, a tenth, since they share the processors.
+  // Returns the longest time that a judging thread has spent on its current item or replayed entry.
+  // If other threads took over from a thread, a tenth of its time counts, since they share the
+  // processors.
   std::chrono::nanoseconds judging_for() const;
 
-  // Something decided outside: takes its place among the batches and is kept like them. `done` runs
-  // on a judging thread after it was applied, or with the reason why it could not be kept; never
-  // when the judge stops before.
+  // Queues a decision that was made outside: it takes its place among the batches and is journalled
+  // like them. `done` runs on a judging thread after it was applied, or with the reason why it
+  // could not be written. If the judge stops before, `done` never runs.
   void Decide(v1::JudgeEvent event, std::function<void(absl::Status)> done);
 
-  // Somebody decided about a run in quarantine; `done` as of Decide, of a retry once all that is
-  // kept of the run has been judged. `who` is for the log and the incident's history.
+  // Applies a person's decision about a run in quarantine. `done` is called as for Decide; for a
+  // retry, once all that is kept of the run has been judged. `who` goes to the log and the
+  // incident's history.
   void UpdateRun(const std::string& run, v1::UpdateRunRequest::Action action,
                  const std::string& who, std::function<void(absl::Status)> done);
   const Quarantine& quarantine() const { return *quarantine_; }
 
-  // Nothing is decided any more from here on, by the clock or by people (Unavailable); what was
-  // decided before is kept when this returns. Before the journal is stopped, so that a last
-  // checkpoint can be taken.
+  // Refuses all further decisions, by the clock or by people (Unavailable). Earlier decisions are
+  // written when this returns. Call before the journal is stopped, so that a last checkpoint can be
+  // taken.
   void StopDeciding();
-  // Judges what was pushed, for a few seconds at most, then stops. Runs that go on elsewhere are
+  // Judges what was pushed, for a short limited time, then stops. Runs that continue elsewhere are
   // not finished by it. The journal must have been stopped.
   void Stop();
 
-  // `on_finding` runs on a judging thread for each finding that shows for its incident, when it
-  // begins to or has become stronger; it must be quick. For those of a journal that is judged
-  // again: afterwards, where the run goes on. Before Start.
+  // Sets a callback that runs on a judging thread for each finding that represents its incident,
+  // when it first does or has become stronger. It must be quick. Findings of replayed entries are
+  // reported afterwards, if their run is not over. Call before Start.
   void SetOnFinding(std::function<void(const v1::Finding&)> on_finding) {
     on_finding_ = std::move(on_finding);
   }
 
-  // `on_found` runs on a judging thread for each verdict that is a finding, of a run that goes on,
-  // with the finding as it was merged; it must be quick. Not for those of a journal that is judged
-  // again. Before Start.
+  // Sets a callback that runs on a judging thread for each finding of a run in progress, with the
+  // merged finding. It must be quick. It is not called for replayed entries. Call before Start.
   void SetOnFound(
       std::function<void(const v1::Finding& merged, const v1::FindingSite& now)> on_found) {
     on_found_ = std::move(on_found);
   }
 
-  // Whose run it is, and what share of the open steps that one may hold. Where all runs together
-  // hold too much, who is furthest above their share gives way. Empty: nobody is known.
+  // The owner of a run, and the share of the open steps that the owner may hold. If all runs
+  // together hold too much, the owner furthest above its share must free memory. Empty name: the
+  // owner is unknown.
   struct Owner {
     std::string name;
     double share = 1;
   };
   void SetOwners(std::function<Owner(const std::string& run)> owner_of);
-  // Told, on the judging thread, of each run that is over: nothing is kept of its names.
+  // Sets a callback that runs on the judging thread for each run that is over, when its names are
+  // no longer kept.
   void SetOnOver(std::function<void(const std::string& run)> on_over);
-  // Whether the stream table knows a stream. The engine keeps the series sets of those that it
-  // knows: their batches may come at any time, also after their runs were over. Empty: all are
-  // kept.
+  // Sets the function that returns true if the stream table knows a stream. The engine keeps the
+  // series sets of known streams, because their batches may arrive at any time, even after their
+  // runs were over. If empty, all sets are kept.
   void SetKnownStreams(std::function<bool(uint64_t stream_id)> known);
-  // Takes the sets that the journal knows of streams. A checkpoint of an older version forgot them
-  // with the stream's run, and the stream does not declare them again. After Restore, before Start.
+  // Takes the sets that the journal knows of streams. A checkpoint of an older version lost them
+  // with the stream's run, and the stream does not declare them again. Call after Restore, before
+  // Start.
   void DeclareSets(const StreamPositions& streams);
-  // What the engine knew by name when it had caught up with a former process; once.
+  // Returns the names that the engine knew once it had replayed the earlier process's entries. Call
+  // once.
   std::vector<KnownName> TakeNames();
 
-  // Told by the streams, asked by the judge.
+  // The streams update it, the judge queries it.
   Liveness& liveness() { return liveness_; }
 
   std::vector<v1::RunInfo> Runs() const;
   RunKnown Known(const std::string& run) const;
-  // Whom runs that go on know, as far as was judged.
+  // Returns the ranks of runs in progress, as far as was judged.
   std::vector<KnownRank> Ranks() const;
   v1::ListVerdictsResponse Verdicts(const std::string& run) const;
   struct Judged {
     uint64_t judged = 0, inconclusive = 0;
   };
-  // The counts alone of what Verdicts tells, of every run that was judged.
+  // Returns only the counts of Verdicts, of every run that was judged.
   std::map<std::string, Judged> JudgedByRun() const;
   size_t queued() const { return queue_.size(); }
   size_t queued_bytes() const { return queue_.bytes(); }
   int64_t oldest_queued_unix_ns() const { return queue_.oldest_unix_ns(); }
-  // Entries up to this number have been judged, of every run; some runs may be further.
+  // Returns the number up to which the entries of every run have been judged; some runs may be
+  // further.
   uint64_t judged_entry() const { return judged_entry_; }
-  // Whether a former process's entries are still being judged.
+  // Returns true while the entries of an earlier process are being judged.
   bool catching_up() const { return catching_up_; }
-  // The time of what is being judged: of receipt, or of the event. For people, not for verdicts.
-  // Of what the calling thread judges; of another thread, of what was judged last.
+  // Returns the time of the current work: of receipt, or of the event. For display, not for
+  // verdicts. On a judging thread it belongs to that thread's work; on other threads, to the last
+  // work judged.
   int64_t unix_ns() const;
 
  private:
   Judge(const JudgeOptions& options, IncidentTable* incident_table, const GapTable* gaps,
         Counters* counters);
 
-  // A judging thread, and what it is at: the callbacks of the engine ask for it.
+  // A judging thread and its current work, which the engine's callbacks look up.
   struct Worker {
     const Judge* judge = nullptr;
     TurnLock::Work work;
     pid_t thread = 0;
-    clockid_t cpu_clock = CLOCK_THREAD_CPUTIME_ID;  // of this thread, for others
+    clockid_t cpu_clock = CLOCK_THREAD_CPUTIME_ID;  // of this thread, for other threads
     std::atomic<int64_t> cpu_begun{0};              // ns of that clock when its work began
-    std::atomic<bool> slow{false};                  // others go on beside it
-    bool gives_way = false;  // has a lower priority; of who holds threads_mutex_
+    std::atomic<bool> slow{false};                  // other threads took over from it
+    bool gives_way = false;  // has a lower priority; guarded by threads_mutex_
     Busy busy;
-    uint64_t entry = 0;  // to which what closes belongs
+    uint64_t entry = 0;  // to which closed steps belong
     int64_t unix_ns = 0;
-    std::vector<v1::QuarantinedRun> held;  // put into quarantine meanwhile
-    // Of a retry: items that the engine refused before, and is to refuse again. Null: no retry.
+    std::vector<v1::QuarantinedRun> held;  // put into quarantine during this work
+    // In a retry: the number of items that the engine refused before and will refuse again. Null:
+    // not a retry.
     uint64_t* refused_before = nullptr;
   };
   static thread_local Worker* worker_;
@@ -271,7 +284,8 @@ class Judge {
   void KeepWithinBudget();
   void NoteNames();
   using BytesOf = uint64_t (rules::Engine::*)(const std::string& run) const;
-  // What all runs together hold of one kind, and what some of them will give way by at their turn.
+  // What all runs together hold of one kind, and what some runs have promised to free at their
+  // turn.
   struct Budget {
     BytesOf of_run;
     uint64_t (rules::Engine::*all)() const;
@@ -279,8 +293,9 @@ class Judge {
     const char* why;   // for the log
     const char* what;  // for people, before the bytes
     std::map<std::string, uint64_t> promised;
-    uint64_t promised_bytes = 0;  // all of them
-    // What runs still held that had given way in vain: they are not asked again until they grow.
+    uint64_t promised_bytes = 0;  // the sum
+    // What runs still held after they freed less than promised. They are not asked again until they
+    // grow.
     std::map<std::string, uint64_t> in_vain;
     std::atomic<uint64_t> made_room{0};
   };
@@ -329,7 +344,7 @@ class Judge {
   JudgeQueue queue_;  // has its own lock
   std::unique_ptr<rules::Engine> engine_;
 
-  // What follows is of who holds turn_lock_.
+  // The holder of turn_lock_ may use what follows.
   TurnLock turn_lock_;
   FairQueue fair_queue_;
   std::deque<JudgeItem> for_all_;  // decisions that concern every run
@@ -337,13 +352,14 @@ class Judge {
   bool retry_next_ = false;        // before what waits
   JudgeQueue::Clock::time_point next_timers_{};
   JudgeQueue::Clock::time_point next_look_{};    // at liveness_
-  JudgeQueue::Clock::time_point next_forget_{};  // of streams
-  // Streams that the engine knows and the stream table does not, and the entry by which all that
-  // came of them is judged; 0: not known yet.
+  JudgeQueue::Clock::time_point next_forget_{};  // for streams to forget
+  // Streams that the engine knows and the stream table does not, and the entry by which all their
+  // batches are judged; 0: not known yet.
   std::map<uint64_t, uint64_t> left_streams_;
   AwakeClock awake_;
   std::map<std::string, v1::Finding> found_again_;  // while catching up
-  std::map<std::string, uint64_t> restored_ahead_;  // likewise: what the checkpoint knew beyond
+  // while catching up: what the checkpoint knew beyond its entry
+  std::map<std::string, uint64_t> restored_ahead_;
   StreamMarks streams_;
   Budget of_steps_{&rules::Engine::open_bytes,
                    &rules::Engine::open_bytes,
@@ -363,24 +379,24 @@ class Judge {
   const std::chrono::nanoseconds checkpoint_interval_;
   uint64_t bytes_since_checkpoint_ = 0;
   JudgeQueue::Clock::time_point next_checkpoint_{};
-  JudgeQueue::Clock::time_point checkpoint_due_{};  // since when; the epoch: it is not
-  bool checkpoint_asked_ = false;                   // whatever there is new
+  JudgeQueue::Clock::time_point checkpoint_due_{};  // since when; the epoch: it is not due
+  bool checkpoint_asked_ = false;                   // even if there is nothing new
   uint64_t checkpointed_entry_ = 0;
   uint64_t checkpointed_event_ = 0;
-  uint64_t applied_event_ = 0;  // number of the last one
-  bool undecided_ = false;      // an event could not be kept: what it says must not happen
-  std::atomic<bool> copy_failed_{false};  // of the process: the next checkpoint needs none
+  uint64_t applied_event_ = 0;            // number of the last one
+  bool undecided_ = false;                // an event could not be written: it must not take effect
+  std::atomic<bool> copy_failed_{false};  // of the process: the next checkpoint is made without one
 
-  // Runs in quarantine, and the one that is judged again.
+  // Runs in quarantine, and the retried one.
   struct Retry {
-    std::unique_ptr<RunRetry> items;  // null: all was judged, a checkpoint has to know it
+    std::unique_ptr<RunRetry> items;  // null: all was judged, and a checkpoint must follow
     v1::QuarantinedRun run;
     std::string who;
     std::function<void(absl::Status)> done;
     bool handed_in = false;  // the checkpoint
     int64_t former_checkpoint = 0;
-    RunTable::Counted counted;    // before
-    uint64_t refused_before = 0;  // of it, not refused again yet
+    RunTable::Counted counted;    // before the retry
+    uint64_t refused_before = 0;  // items of it that were not refused again yet
     JudgeQueue::Clock::time_point wake{};
   };
   const OpenRun open_run_;
@@ -421,8 +437,8 @@ class Judge {
 
   mutable Mutex threads_mutex_;  // guards the two below
   CondVar threads_changed_;
-  std::list<Worker*> workers_ PLUMB_GUARDED_BY(threads_mutex_);  // one a thread, on its stack
-  size_t threads_ PLUMB_GUARDED_BY(threads_mutex_) = 0;  // that were started and have not ended
+  std::list<Worker*> workers_ PLUMB_GUARDED_BY(threads_mutex_);  // one per thread, on its stack
+  size_t threads_ PLUMB_GUARDED_BY(threads_mutex_) = 0;          // started and not ended
 };
 
 }  // namespace plumbline::server

@@ -1,4 +1,4 @@
-// What all runs together hold, kept within its bound: docs/decisions/0020.
+// Limits what all runs together hold: docs/decisions/0020.
 
 #include <algorithm>
 #include <map>
@@ -11,15 +11,15 @@
 namespace plumbline::server {
 namespace {
 
-// More than is needed closes at once: each time costs a commit of the journal.
+// Frees a sixteenth more than needed, because each time costs a commit of the journal.
 constexpr uint64_t kSlack = 16;
 
 }  // namespace
 
-// Who holds most gives way: its run closes its oldest steps, or loses the rules that remember most
-// of it, which is an event: so does a restart, and an audit of the stored run. It does so at its
-// turn, before anybody goes on with anything else but what goes on already; what it will give way
-// by is counted as if it had.
+// The run that holds most must free memory: it closes its oldest steps, or loses the rules that
+// remember most of it. This is an event, so a restart and an audit of the stored run do the same.
+// It happens at the run's turn, before other work begins; what the run has promised counts as
+// freed.
 void Judge::KeepWithinBudget() {
   KeepWithin(of_steps_);
   KeepWithin(of_rules_);
@@ -33,7 +33,8 @@ void Judge::KeepWithin(Budget& budget) {
     const uint64_t bytes = std::min(CanGive(budget, run), over);
     if (bytes == 0) return;
     if (quarantine_->Holds(run)) {
-      if (fair_queue_.Busy(run)) return;  // it is judged again just now, and this is asked after it
+      // its retry is in progress; this is checked again after it
+      if (fair_queue_.Busy(run)) return;
       RetryTakesTooMuch(run);
       continue;
     }
@@ -58,7 +59,8 @@ uint64_t Judge::Held(const Budget& budget, const std::string& run) const {
   return (engine_.get()->*budget.of_run)(run);
 }
 
-// What a run holds and has not promised; 0 where it gave way in vain and has hardly grown since.
+// Returns what a run holds and has not promised; 0 if it freed too little before and has hardly
+// grown since.
 uint64_t Judge::CanGive(const Budget& budget, const std::string& run) const {
   const uint64_t held = Held(budget, run);
   const auto in_vain = budget.in_vain.find(run);
@@ -67,10 +69,10 @@ uint64_t Judge::CanGive(const Budget& budget, const std::string& run) const {
   return held - std::min(held, promised == budget.promised.end() ? 0 : promised->second);
 }
 
-// At the run's turn.
+// Called at the run's turn.
 void Judge::MakeRoom(const std::string& run, Budget& budget) {
   const auto promised = budget.promised.extract(run);
-  if (promised.empty()) return;  // it has given way by all of it
+  if (promised.empty()) return;  // another call has used the promise
   budget.promised_bytes -= promised.mapped();
   if (undecided_ || !Deciding() || quarantine_->Holds(run) || Held(budget) <= open_limit_) return;
   const uint64_t held = Held(budget, run);
@@ -100,7 +102,7 @@ void Judge::SetKnownStreams(std::function<bool(uint64_t stream_id)> known) {
   known_stream_ = std::move(known);
 }
 
-// Those of runs that go on; a checkpoint and the journal had them.
+// Records the names of the runs in progress, which came from a checkpoint and the journal.
 void Judge::NoteNames() {
   std::vector<KnownName> names;
   for (const std::string& run : engine_->Runs()) {
@@ -118,11 +120,12 @@ std::vector<KnownName> Judge::TakeNames() {
   return std::exchange(names_, {});
 }
 
-// A tenant with many runs must not make another one's large run the first to go.
+// Chooses by owner, so that a tenant with many runs does not make another's large run the first to
+// go.
 std::string Judge::WhoGivesWay(const Budget& budget) const {
   const MutexLock lock(owners_mutex_);
   struct Holder {
-    double above = 0;  // bytes, as if the share were all
+    double above = 0;  // bytes, divided by the share
     uint64_t most = 0;
     std::string run;
   };
@@ -142,8 +145,8 @@ std::string Judge::WhoGivesWay(const Budget& budget) const {
   return first == owners.end() ? std::string() : first->second.run;
 }
 
-// Of a journal whose server closed these steps for want of room, too, if it had as little: then the
-// event that says so comes next. So only a bound that was lowered is met here.
+// If the server of this journal closed these steps for lack of memory and had the same limit, the
+// event that closes them comes next. So only a lowered limit has an effect here.
 void Judge::KeepReplayWithinBudget(bool more_events) {
   if (!more_events) return KeepWithinBudget();
   const uint64_t most = open_limit_ + open_limit_ / 4;

@@ -1,4 +1,4 @@
-// The judging threads: who does what is next, and what is done beside it.
+// The judging threads: which thread does the next work, and when another one takes over.
 
 #include <pthread.h>
 #include <sys/resource.h>
@@ -16,18 +16,19 @@
 namespace plumbline::server {
 namespace {
 
-// Ranks that are gone and runs that are over are looked for this often.
+// Period of the check for ranks that are gone and runs that are over.
 constexpr std::chrono::milliseconds kTimerPeriod{100};
 constexpr std::chrono::milliseconds kLongestTimerPeriod{2000};
 constexpr std::chrono::milliseconds kStopLook{1};
-// So many runs are judged at one time at most; each has its place in the mark.
+// Limit of the runs that are judged at the same time; each has a place in the mark.
 constexpr size_t kMostAtOnce = JudgingMarkPage::kPlaces - 1;
-constexpr int64_t kSharedBy = 10;  // threads that have a processor, as a guess
-// Of a thread that others go on beside: a tenth of a processor is left to it where all are in use.
+constexpr int64_t kSharedBy = 10;  // threads that share one processor, as a guess
+// The priority of a thread from which others took over: if all processors are in use, it gets about
+// a tenth of one.
 constexpr int kSlowNice = 10;
-// A checkpoint waits for a moment in which nothing goes on. Where other processes use all
-// processors, nearly each piece of work takes longer than TurnLock::kSlow, so that there is always
-// one beside which others go on: while a checkpoint is due, only beside one that takes this long.
+// A checkpoint waits until no work is in progress. If other processes use all processors, nearly
+// each item takes longer than TurnLock::kSlow, so some thread would always be taken over. So while
+// a checkpoint is due, others take over only after this time.
 constexpr std::chrono::milliseconds kSlowWhileDue{250};
 
 int64_t CpuNs(clockid_t clock) {
@@ -42,7 +43,7 @@ thread_local Judge::Worker* Judge::worker_ = nullptr;
 
 // ---- threads ----------------------------------------------------------------------------------
 
-// One that ends by itself: Stop waits for all of them.
+// Starts a thread that ends by itself: Stop waits for all of them.
 void Judge::StartThread(std::function<void()> what) {
   {
     const MutexLock lock(threads_mutex_);
@@ -68,7 +69,7 @@ void Judge::StartThread(std::function<void()> what) {
   }).detach();
 }
 
-// Who goes on with the others when what one of them is at takes long.
+// Starts the thread that takes over if the current work takes long.
 void Judge::StartTakeoverThread() {
   StartThread([this] {
     if (!turn_lock_.TakeOver()) return;
@@ -81,10 +82,11 @@ void Judge::StartTakeoverThread() {
   });
 }
 
-// Only where there is somebody to give way to: alone, a run must not wait for the threads that take
-// its own evidence in. Each ends with what it is at, so none has to be given its priority back.
-// A thread that has waited for a processor has used little of one, and keeps its priority: with a
-// lower one it would wait for ever on a machine whose processors are all in use.
+// Lowers the priority of slow threads. Only called if another thread can use the processor: a
+// single run must not wait for the threads that receive its evidence. Each such thread ends with
+// its current work, so its priority is never restored. A thread that waited for a processor has
+// used little of one and keeps its priority; otherwise it would wait forever on a machine whose
+// processors are all in use.
 void Judge::LetTheSlowGiveWay() {
   const MutexLock lock(threads_mutex_);
   for (Worker* worker : workers_) {
@@ -108,14 +110,14 @@ std::chrono::nanoseconds Judge::judging_for() const {
 
 // ---- the loop ---------------------------------------------------------------------------------
 
-// With the lock, which it no longer has afterwards: when the server stops, or somebody else goes
-// on.
+// Called with the lock, which is no longer held when it returns: if the server stops, or another
+// thread took over.
 void Judge::Loop() {
   while (Step()) {
   }
 }
 
-// False: this thread is done.
+// Returns false if this thread must end.
 bool Judge::Step() {
   TakeIn();
   if (turn_lock_.wanted()) {
@@ -129,7 +131,8 @@ bool Judge::Step() {
     rule_bytes_ = engine_->rule_bytes();
     rules_set_aside_ = engine_->rules_set_aside();
     series_left_out_ = engine_->series_left_out();
-    // With ten thousand runs a look at all of them takes long: it stays a small share of the work.
+    // With ten thousand runs a check of all of them takes long. It must stay a small share of the
+    // work.
     const auto took = JudgeQueue::Clock::now() - now;
     next_timers_ = now + std::min(std::max<JudgeQueue::Clock::duration>(kTimerPeriod, 20 * took),
                                   JudgeQueue::Clock::duration(kLongestTimerPeriod));
@@ -151,7 +154,7 @@ FairQueue::Which Judge::Which() const {
   };
   const bool much = open_limit_ > 0 && (much_of(of_steps_) || much_of(of_rules_));
   if (much) return FairQueue::Which::kRoom;
-  // That a run is ahead is an event, too.
+  // To judge a run ahead of others needs an event, too.
   return for_all_.empty() && Deciding() ? FairQueue::Which::kAny : FairQueue::Which::kInOrder;
 }
 
@@ -166,7 +169,7 @@ void Judge::BeginWork() {
   turn_lock_.Begin(&worker_->work);
 }
 
-// False: somebody else has gone on meanwhile.
+// Returns false if another thread took over meanwhile.
 bool Judge::EndWork() {
   judged_entry_ = fair_queue_.through();
   store_->Judged(judged_entry_);
@@ -175,7 +178,7 @@ bool Judge::EndWork() {
   turn_lock_.End(&worker_->work);
   if (!worker_->work.slow) return true;
   turn_lock_.Unlock();
-  queue_.Wake();  // what waited for this run can begin
+  queue_.Wake();  // work that waited for this run can begin
   return false;
 }
 
@@ -190,13 +193,14 @@ bool Judge::Do(FairQueue::Begun begun) {
   return EndWork();
 }
 
-// Once between two checkpoints: TellsAhead. False: it could not be kept.
+// Records once between two checkpoints that runs may be ahead (TellsAhead). Returns false if the
+// event could not be written.
 bool Judge::TellAhead() {
   ahead_told_ = true;
   return KeepAndApply(v1::JudgeEvent()).ok();
 }
 
-// What concerns every run stands where none is further than another: nobody goes on beside it.
+// Applies a decision for every run while no run is ahead of another, and without takeover.
 bool Judge::DecideForAll() {
   JudgeItem item = std::move(for_all_.front());
   for_all_.pop_front();
@@ -215,7 +219,7 @@ bool Judge::DoRetry() {
   return EndWork();
 }
 
-// False: the server stops, and there is nothing left to do.
+// Returns false if the server stops and no work is left.
 bool Judge::WaitForWork() {
   auto until = next_timers_;
   if (retry_ != nullptr) until = std::min(until, retry_->wake);
@@ -235,10 +239,10 @@ bool Judge::WaitForWork() {
   return false;
 }
 
-// ---- what waits -------------------------------------------------------------------------------
+// ---- waiting work ----------------------------------------------------------------------------
 
-// All that is there, so that whoever is next is known; a part of it if there is much, since as much
-// may come meanwhile.
+// Takes in all queued items, so that the next one can be chosen; only some of them if there are
+// many, since as many may arrive meanwhile.
 void Judge::TakeIn() {
   constexpr int kMost = 4096;
   JudgeItem item;

@@ -1,4 +1,4 @@
-// Runs that the judge leaves out, and what becomes of them when somebody decides.
+// Runs that the judge leaves out, and the effect of a person's decision about them.
 
 #include <algorithm>
 #include <utility>
@@ -15,7 +15,7 @@
 namespace plumbline::server {
 namespace {
 
-// Others are judged between two slices of a retry.
+// Limit of a retry's slice; other runs are judged between two slices.
 constexpr std::chrono::milliseconds kSlice{20};
 constexpr std::chrono::milliseconds kReadWait{2}, kCheckpointWait{20};
 constexpr std::chrono::seconds kCheckpointRetry{2};
@@ -32,7 +32,7 @@ uint64_t ItemsOf(const v1::Batch& batch) {
 
 }  // namespace
 
-// True: nobody is left of whom the batch speaks.
+// Returns true if all runs of the batch are in quarantine, so that it is not judged.
 bool Judge::SetAside(uint64_t entry, const ParsedBatch& parsed,
                      const std::vector<std::string>& runs) {
   if (quarantine_->held() == 0) return false;
@@ -52,16 +52,18 @@ void Judge::DeferEvent(uint64_t entry, const v1::JudgeEvent& event) {
   if (!event.has_incident()) retry_->items->Defer({entry, nullptr, event});
 }
 
-// Once the engine is done with what made them so. While the journal is judged again nothing is put
-// into it: who is held then is told of behind it.
+// Reports runs put into quarantine, after the engine has finished with the work that caused it.
+// During a replay no event may be written; then the runs are reported at its end.
 void Judge::TellHeld() {
   for (const v1::QuarantinedRun& run : std::exchange(worker_->held, {})) {
-    store_->FinishRun(run.run());  // a retry tells the store again from behind what it has
+    // a retry passes the run's steps to the store again, after those that it has
+    store_->FinishRun(run.run());
     if (!catching_up_) KeepHeld(run);
   }
 }
 
-// Those whom this start put there, and those of whom the former process could not say it any more.
+// Reports the runs that this start put into quarantine, and those that the earlier process could
+// not report.
 void Judge::TellHeldBefore() {
   for (const v1::QuarantinedRun& run : quarantine_->List()) {
     if (run.dropped()) continue;
@@ -69,7 +71,7 @@ void Judge::TellHeldBefore() {
   }
 }
 
-// Its incident follows from no evidence, so the journal says it.
+// Writes the incident to the journal, because no evidence leads to it.
 void Judge::KeepHeld(const v1::QuarantinedRun& run) {
   v1::JudgeEvent event;
   *event.mutable_incident() = rules::QuarantineUpdate(run.run(), run.reason(), run.entry());
@@ -106,7 +108,7 @@ void Judge::DropRun(const v1::QuarantinedRun& run, const std::string& who,
   done(absl::OkStatus());
 }
 
-// Beside the log: the history of its incident says who decided what.
+// Records the decision in the incident's history, in addition to the log.
 void Judge::Acknowledge(const v1::QuarantinedRun& run, const std::string& who,
                         const std::string& reason) {
   v1::JudgeEvent event;
@@ -119,7 +121,7 @@ void Judge::Acknowledge(const v1::QuarantinedRun& run, const std::string& who,
   (void)KeepAndApply(std::move(event));
 }
 
-// ---- judged again ----------------------------------------------------------------------------
+// ---- retry ----------------------------------------------------------------------------------
 
 void Judge::RetryRun(const v1::QuarantinedRun& run, const std::string& who,
                      std::function<void(absl::Status)> done) {
@@ -166,7 +168,7 @@ void Judge::JudgeRetried(uint64_t entry, std::shared_ptr<const v1::Batch> batch)
   }
 }
 
-// Suppressions are those that hold now: they are of all runs.
+// Suppressions apply to all runs, so the present ones are used.
 void Judge::JudgeRetried(uint64_t entry, const v1::JudgeEvent& event) {
   const std::string& run = retry_->run.run();
   if (event.has_stream_sets()) {
@@ -198,7 +200,7 @@ void Judge::JudgeRetried(const v1::ReadRunItem& item) {
   JudgeRetried(item.entry(), std::move(batch));
 }
 
-// Until the slice is over, or all of it is where too much waits behind it.
+// Judges until the slice is over. If too much waits for the retry, judges it to the end.
 void Judge::GoOnWithRetry() {
   if (retry_->items == nullptr) return ReleaseRetried();
   RunRetry& items = *retry_->items;
@@ -245,7 +247,8 @@ void Judge::GoOnWithRetry() {
   ReleaseRetried();
 }
 
-// It leaves the quarantine on disk once a checkpoint knows what was judged: a restart begins there.
+// Removes the run from the quarantine on disk once a checkpoint contains what was judged, because a
+// restart begins there.
 void Judge::ReleaseRetried() {
   const auto now = JudgeQueue::Clock::now();
   if (now < retry_->wake) return;

@@ -1,4 +1,4 @@
-// What a former process left is judged again: one entry after the other, on one thread.
+// Judges what an earlier process left: one entry after the other, on one thread.
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@ namespace plumbline::server {
 
 namespace {
 
-// The least number of each event and those behind it.
+// Returns, for each event, the least number of it and of all later ones.
 std::vector<uint64_t> LeastFrom(const std::vector<StoredEvent>& events) {
   std::vector<uint64_t> least(events.size() + 1, ~uint64_t{0});
   for (size_t i = events.size(); i-- > 0;) least[i] = std::min(least[i + 1], events[i].number);
@@ -20,7 +20,7 @@ std::vector<uint64_t> LeastFrom(const std::vector<StoredEvent>& events) {
 
 }  // namespace
 
-// False: stopped before the end; the next start goes on.
+// Returns false if it was stopped before the end; the next start continues.
 bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
   const auto start = JudgeQueue::Clock::now();
   const uint64_t position = incident_table_->position();
@@ -48,8 +48,9 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
     KeepReplayWithinBudget(next < replay.events.size());
     JudgeAgain(entry);
     ++judged;
-    // A checkpoint says by one number which events were applied. Of events that were written in
-    // another order than they are applied in (journal_scan.h) that is true only now and then.
+    // A checkpoint stores by one number which events were applied. If events were written in
+    // another order than they are applied in (journal_scan.h), that number is exact only at some
+    // places.
     if (applied_event_ < least[next]) CheckpointIfDue();
     worker_->busy.End();
   }
@@ -78,7 +79,8 @@ void Judge::DeclareSets(const StreamPositions& streams) {
   }
 }
 
-// The former process may have died before it told anybody: of runs that go on.
+// Reports findings of runs in progress, because the earlier process may have died before it
+// reported them.
 void Judge::TellFoundAgain() {
   for (const auto& [fingerprint, finding] : std::exchange(found_again_, {})) {
     const bool over = [&, run = finding.site().run()] {
@@ -89,8 +91,8 @@ void Judge::TellFoundAgain() {
   }
 }
 
-// The checkpoint knows it already: the runs of which it speaks were further. Those of one batch are
-// judged together, so that either all of them were or none.
+// Returns true if the checkpoint contains the batch already, because its runs were further. The
+// runs of one batch are judged together, so either all of them were judged or none.
 bool Judge::KnownAhead(uint64_t entry, const v1::Batch& batch) const {
   return std::any_of(batch.sources().begin(), batch.sources().end(), [&](const v1::Source& source) {
     const auto ahead = restored_ahead_.find(source.run());

@@ -1,11 +1,11 @@
-// How a judging thread lets others go on while it is at what is of its runs alone.
+// Lets other judging threads continue while this one uses only data of its runs.
 #pragma once
 
 #include "server/judge/judge.h"
 
 namespace plumbline::server {
 
-// `what` touches nothing that turn_lock_ guards.
+// `what` must not use anything that turn_lock_ guards.
 template <typename What>
 void Judge::WithTakeover(const What& what) {
   turn_lock_.OpenToTakeover(&worker_->work);

@@ -1,4 +1,4 @@
-// What is decided by the clock.
+// Decisions that depend on the clock.
 
 #include <algorithm>
 #include <iterator>
@@ -12,11 +12,12 @@
 namespace plumbline::server {
 namespace {
 
-constexpr std::chrono::milliseconds kLookPeriod{500};  // for ranks that stand still
+constexpr std::chrono::milliseconds kLookPeriod{500};  // for ranks without progress
 constexpr size_t kMostRunsOver = 64;                   // whose rule state is kept
 constexpr std::chrono::seconds kForgetPeriod{5};       // between looks at streams that are gone
-constexpr std::chrono::seconds kAwaitQuietly{3};       // ranks that are still to come
-constexpr std::chrono::seconds kLag{1};  // what has waited so long keeps words of its run back
+constexpr std::chrono::seconds kAwaitQuietly{3};       // for ranks that have not come yet
+// if a report has waited this long, nothing is decided about its run
+constexpr std::chrono::seconds kLag{1};
 
 }  // namespace
 
@@ -34,9 +35,9 @@ void Judge::CloseOverTheSlow(const RunTable::Skip& skip) {
   }
 }
 
-// A stream that the table has forgotten declares its sets again when it comes back. Its batches may
-// still be on their way through the journal, so one look marks how far they reach, and a later one
-// forgets the stream when those are judged.
+// Forgets the sets of streams that the table has forgotten; such a stream declares them again when
+// it returns. Its batches may still be in the journal's queue. So one call records the last entry,
+// and a later call forgets the stream once that is judged.
 void Judge::ForgetStreams(JudgeQueue::Clock::time_point now) {
   if (now < next_forget_ || !journal_->state().ok()) return;
   next_forget_ = now + kForgetPeriod;
@@ -62,9 +63,9 @@ void Judge::ForgetStreams(JudgeQueue::Clock::time_point now) {
   left_streams_ = std::move(left);
 }
 
-// What is known of a run that is over, and may go on, is bounded: the one that was seen longest ago
-// goes first. Finished again, a run is forgotten: an event, so a restart and an audit forget it at
-// the same place.
+// Limits the state of runs that are over and may continue: the one seen longest ago is forgotten
+// first, by finishing it again. That is an event, so a restart and an audit forget it at the same
+// place.
 void Judge::ForgetRunsOver() {
   const std::vector<std::string> over = engine_->RunsOver();
   if (over.size() <= kMostRunsOver) return;
@@ -83,8 +84,9 @@ void Judge::ForgetRunsOver() {
   }
 }
 
-// Decisions go before what waits of their run, as they were made before it was heard. Of a run of
-// which words have waited for long nothing is decided until they are heard.
+// Timer decisions go before the waiting work of their run, since they were made before it was
+// judged. If reports of a run have waited for long, nothing is decided about it until they are
+// judged.
 void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
   awake_.Look(now, !queue_.held());
   const RunTable::Skip skip = [this, now](const std::string& run) {

@@ -19,8 +19,8 @@ constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 std::atomic<JudgingMarkPage*> noted{nullptr};
 struct sigaction handled_before[std::size(kCrashes)];
 
-// Only what a signal handler may do: words of a mapped page, system calls. Whoever comes first is
-// the one.
+// Does only what a signal handler may: words of a mapped page, system calls. The first crashing
+// thread is recorded.
 void NoteCrash(int signal) {
   if (JudgingMarkPage* page = noted.load()) {
     uint32_t nobody = 0;
@@ -40,7 +40,7 @@ std::unique_ptr<JudgingMark> JudgingMark::Open(const std::string& path, std::vec
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   void* mapped = MAP_FAILED;
   int failed = fd < 0 ? errno : 0;
-  // The whole file at once: writing to a page for which a full disk has no room would be a SIGBUS.
+  // Allocates the whole file at once: if the disk were full, a write to a page would raise SIGBUS.
   if (failed == 0) failed = posix_fallocate(fd, 0, sizeof(JudgingMarkPage));
   if (failed == 0) {
     mapped = mmap(nullptr, sizeof(JudgingMarkPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -1,5 +1,5 @@
-// Whose evidence is being judged, where it outlives the process: a page of a file that is mapped,
-// so that a mark costs a few words of memory and is there after any death but the host's.
+// Records which runs are being judged, in a mapped page of a file. A mark costs a few words of
+// memory and survives the process, but not a crash of the host.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace plumbline::server {
 
-// What lies in the file: a place for each run that may be judged at one time.
+// Layout of the file: a place for each run that may be judged at the same time.
 struct JudgingMarkPage {
   static constexpr uint64_t kMagic = 0x33'6b72'616d'626c'70;  // "plbmark3"
   static constexpr size_t kNameBytes = 65536;
@@ -20,9 +20,9 @@ struct JudgingMarkPage {
 
   struct Place {
     std::atomic<uint32_t> busy;  // 1: what follows is being judged; 2: it is being written
-    uint32_t replaying;          // of what a former process left
+    uint32_t replaying;          // 1 for entries that an earlier process left
     uint64_t entry;              // of the journal
-    uint32_t thread;             // of the process
+    uint32_t thread;             // its id
     uint32_t length;             // of the name
     char run[kNameBytes];
   };
@@ -38,25 +38,25 @@ class JudgingMark {
     std::string run;
     uint64_t entry = 0;
     bool replaying = false;
-    bool crashed = false;  // its thread ended the process; false: that was not seen
+    bool crashed = false;  // true if its thread ended the process; false: not known
   };
 
-  // Maps `path`, made if it is not there; nullptr: that was not possible, `error` says why. `died`:
-  // what the process before this one judged when it ended. Where a thread was seen to end it, what
-  // others judged meanwhile is not told.
+  // Maps `path` and creates it if needed. Returns nullptr and sets `error` if that fails. `died`
+  // gets what the earlier process judged when it ended. If a thread is known to have crashed, only
+  // its run is listed.
   static std::unique_ptr<JudgingMark> Open(const std::string& path, std::vector<Found>* died,
                                            std::string* error);
-  ~JudgingMark();  // leaves all
+  ~JudgingMark();  // clears all places
   JudgingMark(const JudgingMark&) = delete;
   JudgingMark& operator=(const JudgingMark&) = delete;
 
-  // The place it took; kPlaces: none is free, and nothing is marked. A name that is too long is
-  // cut, which nobody's name is then.
+  // Marks a run and returns its place. Returns kPlaces and marks nothing if none is free. A name
+  // that is too long is cut, so that it matches no run.
   size_t Enter(std::string_view run, uint64_t entry, bool replaying);
   void Leave(size_t place);
-  // From now on a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) is noted in the file, then
-  // handled as before. What is killed from outside, or for its memory, leaves no note. One mark of
-  // a process can have it: the last that asked.
+  // Records crashes from now on: notes SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT in the file,
+  // then handles them as before. A process that is killed from outside, or for lack of memory,
+  // leaves no note. Only one mark of a process can do this: the last that called.
   void NoteCrashes();
 
  private:

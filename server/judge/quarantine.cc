@@ -13,7 +13,7 @@ namespace {
 
 std::string FileOf(const std::string& directory) { return directory + "/quarantine"; }
 
-// What a judging thread is at.
+// The current work of a judging thread.
 struct Turn {
   uint64_t entry = 0;
   bool replaying = false;
@@ -56,13 +56,13 @@ void Quarantine::Load() {
   CountLocked();
 }
 
-// What the process before this one died over; it may have been killed there, by chance.
+// Counts what the earlier process judged when it died. It may have been killed there by chance.
 void Quarantine::TakeDeath(const std::vector<JudgingMark::Found>& died) {
   const v1::QuarantineState::Death before = std::exchange(death_, {});
   for (const JudgingMark::Found& found : died) {
     LogWarning("the last process {} while it judged run {:?}, entry {}",
                found.crashed ? "crashed" : "ended", found.run, found.entry);
-    // One that is here already was being tried again.
+    // A run in quarantine was being retried.
     if (runs_.contains(found.run)) continue;
     if (died.size() == 1) {
       CountDeath(before, found);
@@ -85,7 +85,7 @@ void Quarantine::CountDeath(const v1::QuarantineState::Death& before,
   if (same_place) {
     count += before.count() + (died.crashed ? kSameCrash : kSamePlace) - 1;
   } else if (again && died.replaying) {
-    // Further than any before it: what they died over did not end this one.
+    // This death was further than all before it: it has another cause.
     count = before.count() + (died.entry <= before.furthest() ? 1 : 0);
   }
   if (count >= kTooMany) {
@@ -104,7 +104,7 @@ void Quarantine::CountDeath(const v1::QuarantineState::Death& before,
   death_.set_furthest(std::max(died.entry, again ? before.furthest() : 0));
 }
 
-// ---- the judging threads' ---------------------------------------------------------------------
+// ---- for judging threads -----------------------------------------------------------------------
 
 void Quarantine::At(uint64_t entry, bool replaying) {
   turn.entry = entry;
@@ -127,7 +127,7 @@ void Quarantine::Failed(const std::string& run, const std::string& what) {
   Hold(run, turn.entry, absl::StrCat("it could not be judged at entry ", turn.entry, ": ", what));
 }
 
-// It is held from now on, even if the disk does not take that it is.
+// Holds the run from now on, even if the quarantine file cannot be written.
 void Quarantine::Hold(const std::string& run, uint64_t entry, const std::string& reason) {
   v1::QuarantinedRun held;
   held.set_run(run);
@@ -146,7 +146,7 @@ void Quarantine::Hold(const std::string& run, uint64_t entry, const std::string&
   if (on_held_) on_held_(held);
 }
 
-// ---- anybody's -------------------------------------------------------------------------------
+// ---- for any thread ---------------------------------------------------------------------------
 
 bool Quarantine::Holds(const std::string& run) const {
   if (held_ == 0) return false;

@@ -1,9 +1,9 @@
-// Runs that are not judged: those over whose evidence the process died again and again, and those
-// that could not be judged within what memory there is. What they send is kept in the journal; a
-// person decides whether it is judged after all (retried) or never will be (dropped).
+// Runs that are not judged: those during whose judging the process died repeatedly, and those that
+// could not be judged within the memory limit. What they send is kept in the journal. A person
+// decides whether it is judged after all (retried) or never will be (dropped).
 //
 //   DATA/quarantine   a line "plumbline.quarantine/1 CRC32C", then a v1::QuarantineState
-//   DATA/judging      over whom the process is (judging_mark.h)
+//   DATA/judging      the runs that the process judges (judging_mark.h)
 #pragma once
 
 #include <atomic>
@@ -26,64 +26,67 @@ namespace plumbline::server {
 // Thread-safe.
 class Quarantine : public rules::RunGuard {
  public:
-  // A row of deaths over one run ends in quarantine at the weight kTooMany. At one entry of the
-  // journal a death weighs more: a crash of the thread that judged it so much that two will do. One
-  // that nobody saw (killed for its memory, or from outside) may be chance, but not three times at
-  // one entry. Elsewhere in the journal judged again four in a row, of which none came further than
-  // those before it.
+  // Consecutive deaths during one run lead to quarantine once their weight is kTooMany. A death at
+  // the same entry of the journal weighs more. If a thread is known to have crashed there, two
+  // deaths are enough. A death of unknown cause (killed from outside or for lack of memory) may be
+  // chance, but not three times at one entry. In other replayed entries, four in a row count if
+  // none got further than the one before.
   static constexpr uint32_t kSameCrash = 3;
   static constexpr uint32_t kSamePlace = 2;
   static constexpr uint32_t kTooMany = 4;
 
-  // Takes up what a former process left in `directory`, and decides whether it died too often over
-  // one run. Empty: nothing is kept, and nothing was.
+  // Reads what an earlier process left in `directory`, and decides whether it died too often during
+  // one run. If `directory` is empty, nothing is stored or read.
   //
-  // Of several runs that were judged at one time it is not known which it was, if none of their
-  // threads was seen to crash. Nobody is held for
-  // such a death: it only begins a row for each of them. What is judged again is judged one run at
-  // a time, so whoever ends the process does it again there, alone, and is known.
+  // If several runs were judged at the same time and no crash of their threads was recorded, the
+  // cause is unknown. No run is held for such a death: it only counts as the first for each of
+  // them. A replay judges one run at a time, so the run that ends the process does so again, alone,
+  // and is identified.
   explicit Quarantine(const std::string& directory, std::function<int64_t()> unix_ns);
 
-  // JudgingMark::NoteCrashes: of a process that is a server.
+  // Calls JudgingMark::NoteCrashes, for a process that is a server.
   void NoteCrashes() {
     if (mark_ != nullptr) mark_->NoteCrashes();
   }
 
-  // ---- the judging threads': each is told for itself what it judges ----
+  // ---- for judging threads: the state is per thread ----
 
   bool Begin(const std::string& run) override;
   void End() override;
   void Failed(const std::string& run, const std::string& what) override;
-  // What Begin is about from now on.
+  // Sets the entry that later calls of Begin refer to.
   static void At(uint64_t entry, bool replaying);
-  // While set, that run alone is judged, in quarantine or not; null: all that are not.
+  // While set, only that run is judged, in quarantine or not. If null, all runs outside quarantine
+  // are.
   static void Only(const std::string* run);
-  // Told of each run that is put into quarantine from now on, by the thread that judges it. Before
-  // anything is judged.
+  // Sets a callback for each run that is put into quarantine from now on, on the thread that judges
+  // it. Call before anything is judged.
   void SetOnHeld(std::function<void(const v1::QuarantinedRun&)> on_held) {
     on_held_ = std::move(on_held);
   }
 
-  // ---- anybody's ----
+  // ---- for any thread ----
 
-  // It is not judged.
+  // Returns true if the run is not judged.
   bool Holds(const std::string& run) const;
-  // OK, or why nothing is taken of it any more. FailedPrecondition.
+  // Returns OK, or FailedPrecondition with the reason why the run's evidence is refused.
   absl::Status MayWrite(const std::string& run) const;
   std::optional<v1::QuarantinedRun> Find(const std::string& run) const;
   std::vector<v1::QuarantinedRun> List() const;
   size_t held() const { return held_; }  // dropped ones too
-  size_t waiting() const;                // for somebody to decide
+  size_t waiting() const;                // for a person's decision
 
-  static absl::Status NotHere(const std::string& run);  // NotFound
-  // NotFound: it is not in quarantine. An error of the disk: nothing has changed.
+  static absl::Status NotHere(const std::string& run);  // returns NotFound
+  // Returns NotFound if the run is not in quarantine. If it returns an error of the disk, nothing
+  // has changed.
   absl::Status Drop(const std::string& run);
-  // Judged again as far as its journal goes. It is judged from now on; after a restart only once
-  // Release has been called too, when a checkpoint knows what was judged.
+  // Rejoin lets the run be judged again in this process, from its journal. Release makes this
+  // permanent; call it once a checkpoint contains what was judged. Until then a restart holds the
+  // run again.
   void Rejoin(const std::string& run);
   absl::Status Release(const std::string& run);
 
-  // What came of it meanwhile and was not judged.
+  // Counts evidence that arrived in quarantine and was not judged.
   void CountUnjudged(uint64_t items) { unjudged_ += items; }
   uint64_t unjudged() const { return unjudged_; }
 
@@ -93,7 +96,7 @@ class Quarantine : public rules::RunGuard {
     bool rejoined = false;
   };
 
-  // The constructor's: nobody else is there yet.
+  // Called only by the constructor, so no lock is needed.
   void Load() PLUMB_NO_THREAD_SAFETY_ANALYSIS;
   void TakeDeath(const std::vector<JudgingMark::Found>& died) PLUMB_NO_THREAD_SAFETY_ANALYSIS;
   void CountDeath(const v1::QuarantineState::Death& before,
@@ -104,7 +107,7 @@ class Quarantine : public rules::RunGuard {
 
   const std::string directory_;
   const std::function<int64_t()> unix_ns_;
-  std::unique_ptr<JudgingMark> mark_;  // null: nothing is kept
+  std::unique_ptr<JudgingMark> mark_;  // null: nothing is stored
   std::function<void(const v1::QuarantinedRun&)> on_held_;
 
   std::atomic<size_t> held_{0};

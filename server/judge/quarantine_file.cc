@@ -46,7 +46,7 @@ absl::StatusOr<v1::QuarantineState> ReadQuarantine(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file.is_open()) return absl::NotFoundError(absl::StrCat(path, ": there is none"));
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error))  // to read a directory throws
+  if (!std::filesystem::is_regular_file(path, error))  // reading a directory throws
     return absl::DataLossError(absl::StrCat(path, ": expected a file, found something else"));
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   const size_t line = text.find('\n');

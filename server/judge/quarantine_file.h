@@ -9,9 +9,9 @@
 
 namespace plumbline::server {
 
-// NotFound: there is none. DataLoss: it is damaged.
+// Returns NotFound if there is no file, DataLoss if it is damaged.
 absl::StatusOr<v1::QuarantineState> ReadQuarantine(const std::string& path);
-// Whole and durable, or as it was before.
+// Replaces the file durably. If it fails, the file is unchanged.
 absl::Status WriteQuarantine(const std::string& path, const v1::QuarantineState& state);
 
 }  // namespace plumbline::server

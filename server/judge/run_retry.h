@@ -1,5 +1,5 @@
-// A run that is judged again while others go on: a thread reads it from the journal, the judging
-// thread takes what was read, a little at a time, and then what came of the run meanwhile.
+// Judges a run again while others continue. A thread reads it from the journal. The judging thread
+// takes what was read, a little at a time, and then what arrived for the run meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -16,33 +16,34 @@
 
 namespace plumbline::server {
 
-// The items of a run in judged order; false: that was the last one.
+// Reads the next item of a run in judged order; returns false after the last one.
 using RunItems = std::function<absl::StatusOr<bool>(v1::ReadRunItem*)>;
-// Those up to the journal's entry `newest`.
+// Opens the items up to the journal's entry `newest`.
 using OpenRun = std::function<absl::StatusOr<RunItems>(const std::string& run, uint64_t newest)>;
 
-// The judging thread's own.
+// Used only by the judging thread.
 class RunRetry {
  public:
-  // What waits for the judging thread, on both sides.
+  // Limits of the bytes that wait for the judging thread: read, and deferred.
   static constexpr size_t kMostRead = 16u << 20;
   static constexpr size_t kMostDeferred = 64u << 20;
 
-  // `judged`: batches of later entries are deferred, not read.
+  // Batches of entries after `judged` are deferred, not read.
   RunRetry(std::string run, uint64_t judged, uint64_t newest, const OpenRun& open);
   ~RunRetry();
 
   const std::string& run() const { return run_; }
 
   enum class Next { kItem, kNotYet, kEnd };
-  // `wait`: never kNotYet. After kEnd `status` says whether that was all.
+  // Takes the next item. If `wait`, never returns kNotYet. After kEnd, `status` is an error if the
+  // items are incomplete.
   Next Take(bool wait, v1::ReadRunItem* item);
   const absl::Status& status() const { return status_; }
 
-  // What came live meanwhile: a batch, or an event.
+  // A batch or an event that arrived live meanwhile.
   struct Deferred {
     uint64_t entry = 0;
-    std::shared_ptr<const v1::Batch> batch;  // null: the event
+    std::shared_ptr<const v1::Batch> batch;  // null: it is the event
     v1::JudgeEvent event;
   };
   void Defer(Deferred item);

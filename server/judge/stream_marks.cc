@@ -12,7 +12,7 @@ void StreamMarks::Note(uint64_t stream_id, uint64_t sequence) {
   Mark& mark = marks_[stream_id];
   mark.sequence = std::max(mark.sequence, sequence);
   mark.age = ++clock_;
-  // Now and then half of them at once, so that each costs next to nothing.
+  // Forgets half of them at once, so that the cost per batch is negligible.
   if (marks_.size() > 2 * max_streams_) ForgetTheOldest();
 }
 

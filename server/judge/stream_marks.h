@@ -1,5 +1,5 @@
-// Up to which number the batches of each stream were judged: what a checkpoint must know of streams
-// for a restart that finds the end of the journal gone.
+// Records up to which number the batches of each stream were judged. A checkpoint stores this for a
+// restart that finds the end of the journal gone.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,23 @@
 
 namespace plumbline::server {
 
-// Not thread-safe. Forgets streams that were silent longest, beyond `max_streams`.
+// Not thread-safe. Beyond `max_streams`, forgets the streams that were silent longest.
 class StreamMarks {
  public:
   explicit StreamMarks(size_t max_streams) : max_streams_(max_streams) {}
 
   void Note(uint64_t stream_id, uint64_t sequence);
 
-  // A v1::JournalStreams, the longest silent first, with the ranks that each speaks for.
+  // Returns a serialized v1::JournalStreams, the longest silent stream first, with the ranks of
+  // each.
   std::string Encode(const std::vector<KnownRank>& ranks) const;
-  // Takes up what Encode gave. False when it cannot be read.
+  // Restores what Encode returned. Returns false if it cannot be read.
   bool Restore(std::string_view payload);
 
  private:
   struct Mark {
     uint64_t sequence = 0;
-    uint64_t age = 0;  // the larger, the younger
+    uint64_t age = 0;  // a larger one is newer
   };
   void ForgetTheOldest();
 

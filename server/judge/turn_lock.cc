@@ -3,7 +3,7 @@
 namespace plumbline::server {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{5};  // at a holder that is not open to it
+constexpr std::chrono::milliseconds kLook{5};  // period for a holder that is not open to takeover
 
 }  // namespace
 
@@ -17,7 +17,8 @@ void TurnLock::LockLocked(MutexLock& lock) {
   waiter.turn.Wait(lock, [&] { return waiter.has; });
 }
 
-// To who has waited longest; it is never free in between, so nobody overtakes.
+// Passes the lock to the thread that has waited longest. The lock is never free in between, so no
+// other thread overtakes.
 void TurnLock::UnlockLocked() {
   if (waiting_.empty()) {
     held_ = false;
@@ -85,7 +86,7 @@ bool TurnLock::TakeOver() {
       at_work_ = false;
       return true;  // held_ stays: it is ours
     }
-    // What is loose becomes slow at a known time; what is not is looked at again.
+    // An open holder becomes slow at a known time; a closed one is checked again.
     auto wake = now + kLook;
     if (open_ != nullptr && allowed_) wake = open_->begun + slow_;
     relief_.WaitUntil(lock, wake, [this]() PLUMB_REQUIRES(mutex_) { return stopped_; });

@@ -1,6 +1,6 @@
-// Who may touch what the judging threads share: one of them at a time, who holds this lock. While a
-// thread judges one run, of which it alone has the data, others may take the lock over: not at
-// once, since handing it over costs more than most pieces of work, but when the holder is slow.
+// Guards what the judging threads share: only the thread that holds this lock may use it. While a
+// thread judges one run, whose data only it uses, others may take the lock over. They do so only if
+// the holder is slow, since handing the lock over costs more than most pieces of work.
 //
 //   a judging thread   Lock ... Begin, OpenToTakeover, (judges a run), CloseToTakeover ... Unlock
 //   the other thread   TakeOver: gets the lock when a holder that is open to it is slow
@@ -14,47 +14,48 @@
 
 namespace plumbline::server {
 
-// Thread-safe. First come, first served.
+// Thread-safe. Waiting threads get the lock in order of arrival.
 class TurnLock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // So long may one be at a piece of work before others go on beside it.
+  // After this time with one piece of work, a holder counts as slow.
   static constexpr std::chrono::milliseconds kSlow{20};
 
-  // One thread's piece of work. Its own, but for what the lock does with it.
+  // One thread's piece of work. Only that thread and the lock use it.
   struct Work {
     Clock::time_point begun{};
     bool slow = false;  // it lost the lock, or was slow when it opened it to others
   };
 
-  // Waits for it.
+  // Waits for the lock.
   void Lock();
   void Unlock();
-  // Whether somebody waits for it: the holder gives it to them between two pieces of work.
+  // Returns true if a thread waits for the lock. The holder passes it on between two pieces of
+  // work.
   bool wanted() const;
 
-  // By the holder: what follows counts from now on.
+  // Called by the holder when work begins, which starts its time.
   void Begin(Work* work);
-  // By the holder: until CloseToTakeover it touches nothing that is shared.
+  // Called by the holder. It must not use shared data until CloseToTakeover.
   void OpenToTakeover(Work* work);
-  // The holder again, perhaps after a wait.
+  // Makes the thread the holder again, perhaps after a wait.
   void CloseToTakeover(Work* work);
-  // By the holder: the work is done.
+  // Called by the holder when the work is done.
   void End(Work* work);
 
-  // Waits until it got the lock from a slow holder that is open to it. One thread at a time.
-  // False: Stop was called.
+  // Waits until it gets the lock from a slow holder that is open to takeover. One thread at a time.
+  // Returns false if Stop was called.
   bool TakeOver();
-  // While false, nobody's lock is taken over: as many go on at once as may. A holder is slow
-  // after `slow`.
+  // If `allowed` is false, no lock is taken over: as many runs as allowed are in progress. A holder
+  // is slow after `slow`.
   void AllowTakeover(bool allowed, std::chrono::milliseconds slow = kSlow);
   void Stop();
 
  private:
   struct Waiter {
     CondVar turn;
-    bool has = false;  // behind mutex_
+    bool has = false;  // guarded by mutex_
   };
   void LockLocked(MutexLock& lock) PLUMB_REQUIRES(mutex_);
   void UnlockLocked() PLUMB_REQUIRES(mutex_);
@@ -62,7 +63,7 @@ class TurnLock {
   mutable Mutex mutex_;  // guards all that follows
   bool held_ PLUMB_GUARDED_BY(mutex_) = false;
   std::deque<Waiter*> waiting_ PLUMB_GUARDED_BY(mutex_);
-  Work* open_ PLUMB_GUARDED_BY(mutex_) = nullptr;  // of the holder; null: it is not open to others
+  Work* open_ PLUMB_GUARDED_BY(mutex_) = nullptr;  // of the holder; null: not open to takeover
   bool at_work_ PLUMB_GUARDED_BY(mutex_) = false;  // the holder has begun a piece of work
   bool allowed_ PLUMB_GUARDED_BY(mutex_) = true;
   std::chrono::milliseconds slow_ PLUMB_GUARDED_BY(mutex_) = kSlow;

@@ -1,4 +1,4 @@
-// Alerts as metrics.
+// Exports alerts as metrics.
 #include "server/metrics/server_metrics.h"
 
 namespace plumbline::server {

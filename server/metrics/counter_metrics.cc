@@ -1,4 +1,4 @@
-// Counters.h as metrics.
+// Exports counters.h as metrics.
 #include "server/metrics/server_metrics.h"
 
 namespace plumbline::server {
@@ -11,7 +11,7 @@ struct CounterMetric {
   const char* help;
 };
 
-// A counter of counters.h that is missing here fails the test of the metrics.
+// If a counter of counters.h is missing here, the test of the metrics fails.
 #define PLUMB_COUNTER(field, name, help) \
   { #field, &Counters::field, "plumbline_" name "_total", help }
 constexpr CounterMetric kCounters[] = {

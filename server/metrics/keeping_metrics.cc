@@ -1,4 +1,5 @@
-// What an operator must see coming: a disk that fills, a checkpoint that grows old, what runs out.
+// Metrics by which an operator sees problems in advance: a disk that fills, an old checkpoint,
+// expiring certificates.
 #include "server/journal/segments.h"
 #include "server/metrics/server_metrics.h"
 #include "server/process/health.h"

@@ -1,4 +1,4 @@
-// The process itself, by the names that every exporter uses.
+// Metrics of the process, with the names that every exporter uses.
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -83,7 +83,7 @@ void AddIncidents(const IncidentTable& incident_table, const AlertCenter* alerts
   }
 }
 
-// All causes from the start on: what has no value yet has no increase either.
+// Adds all causes from the start on, because a counter without a first value has no increase.
 void AddLate(const v1::RunInfo& run, MetricFamilies* out) {
   using rules::LateCause;
   constexpr LateCause kCauses[] = {LateCause::kRankSlow,   LateCause::kStreamBroken,
@@ -105,7 +105,8 @@ void AddLate(const v1::RunInfo& run, MetricFamilies* out) {
   add(rules::LossCauseOf(LateCause::kUnknown), other);
 }
 
-// Runs come and go, and their names are not ours: only those seen last have series of their own.
+// Only the runs seen last have separate series, because runs come and go and trainers choose their
+// names.
 void AddRuns(const Judge& judge, MetricFamilies* out) {
   std::vector<v1::RunInfo> runs = judge.Runs();
   uint64_t connected = 0;
@@ -153,7 +154,7 @@ void AddStore(Store* store, MetricFamilies* out) {
              info.problem().empty() ? 0 : 1);
 }
 
-// A newline is escaped by the format; Printable would make two characters of it.
+// The text format escapes a newline; Printable would make two characters of it.
 std::string SafeLabel(const std::string& value) {
   return absl::StrJoin(absl::StrSplit(value, '\n'), "\n", [](std::string* out, auto line) {
     *out += Printable({line.data(), line.size()});
@@ -168,8 +169,8 @@ prometheus::ClientMetric& MetricFamilies::Add(const std::string& name, const std
                              [&](const prometheus::MetricFamily& f) { return f.name == name; });
   if (family == families_.end()) family = families_.insert(family, {name, help, type, {}});
   prometheus::ClientMetric& metric = family->metric.emplace_back();
-  // Names came from trainers; who looks at this in a terminal must not be steered by them. What the
-  // text format escapes itself stays for it.
+  // Names came from trainers, so control characters must not reach a terminal. Characters that the
+  // text format escapes are left to it.
   for (prometheus::ClientMetric::Label& label : labels) label.value = SafeLabel(label.value);
   metric.label = std::move(labels);
   return metric;
@@ -192,7 +193,8 @@ void MetricFamilies::Histogram(const std::string& name, const std::string& help,
   prometheus::ClientMetric& metric =
       Add(name, help, prometheus::MetricType::Histogram, std::move(labels));
   for (size_t i = 0; i < bounds.size(); ++i) {
-    // They are counted one after another: a scrape between two must not see more below than above.
+    // The buckets are counted one after another, so a scrape in between must not see more in a
+    // lower bucket than in a higher one.
     metric.histogram.bucket.push_back({std::min(cumulative[i], count), bounds[i]});
   }
   metric.histogram.bucket.push_back({count, std::numeric_limits<double>::infinity()});

@@ -1,6 +1,6 @@
-// What plumbd says about itself at /metrics, by prometheus-cpp. Labels are bounded: rules and
-// levels of the catalogue, routes of the configuration, and the names of the runs seen last;
-// nothing else that came from a trainer.
+// plumbd's metrics at /metrics, by prometheus-cpp. Labels are bounded: rules and levels of the
+// catalogue, routes of the configuration, and the names of the runs seen last. No other text from a
+// trainer is a label.
 #pragma once
 
 #include <prometheus/client_metric.h>
@@ -22,7 +22,7 @@
 
 namespace plumbline::server {
 
-// What is asked at each scrape. All of it must outlive the metrics; pointers may be null.
+// The sources of each scrape. They must outlive the metrics; pointers may be null.
 struct MetricSources {
   std::string version;
   const Counters* counters = nullptr;
@@ -32,10 +32,10 @@ struct MetricSources {
   Store* store = nullptr;
   const AlertCenter* alerts = nullptr;
   std::function<size_t()> streams;        // connected now
-  std::function<absl::Status()> serving;  // OK: what comes can be acknowledged
+  std::function<absl::Status()> serving;  // OK: evidence can be acknowledged
   const Checkpointer* checkpointer = nullptr;
-  std::string directory, journal_directory;  // empty: nothing is kept
-  // What runs out, and when: certificates by their key in [tls], tokens by their access entry.
+  std::string directory, journal_directory;  // empty: nothing is stored
+  // When something expires: certificates by their key in [tls], tokens by their access entry.
   struct Expiry {
     std::string of;
     int64_t unix_s;
@@ -46,11 +46,11 @@ struct MetricSources {
 // Thread-safe.
 class ServerMetrics : public prometheus::Collectable {
  public:
-  static constexpr size_t kMostRuns = 20;  // with series of their own: those seen last
+  static constexpr size_t kMostRuns = 20;  // with separate series: those seen last
 
   explicit ServerMetrics(MetricSources sources);
   std::vector<prometheus::MetricFamily> Collect() const override;
-  // Collect in Prometheus' text format, version 0.0.4.
+  // Returns the result of Collect in Prometheus' text format, version 0.0.4.
   std::string Text() const;
 
  private:
@@ -58,14 +58,14 @@ class ServerMetrics : public prometheus::Collectable {
   const double started_unix_s_;
 };
 
-// Families by kind, for those who make them.
+// Collects metric families, for the functions below.
 class MetricFamilies {
  public:
   using Labels = std::vector<prometheus::ClientMetric::Label>;
 
   void Counter(const std::string& name, const std::string& help, double value, Labels labels = {});
   void Gauge(const std::string& name, const std::string& help, double value, Labels labels = {});
-  // `cumulative`: how many were at most bounds[i]; `count` and `sum` of all.
+  // `cumulative`: how many were at most bounds[i]; `count` and `sum` of all values.
   void Histogram(const std::string& name, const std::string& help,
                  const std::vector<double>& bounds, const std::vector<uint64_t>& cumulative,
                  uint64_t count, double sum, Labels labels);
@@ -77,7 +77,7 @@ class MetricFamilies {
   std::vector<prometheus::MetricFamily> families_;
 };
 
-// The counters of counters.h, "batches" and so on: what each is called at /metrics.
+// Returns the names of the counters of counters.h ("batches", ...) and their names at /metrics.
 std::vector<std::pair<std::string, std::string>> CounterMetricNames();
 
 void AddCounters(const Counters& counters, MetricFamilies* out);

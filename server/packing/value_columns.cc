@@ -7,7 +7,7 @@
 namespace plumbline::server {
 namespace {
 
-// Of fewer rows a column is too short to be written alone.
+// If a group has fewer rows, its columns are too short to be written separately.
 constexpr size_t kFewRows = 64;
 
 }  // namespace

@@ -18,11 +18,11 @@ namespace plumbline::server {
 class ValueColumns {
  public:
   void Clear() { groups_.clear(); }
-  // A run of an entry of `stream` whose batch lies at `batch_at` among the bytes of the block.
+  // Adds a run of an entry of `stream` whose batch begins at `batch_at` in the bytes of the block.
   void Add(const ValueRun& run, uint64_t stream, size_t batch_at);
-  // Appends the columns of what was added, taken from `whole`, the bytes of the block.
+  // Appends the columns of the added runs, taken from `whole`, the bytes of the block.
   void Encode(PlaneCodec& codec, std::string_view whole, std::string* out);
-  // Puts them back where they were. False: `bytes` are not those of what was added.
+  // Restores the values in `whole`. Returns false if `bytes` do not belong to the added runs.
   bool Decode(PlaneCodec& codec, std::string_view bytes, std::string* whole);
 
  private:

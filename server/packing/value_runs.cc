@@ -21,9 +21,9 @@ constexpr uint64_t kSteps = TagOf(v1::SeriesRows::kStepFieldNumber, kLength);
 constexpr uint64_t kStep = TagOf(v1::SeriesRows::kStepFieldNumber, kVarint);
 constexpr uint64_t kValues = TagOf(v1::SeriesRows::kValueFieldNumber, kLength);
 
-constexpr uint64_t kLongest = uint64_t{1} << 31;  // of anything in a batch
+constexpr uint64_t kLongest = uint64_t{1} << 31;  // of any field of a batch
 
-// Reads a batch from its start; places are those in the batch with its values.
+// Reads a batch from its start. Positions are those in the batch with its values.
 class Walk {
  public:
   Walk(std::string_view bytes, bool cut, std::vector<ValueRun>* runs)
@@ -129,7 +129,7 @@ class Walk {
       case kLength:
         return Varint(&number) && Skip(number);
       default:
-        return false;  // groups: nobody writes them
+        return false;  // groups: no writer uses them
     }
   }
 
@@ -154,7 +154,7 @@ class Walk {
   const bool cut_;
   std::vector<ValueRun>* const runs_;
   size_t next_ = 0;  // in bytes_
-  size_t gone_ = 0;  // bytes of values before it that are not in bytes_
+  size_t gone_ = 0;  // bytes of values before it that are missing in bytes_
 };
 
 }  // namespace

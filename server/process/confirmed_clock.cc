@@ -24,7 +24,7 @@ int64_t ConfirmedClock::Now() {
     jump_.reset();
     return now;
   }
-  // A jump to another place than the one before is a new one.
+  // A jump to a different time than the earlier one is a new jump.
   if (!jump_ || std::llabs(offset - jump_->offset) > kJump) {
     jump_ = Jump{offset, elapsed};
     LogWarning(

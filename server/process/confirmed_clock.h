@@ -1,5 +1,5 @@
-// The time of day for decisions that delete: a clock that is set ahead is believed at a second
-// look.
+// The time of day for decisions that delete data: if the clock was set ahead, it is trusted only
+// once a later call confirms it.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,26 @@ namespace plumbline::server {
 class ConfirmedClock {
  public:
   using Nanos = std::function<int64_t()>;
-  static constexpr int64_t kJump = 60'000'000'000;     // ns ahead of what has passed
-  static constexpr int64_t kConfirm = 60'000'000'000;  // ns between the two looks, at least
+  static constexpr int64_t kJump = 60'000'000'000;     // ns ahead of the elapsed time
+  static constexpr int64_t kConfirm = 60'000'000'000;  // minimum ns between the two calls
 
-  // `unix_ns`: the time of day. `elapsed_ns`: of a clock that nobody sets, which counts while the
-  // host sleeps. By default those of the system.
+  // `unix_ns`: the time of day. `elapsed_ns`: a monotonic clock that also counts while the host
+  // sleeps. By default those of the system.
   ConfirmedClock();
   ConfirmedClock(Nanos unix_ns, Nanos elapsed_ns);
 
-  // Returns the time of day, ns since 1970. If it is more than kJump ahead of the former look and
-  // what has passed since, returns the former look plus what has passed, until a look kConfirm or
-  // more later finds it there again. A clock that is set back is believed at once.
+  // Returns the time of day, ns since 1970. If it is more than kJump ahead of the earlier call plus
+  // the elapsed time, returns that sum, until a call at least kConfirm later confirms the jump. A
+  // clock that is set back is trusted at once.
   int64_t Now();
 
  private:
   Nanos unix_ns_, elapsed_ns_;
-  int64_t offset_;  // of the time of day from what has elapsed, as believed
+  int64_t offset_;  // of the time of day from the elapsed time, as trusted
   struct Jump {
     int64_t offset = 0, since = 0;
   };
-  std::optional<Jump> jump_;  // not believed yet
+  std::optional<Jump> jump_;  // not trusted yet
 };
 
 }  // namespace plumbline::server

@@ -1,4 +1,4 @@
-// Whether a file changed: by an edit in place, a rename over it, or a chmod.
+// Detects that a file changed: by an edit in place, a rename over it, or a chmod.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 namespace plumbline::server {
 
 struct FileStamp {
-  int64_t device = 0, inode = 0, size = 0, modified_ns = 0, changed_ns = 0;  // all 0: not there
+  // all 0: the file does not exist
+  int64_t device = 0, inode = 0, size = 0, modified_ns = 0, changed_ns = 0;
   bool operator==(const FileStamp&) const = default;
 };
 

@@ -13,11 +13,11 @@
 namespace plumbline::server {
 namespace {
 
-// 0, or why it cannot be listened on. As gRPC binds: what merely lingers of a former connection
-// does not matter.
+// Returns 0, or the error why the address cannot be used. Binds as gRPC does, so that lingering
+// connections do not matter.
 int WhyNot(const addrinfo& at) {
   const int fd = socket(at.ai_family, at.ai_socktype | SOCK_CLOEXEC, at.ai_protocol);
-  if (fd < 0) return 0;  // a family that this host does not have: nobody listens there
+  if (fd < 0) return 0;  // the host lacks this address family, so the port cannot be in use there
   const int yes = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   const int error = bind(fd, at.ai_addr, at.ai_addrlen) == 0 ? 0 : errno;
@@ -46,7 +46,7 @@ absl::Status CheckPortIsFree(const std::string& address, const std::string& opti
   wish.ai_socktype = SOCK_STREAM;
   wish.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  // A name that cannot be looked up is for who listens to say.
+  // If the name cannot be resolved, the code that listens reports it.
   if (getaddrinfo(host.c_str(), port.c_str(), &wish, &found) != 0) return absl::OkStatus();
   int error = 0;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {

@@ -1,5 +1,5 @@
-// Is an address free to be listened on? Asked before anything else is opened, since a server that
-// may not listen has no business in a journal.
+// Checks whether a server can listen on an address, before anything else is opened: otherwise it
+// must not touch a journal.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace plumbline::server {
 
-// `address`: HOST:PORT or unix:PATH, of which nothing is asked; `option` is named in what is said.
-// InvalidArgument, one line: the port is in use, may not be used, or the host is none of ours. A
-// host that has several addresses must be free at all. Whoever takes the port in between is found
-// when plumbd listens.
+// `address`: HOST:PORT, or unix:PATH, which is not checked. `option` is named in the message.
+// Returns InvalidArgument with one line if the port is in use, may not be used, or the host is not
+// one of ours. If a host has several addresses, all must be free. A port that is taken later is
+// detected when plumbd listens.
 absl::Status CheckPortIsFree(const std::string& address, const std::string& option);
 
 }  // namespace plumbline::server

@@ -1,4 +1,4 @@
-// A thread that has time.
+// Lowers the CPU and I/O priority of the calling thread.
 #pragma once
 
 #include <sys/resource.h>
@@ -7,8 +7,8 @@
 
 namespace plumbline::server {
 
-// The calling thread takes the processor and the disk only when nobody else wants them. Not
-// SCHED_IDLE: a thread that gets nothing at all may hold a lock of the allocator meanwhile.
+// Gives the calling thread the processor and the disk only when no other thread wants them. Does
+// not use SCHED_IDLE, because a starved thread may hold a lock of the allocator.
 inline void GiveWay() {
   constexpr int kProcess = 1, kIdleClass = 3 << 13;  // of linux/ioprio.h
   (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);

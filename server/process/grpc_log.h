@@ -1,10 +1,10 @@
-// What gRPC has to say goes into our log.
+// Sends gRPC's log to plumbd's log.
 #pragma once
 
 namespace plumbline::server {
 
-// Errors of gRPC, of handshakes above all, become warnings of ours, one a second at most: who
-// knocks ten thousand times does not fill a disk. Before gRPC is used.
+// Logs gRPC's errors, mostly of handshakes, as warnings, at most one a second, so that a client
+// that connects ten thousand times does not fill a disk. Call before gRPC is used.
 void TakeOverGrpcLog();
 
 }  // namespace plumbline::server

@@ -1,4 +1,4 @@
-// The codes of the two status types are the same.
+// Converts a status: the codes of the two types are the same.
 #pragma once
 
 #include <grpcpp/support/status.h>

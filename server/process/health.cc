@@ -20,7 +20,7 @@ double Seconds(std::chrono::nanoseconds t) { return std::chrono::duration<double
 bool SpaceOf(const std::string& path, DiskSpace* out) {
   struct statvfs info {};
   if (path.empty() || statvfs(path.c_str(), &info) != 0) return false;
-  out->free = uint64_t{info.f_bavail} * info.f_frsize;  // what we, not root, may still use
+  out->free = uint64_t{info.f_bavail} * info.f_frsize;  // available to a process that is not root
   out->size = uint64_t{info.f_blocks} * info.f_frsize;
   return true;
 }
@@ -62,7 +62,8 @@ absl::Status Health::Look() const {
   return absl::OkStatus();
 }
 
-// A judge that waits for a disk does not stand: it is the disk that does, and no restart mends it.
+// Returns true if a thread is blocked for too long. A judge that waits for a disk does not count:
+// the disk is the cause, and a restart does not fix it.
 bool Health::Stands() const {
   if (sources_.writing() > kLongestUnit) return true;
   return sources_.journal().ok() && sources_.judging() > kLongestUnit;

@@ -1,4 +1,4 @@
-// Whether what comes can be acknowledged, and whether the threads that matter get on.
+// Checks whether evidence can be acknowledged, and whether the important threads progress.
 #pragma once
 
 #include <chrono>
@@ -12,38 +12,39 @@
 
 namespace plumbline::server {
 
-// Free and all bytes of the file system of `path`; false: the system does not say.
+// Free and total bytes of the file system of `path`. SpaceOf returns false if the system does not
+// report them.
 struct DiskSpace {
   uint64_t free = 0, size = 0;
 };
 bool SpaceOf(const std::string& path, DiskSpace* out);
 
-// Looks a few times a second, on a thread of its own. Thread-safe.
+// Checks a few times a second, on a separate thread. Thread-safe.
 class Health {
  public:
   struct Sources {
-    std::string directory;  // where acknowledged evidence goes; empty: nowhere
-    // Unavailable: the journal cannot take anything now, and why.
+    std::string directory;  // for acknowledged evidence; empty: none
+    // Returns Unavailable, with the reason, if the journal cannot take anything at present.
     std::function<absl::Status()> journal;
-    // How long the judge and the journal's thread are at what they do.
+    // Return how long the judge and the journal's thread have been busy with their current work.
     std::function<std::chrono::nanoseconds()> judging, writing;
-    // What follows is called on the thread, `changed` when the answer does and at the start.
+    // Called on the checking thread; `changed` at the start and if the result changes.
     std::function<void(const absl::Status&)> changed;
-    std::function<void()> gets_on;  // every `period`, unless a thread stands
+    std::function<void()> gets_on;  // every `period`, unless a thread is blocked
     std::chrono::nanoseconds period{0};
   };
 
-  // Below it a commit might not fit: it is refused before the disk does so half-way.
+  // Below this a commit might not fit: it is refused before the disk fails halfway.
   static constexpr uint64_t kLeastFree = 16 << 20;
-  // A commit that takes so long holds up everybody.
+  // A longer commit blocks all senders.
   static constexpr std::chrono::seconds kLongestCommit{10};
-  // A thread that is at one thing for so long does not come back: a restart will.
+  // A thread that is busy longer with one task will not recover; a restart will help.
   static constexpr std::chrono::seconds kLongestUnit{60};
 
   explicit Health(Sources sources);
   ~Health();
 
-  // OK, or why nothing can be acknowledged.
+  // Returns OK, or the reason why nothing can be acknowledged.
   absl::Status Serving() const;
 
  private:

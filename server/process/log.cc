@@ -33,7 +33,7 @@ spdlog::level::level_enum LevelOf(LogLevel level) {
 namespace {
 
 LogLimit& Limit() {
-  static auto* const limit = new LogLimit;  // outlives every thread that logs
+  static auto* const limit = new LogLimit;  // never destroyed: outlives every thread that logs
   return *limit;
 }
 
@@ -43,7 +43,7 @@ void SayLeftOut(spdlog::logger* logger, bool all) {
   }
 }
 
-// A line that is all its caller's is of the kind of its beginning.
+// Returns the kind of a line. If the format is only "{}", the kind is the line's beginning.
 std::string_view KindOf(fmt::string_view format, std::string_view line) {
   constexpr size_t kBeginning = 24;
   if (std::string_view(format.data(), format.size()) == "{}") return line.substr(0, kBeginning);
@@ -69,7 +69,7 @@ void Log(LogLevel level, fmt::string_view format, fmt::format_args args) {
       logger->log(at, spdlog::string_view_t(line));
     }
     SayLeftOut(logger, false);
-  } catch (const std::exception&) {  // no memory: a line less, as spdlog has it
+  } catch (const std::exception&) {  // no memory: the line is lost, as in spdlog
   }
 }
 

@@ -1,7 +1,7 @@
-// What plumbd logs, through spdlog: whole lines at a level, formatted as fmt does.
+// plumbd's log, through spdlog: whole lines at a level, formatted as fmt does.
 //
-// spdlog's own functions compile fmt's formatter into every file that calls them, 70 KB and two
-// seconds each; these leave it to fmt's library. Thread-safe.
+// spdlog's own functions compile fmt's formatter into every file that calls them, which takes 70 KB
+// and two seconds each. These functions leave it to fmt's library. Thread-safe.
 #pragma once
 
 #include <fmt/core.h>
@@ -12,8 +12,8 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError, kCritical };
 
 namespace internal {
 void Log(LogLevel level, fmt::string_view format, fmt::format_args args);
-// Lines of one kind are limited (server/process/log_limit.h): says how many were left out. At the
-// end, or now and then, since no other line may come.
+// Logs how many lines were left out by the limit per kind (server/process/log_limit.h). Called at
+// the end and from time to time, since no other line may follow.
 void SayWhatWasLeftOut(bool all);
 }  // namespace internal
 

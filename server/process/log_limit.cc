@@ -10,7 +10,8 @@ bool LogLimit::Admit(std::string_view name, Time now) {
   const MutexLock lock(mutex_);
   auto found = kinds_.find(name);
   if (found == kinds_.end()) {
-    // Kinds are formats of this program; texts of others that serve as such have a bound.
+    // Kinds are formats of this program. The number of kinds is limited, because texts of others
+    // may also be kinds.
     if (kinds_.size() >= kMostKinds) name = "";
     found = kinds_.try_emplace(std::string(name)).first;
     if (found->second.at == Time()) found->second.at = now;

@@ -1,5 +1,5 @@
-// Lines of a log that somebody else may cause: of each kind so many at once and so many a second
-// after it. What is left out is counted, and said.
+// Limits log lines that outside input can cause: each kind has a burst, and then a rate per second.
+// Lines left out are counted and reported.
 #pragma once
 
 #include <chrono>
@@ -24,10 +24,11 @@ class LogLimit {
   static constexpr size_t kMostKinds = 512;
   static constexpr std::chrono::seconds kSayEach{10};
 
-  // May a line of this kind be written? A kind is its format.
+  // Returns true if a line of this kind may be written. The kind is its format.
   bool Admit(std::string_view kind, Time now);
 
-  // What was left out and not said yet, as lines: at most once in kSayEach, unless `all`.
+  // Returns lines that report what was left out since the last report: at most once in kSayEach,
+  // unless `all`.
   std::vector<std::string> LeftOut(Time now, bool all = false);
 
   uint64_t left_out() const;  // lines, since the start

@@ -7,14 +7,14 @@
 namespace plumbline::server {
 namespace {
 
-// Of a file that holds a number alone; "max" and anything else is none.
+// Returns the number in a file; UINT64_MAX for "max" and anything else.
 uint64_t NumberIn(const std::string& path) {
   std::ifstream file(path);
   uint64_t number = 0;
   return file >> number ? number : UINT64_MAX;
 }
 
-// Of a group and those that it is in.
+// Returns the lowest limit of a group and its parents.
 uint64_t LimitOf(const std::string& mount, std::string group, const std::string& name) {
   uint64_t limit = UINT64_MAX;
   for (;;) {

@@ -1,4 +1,4 @@
-// How much memory this process may take before somebody kills it.
+// Finds how much memory this process may use before it is killed.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace plumbline::server {
 
-// The least of the host's memory and the limits of our control groups (systemd's MemoryMax, a
-// container's). `root` stands before /proc and /sys, for tests.
+// Returns the least of the host's memory and the limits of our control groups (systemd's MemoryMax,
+// a container's). `root` is a prefix of /proc and /sys, for tests.
 uint64_t MemoryLimit(const std::string& root = "");
 
 }  // namespace plumbline::server

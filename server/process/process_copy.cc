@@ -34,12 +34,13 @@ bool WriteAll(int fd, const char* data, size_t size) {
 
 void CloseAll(unsigned first, unsigned last) {
   if (first > last || close_range(first, last, 0) == 0) return;
-  rlimit files{};  // a kernel before 5.9
+  rlimit files{};  // the kernel is older than 5.9
   getrlimit(RLIMIT_NOFILE, &files);
   for (unsigned fd = first; fd <= last && fd < files.rlim_cur; ++fd) close(static_cast<int>(fd));
 }
 
-// A socket that the copy kept open would still be bound when the process is gone.
+// Closes all files but `fd`. If the copy kept a socket open, its port would stay bound after the
+// process has ended.
 void CloseAllBut(int fd) {
   CloseAll(3, static_cast<unsigned>(fd) - 1);
   CloseAll(static_cast<unsigned>(fd) + 1, ~0U);
@@ -52,7 +53,7 @@ void GoFirstWhereMemoryIsShort() {
   close(file);
 }
 
-// What broke off is known by the status. Nothing of the process is destroyed.
+// Runs the copy. Its status shows whether it failed. No destructor of the process runs.
 [[noreturn]] void RunCopy(int fd, const std::function<void(const ProcessCopy::Pieces&)>& make) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
   CloseAllBut(fd);
@@ -103,7 +104,7 @@ void ProcessCopy::End() {
   Wait();
 }
 
-// Its status, as waitpid gives it.
+// Returns its status, as waitpid does.
 int ProcessCopy::Wait() {
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {

@@ -1,7 +1,6 @@
-// A copy of this process (fork), which writes down what the process knows while the process goes
-// on. What the copy sees does not change any more: the kernel copies each page that one of the two
-// writes to. Starting it takes some milliseconds for each GiB of memory, however much is to be
-// written.
+// A copy of this process (fork) that writes down its state while the process continues. The state
+// in the copy no longer changes, because the kernel copies each page that one of the two writes to.
+// To start it takes some milliseconds per GiB of memory, however much is to be written.
 #pragma once
 
 #include <sys/types.h>
@@ -17,26 +16,27 @@
 
 namespace plumbline::server {
 
-// Not thread-safe, but may be read and destroyed by another thread than the one that started it.
+// Not thread-safe, but may be read and destroyed by a different thread than the one that started
+// it.
 class ProcessCopy {
  public:
-  // Runs `make` in the copy, whose only thread is the calling one's. So `make` must take no lock
-  // that another thread may hold at this moment (malloc's apart), and must neither log nor call
-  // gRPC. The copy has no file of the process open, is of low priority, and the first to go where
-  // memory is short. Unavailable: there can be none, the reason in it.
+  // Runs `make` in the copy, whose only thread is the caller's. So `make` must take no lock that
+  // another thread may hold at this moment (except malloc's), and must neither log nor call gRPC.
+  // The copy has no file of the process open, a low priority, and is the first to be killed if
+  // memory is short. Returns Unavailable with the reason if no copy can be made.
   static absl::StatusOr<std::unique_ptr<ProcessCopy>> Start(
       const std::function<std::string()>& make);
-  // The same for what `make` hands to its argument, piece by piece. A piece that cannot be written,
-  // since the process is gone, ends the copy.
+  // Does the same for pieces that `make` passes to its argument. If a piece cannot be written,
+  // since the process is gone, the copy ends.
   using Pieces = std::function<void(std::string_view)>;
   static absl::StatusOr<std::unique_ptr<ProcessCopy>> StartPieces(
       const std::function<void(const Pieces&)>& make);
-  ~ProcessCopy();  // ends it
+  ~ProcessCopy();  // ends the copy
 
-  // What `make` returned; once. Unavailable when the copy died, threw, or took longer than
-  // `patience`, and then it is ended.
+  // Returns what `make` returned; call once. Returns Unavailable if the copy died, threw, or took
+  // longer than `patience`; then it is ended.
   absl::StatusOr<std::string> Read(std::chrono::nanoseconds patience);
-  // The same, by pieces of any size as they come. They count when it has returned OK.
+  // Does the same, in pieces of any size as they arrive. They are valid only if it returns OK.
   absl::Status Read(std::chrono::nanoseconds patience, const Pieces& take);
 
  private:

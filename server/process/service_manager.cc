@@ -41,7 +41,7 @@ void ServiceManager::Status(std::string_view text) const {
   Say(line);
 }
 
-// It may be a path, or a name in the kernel alone ("@...").
+// The address may be a path, or an abstract name ("@...").
 void ServiceManager::Say(std::string_view text) const {
   sockaddr_un to{};
   if (address_.empty() || address_.size() >= sizeof to.sun_path) return;

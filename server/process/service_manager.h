@@ -1,6 +1,5 @@
-// What plumbd tells systemd, where it runs as a unit of Type=notify: that it listens, that it still
-// gets on, that it stops (sd_notify(3), over the socket that NOTIFY_SOCKET names). Elsewhere:
-// nothing.
+// Notifies systemd, if plumbd runs as a unit of Type=notify: that it listens, makes progress, or
+// stops (sd_notify(3), through the socket in NOTIFY_SOCKET). Otherwise does nothing.
 #pragma once
 
 #include <chrono>
@@ -12,25 +11,25 @@ namespace plumbline::server {
 // Thread-safe once made.
 class ServiceManager {
  public:
-  // From the environment, which it clears: the commands that we start are no part of the service.
-  // Before any thread starts.
+  // Reads the environment and clears it, because commands that we start do not belong to the
+  // service. Call before any thread starts.
   static ServiceManager FromEnvironment();
 
   void Ready() const { Say("READY=1"); }
   void Stopping() const { Say("STOPPING=1"); }
   void GetsOn() const { Say("WATCHDOG=1"); }
-  // It does not listen yet and is to be waited for.
+  // Extends the start timeout: plumbd does not listen yet.
   void StillStarting() const { Say("EXTEND_TIMEOUT_USEC=30000000"); }
-  // Of `systemctl status`; one line.
+  // Sets the line in `systemctl status`.
   void Status(std::string_view text) const;
 
-  // How often GetsOn must be said, half of what the unit allows; 0: nobody waits for it.
+  // Returns how often GetsOn must be called, half of what the unit allows; 0: there is no watchdog.
   std::chrono::microseconds watchdog() const { return watchdog_; }
 
  private:
   void Say(std::string_view text) const;
 
-  std::string address_;  // empty: nobody listens
+  std::string address_;  // empty: no service manager
   std::chrono::microseconds watchdog_{0};
 };
 

@@ -1,4 +1,4 @@
-// How long each part of a stop took, for the log.
+// Measures how long each part of a stop took, for the log.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace plumbline::server {
 // Not thread-safe.
 class StopTimes {
  public:
-  // `part` took the time since the former one.
+  // Records that `part` took the time since the earlier one.
   void Note(const char* part) {
     const auto now = std::chrono::steady_clock::now();
     const std::chrono::duration<double> took = now - last_;

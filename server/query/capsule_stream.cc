@@ -47,7 +47,8 @@ void CapsuleStream::OnWriteDone(bool ok) {
 grpc::Status CapsuleStream::Open() {
   std::vector<v1::CapsuleInfo> held;
   if (keeper_ != nullptr && !fingerprint_.empty()) held = keeper_->List("", fingerprint_);
-  // Whose runs the caller may not read are not there: an answer that differs would say they are.
+  // Capsules of runs that the caller may not read are treated as missing, because another answer
+  // would reveal that they exist.
   std::erase_if(held, [this](const v1::CapsuleInfo& info) {
     return !lease_->Over(Scope::kRead, info.finding().site().run());
   });
@@ -61,7 +62,7 @@ grpc::Status CapsuleStream::Open() {
   return grpc::Status::OK;
 }
 
-// The next rank whose bytes are held; false: none.
+// Opens the next rank whose bytes are stored; returns false if there is none.
 bool CapsuleStream::OpenNext() {
   while (++index_ < info_.ranks_size()) {
     if (info_.ranks(index_).state() != v1::CapsuleRank::STATE_HELD) continue;

@@ -1,4 +1,4 @@
-// One GetCapsule: what is held of a capsule to one caller, a piece at a time.
+// One GetCapsule call: sends the stored parts of a capsule to one caller, a piece at a time.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -15,11 +15,12 @@
 
 namespace plumbline::server {
 
-// Reading is the pool's work. Keeps itself alive until the call is over.
+// The pool's threads read. Keeps itself alive until the call is over.
 class CapsuleStream : public grpc::ServerWriteReactor<v1::GetCapsuleResponse>,
                       public std::enable_shared_from_this<CapsuleStream> {
  public:
-  // `keeper` may be nullptr: there are no capsules. `stopped`: the server goes. All outlive it.
+  // If `keeper` is nullptr, there are no capsules. `stopped`: the server is shutting down. All
+  // arguments must outlive it.
   CapsuleStream(std::string fingerprint, CapsuleKeeper* keeper, std::shared_ptr<Lease> lease,
                 WorkPool* pool, const std::atomic<bool>* stopped);
   void Begin();
@@ -30,7 +31,7 @@ class CapsuleStream : public grpc::ServerWriteReactor<v1::GetCapsuleResponse>,
 
  private:
   grpc::Status Open();
-  grpc::Status Advance();  // fills in the next message; ended_: there is none
+  grpc::Status Advance();  // fills in the next message; if ended_, there is none
   bool OpenNext();
   void Submit(grpc::Status (CapsuleStream::*work)());
 

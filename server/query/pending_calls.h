@@ -1,5 +1,5 @@
-// Calls that wait for the judge. When the server goes, the judge may never come to them: then they
-// are ended here.
+// Calls that wait for the judge. If the server shuts down, the judge may never handle them; then
+// they are ended here.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -16,11 +16,11 @@ namespace plumbline::server {
 // Thread-safe.
 class PendingCalls {
  public:
-  // A call that ends once: with what `finish` returns, or when the server goes.
+  // A call that ends once: with the result of `status`, or when the server shuts down.
   class Call {
    public:
     explicit Call(grpc::ServerUnaryReactor* reactor) : reactor_(reactor) {}
-    // `status` may still fill in the response; it does not run when the call is over.
+    // Ends the call. `status` may still fill in the response; if the call is over, it does not run.
     void Finish(const std::function<grpc::Status()>& status) {
       const MutexLock lock(mutex_);
       if (reactor_ == nullptr) return;

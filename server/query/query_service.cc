@@ -70,7 +70,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     if (!request->run().empty()) {
       if (auto s = lease->Check(Scope::kRead, request->run()); !s.ok()) return Done(context, s);
     }
-    if (filter.fingerprint.rfind('#', 0) == 0) {  // a number
+    if (filter.fingerprint.rfind('#', 0) == 0) {  // it is a number
       const auto meant = ResolveFor(*lease, filter.fingerprint);
       if (meant.ok()) filter.fingerprint = *meant;
     }
@@ -148,7 +148,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
       if (status.ok()) update.set_fingerprint(*fingerprint);
     }
     if (status.ok()) status = CheckIncident(*lease, Scope::kAdmin, update.fingerprint());
-    // A name is what the caller says; the access entry is what we know.
+    // The caller chooses the name; the access entry is verified.
     if (const std::string entry = lease->Names(); !entry.empty()) {
       update.set_who(absl::StrCat(update.who(), " (", entry, ")"));
     }
@@ -217,7 +217,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     const auto lease = Enter(context);
     const auto found = FindingOf(*lease, request->fingerprint());
     if (!found.ok()) return Done(context, found.status());
-    // It changes what the trainers' agents do.
+    // Requires admin, because it changes what the trainers' agents do.
     const std::string incident = sources_.incident_table->IncidentOf(found->fingerprint());
     if (auto s = CheckIncident(*lease, Scope::kAdmin, incident); !s.ok()) {
       return Done(context, s);
@@ -285,7 +285,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     return sources_.gate == nullptr ? Lease::ForEverything() : sources_.gate->Enter(*context);
   }
 
-  // An answer about all runs is for those who may read all.
+  // An answer about all runs requires read access to all of them.
   static absl::Status CheckNamed(const Lease& lease, const std::string& run) {
     if (!run.empty() || lease.Everywhere(Scope::kRead)) return lease.Check(Scope::kRead, run);
     return absl::PermissionDeniedError(absl::StrCat("the access entry ", lease.Names(),
@@ -293,8 +293,8 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
                                                     "name one (--run)"));
   }
 
-  // Incidents of runs that the caller has no scope over are not there: an answer that differs from
-  // that for a fingerprint made up would say that they are.
+  // Resolves a name. Incidents of runs for which the caller has no scope are treated as missing,
+  // because another answer would reveal that they exist.
   absl::StatusOr<std::string> ResolveFor(const Lease& lease, const std::string& prefix) const {
     return sources_.incident_table->Resolve(prefix, SeenBy(lease));
   }
@@ -304,7 +304,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     };
   }
 
-  // Does not name the run: whoever asks may not know of it.
+  // Does not name the run in the error, because the caller may not know of it.
   absl::Status CheckIncident(const Lease& lease, Scope scope,
                              const std::string& fingerprint) const {
     const auto change = sources_.incident_table->Get(fingerprint);
@@ -323,7 +323,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     return reactor;
   }
 
-  // The request and response live until the call is finished.
+  // Runs `work` on the pool. The request and response live until the call is finished.
   grpc::ServerUnaryReactor* Work(grpc::CallbackServerContext* context,
                                  std::function<absl::Status()> work) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -354,7 +354,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   std::atomic<bool> stopped_{false};
   WatchHub hub_;
   PendingCalls pending_;
-  WorkPool pool_{kThreads};  // goes first: its work uses what is above
+  WorkPool pool_{kThreads};  // destroyed first: its work uses the members above
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// v1::Query: what a server holds, and incidents as they happen.
+// v1::Query: a server's data, and incidents as they happen.
 #pragma once
 
 #include <cstdint>
@@ -23,24 +23,25 @@ class Service;
 
 namespace plumbline::server {
 
-// What the service answers from. All pointers outlive it.
+// The service's sources. All pointers must outlive it.
 struct QuerySources {
   std::string version;
-  const Judge* judge = nullptr;  // nullptr: nothing is judged here
+  const Judge* judge = nullptr;  // nullptr: no judge
   IncidentTable* incident_table = nullptr;
   const Counters* counters = nullptr;
   Store* store = nullptr;
   RunReader* runs = nullptr;          // nullptr: there is no journal
-  CapsuleKeeper* capsules = nullptr;  // nullptr: none are taken
-  Gate* gate = nullptr;               // nullptr: whoever calls may do everything
-  // Carries out what somebody decided about an incident, at its place among the batches, and then
-  // calls `done` on any thread. Empty: the incident table is told at once.
+  CapsuleKeeper* capsules = nullptr;  // nullptr: no capsules
+  Gate* gate = nullptr;               // nullptr: no access control
+  // Applies a person's decision about an incident, at its place among the batches, and then calls
+  // `done` on any thread. Empty: it is applied to the incident table at once.
   std::function<void(v1::IncidentUpdate update, std::function<void(absl::Status)> done)> update;
-  // Carries out what somebody decided about a run in quarantine; as `update`. Empty: none is.
+  // Applies a person's decision about a run in quarantine, as `update`. Empty: there is no
+  // quarantine.
   std::function<void(const v1::UpdateRunRequest& request, const std::string& who,
                      std::function<void(absl::Status)> done)>
       update_run;
-  // Who was told of an incident. Empty: nobody ever is.
+  // Returns the alert deliveries of an incident. Empty: there are no alerts.
   std::function<std::vector<v1::AlertDelivery>(const std::string& fingerprint)> alerts;
 };
 

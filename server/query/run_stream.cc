@@ -44,7 +44,7 @@ void RunStream::OnWriteDone(bool ok) {
   Submit(&RunStream::Advance);
 }
 
-// A batch may carry evidence of other runs.
+// Checks the sources of a batch, which may carry evidence of other runs.
 grpc::Status RunStream::CheckSources() const {
   if (lease_->Everywhere(Scope::kRead) || !response_.item().has_batch()) return grpc::Status::OK;
   v1::Batch batch;
@@ -76,7 +76,7 @@ grpc::Status RunStream::Advance() {
   if (!next.ok()) return ToGrpc(next.status());
   if (*next) {
     ++items_;
-    // An event is a batch's successor: it was applied when it was journalled.
+    // Only batches count: an event was applied when it was journalled.
     const bool waits = response_.item().entry() > cursor_->header().judged_entry();
     if (waits && response_.item().has_batch()) ++not_judged_live_;
     return CheckSources();

@@ -1,4 +1,4 @@
-// One ReadRun: a run's items from the journal to one caller, one in flight at a time.
+// One ReadRun call: sends a run's items from the journal to one caller, one at a time.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -14,12 +14,12 @@
 
 namespace plumbline::server {
 
-// Reading is the pool's work. Keeps itself alive until the call is over.
+// The pool's threads read. Keeps itself alive until the call is over.
 class RunStream : public grpc::ServerWriteReactor<v1::ReadRunResponse>,
                   public std::enable_shared_from_this<RunStream> {
  public:
-  // `reader` may be nullptr: there is no journal. `stopped`: the server goes. All outlive it.
-  // `lease`: a batch that speaks of a run that it does not cover ends the stream.
+  // If `reader` is nullptr, there is no journal. `stopped`: the server is shutting down. All
+  // arguments must outlive it. If a batch has a run that `lease` does not cover, the stream ends.
   RunStream(std::string run, std::string version, RunReader* reader, WorkPool* pool,
             const std::atomic<bool>* stopped, std::shared_ptr<Lease> lease);
   void Begin();
@@ -31,7 +31,7 @@ class RunStream : public grpc::ServerWriteReactor<v1::ReadRunResponse>,
  private:
   grpc::Status CheckSources() const;
   grpc::Status Open();
-  grpc::Status Advance();  // fills in the next message, or says why there is none
+  grpc::Status Advance();  // fills in the next message, or returns why there is none
   void Submit(grpc::Status (RunStream::*work)());
 
   const std::string run_;

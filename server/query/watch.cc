@@ -91,7 +91,7 @@ bool Watch::FillNext() {
     if (incident_table_->Next(filter_, &cursor_, &change)) {
       if (FillChange(change)) break;
     } else if (caught_up_) {
-      return false;  // else the cursor is at the end now
+      return false;  // otherwise the cursor is at the end now
     }
   }
   event_.set_position(cursor_);
@@ -99,16 +99,17 @@ bool Watch::FillNext() {
   return true;
 }
 
-// False: nothing that this watcher should hear of.
+// Fills in the event. Returns false if the change does not concern this watcher.
 bool Watch::FillChange(const IncidentTable::Change& change) {
   const bool merged = !change.status.merged_into().empty();
   const bool resolved = change.incident.state() == v1::Incident::STATE_RESOLVED;
   const bool existed = change.opened_at <= snapshot_;
   auto [sent, first] = sent_.try_emplace(change.incident.id());
   const Sent before = std::exchange(sent->second, {change.revision, resolved});
-  // Over before anybody watched.
+  // Resolved before the watch began.
   if (first && resolved && existed && !goes_on_ && !caught_up_) return false;
-  // It came and went: what was in it is told as the incident it is in now.
+  // It opened and was merged in between: its findings are reported with the incident that has them
+  // now.
   if (first && merged && !(goes_on_ && change.opened_at <= began_after_)) return false;
   event_.Clear();
   *event_.mutable_incident() = change.incident;

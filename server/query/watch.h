@@ -1,4 +1,4 @@
-// One watcher of incidents: what exists first, then KIND_CAUGHT_UP, then each change.
+// One watcher of incidents: sends existing ones first, then KIND_CAUGHT_UP, then each change.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -13,16 +13,16 @@
 
 namespace plumbline::server {
 
-// Thread-safe. Lives until OnDone, then tells its owner.
+// Thread-safe. Lives until OnDone, which notifies its owner.
 class Watch : public grpc::ServerWriteReactor<v1::IncidentEvent>,
               public std::enable_shared_from_this<Watch> {
  public:
   Watch(const v1::WatchIncidentsRequest& request, const IncidentTable* incident_table,
         std::shared_ptr<Lease> lease, std::function<void(Watch*)> on_done);
 
-  // Keeps itself alive from here on and sends what exists.
+  // Begins to send existing incidents; keeps itself alive from here on.
   void Begin();
-  // Something changed: sends it, unless a write is under way (its end looks again).
+  // Sends a change, unless a write is in progress; then its end checks again.
   void Wake();
   void End(const grpc::Status& status);
 
@@ -39,14 +39,14 @@ class Watch : public grpc::ServerWriteReactor<v1::IncidentEvent>,
   const std::shared_ptr<Lease> lease_;
   const std::function<void(Watch*)> on_done_;
   std::shared_ptr<Watch> self_;
-  IncidentFilter filter_;  // as the constructor made it
+  IncidentFilter filter_;  // set by the constructor
 
   Mutex mutex_;
   bool skip_existing_ PLUMB_GUARDED_BY(mutex_);
   bool goes_on_ PLUMB_GUARDED_BY(mutex_) =
-      false;  // after a watch that broke: what it has seen is not told again
+      false;  // after a watch that broke: what it has seen is not sent again
   std::string identity_ PLUMB_GUARDED_BY(mutex_);   // of the incident table
-  uint64_t snapshot_ PLUMB_GUARDED_BY(mutex_) = 0;  // what changed last when the watch began
+  uint64_t snapshot_ PLUMB_GUARDED_BY(mutex_) = 0;  // position when the watch began
   uint64_t cursor_ PLUMB_GUARDED_BY(mutex_) = 0;
   uint64_t began_after_ PLUMB_GUARDED_BY(mutex_) = 0;
   bool caught_up_ PLUMB_GUARDED_BY(mutex_) = false;
@@ -55,7 +55,7 @@ class Watch : public grpc::ServerWriteReactor<v1::IncidentEvent>,
     bool resolved = false;
   };
   std::unordered_map<uint64_t, Sent> sent_
-      PLUMB_GUARDED_BY(mutex_);  // by incident id: as it was sent last
+      PLUMB_GUARDED_BY(mutex_);  // by incident id: the last state sent
   v1::IncidentEvent event_ PLUMB_GUARDED_BY(mutex_);
   bool writing_ PLUMB_GUARDED_BY(mutex_) = false;
   bool ending_ PLUMB_GUARDED_BY(mutex_) = false;

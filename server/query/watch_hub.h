@@ -1,5 +1,5 @@
-// All watchers of incidents. Wakes them from a thread of its own: serialising for a hundred of them
-// is no business of the judging thread's.
+// All watchers of incidents. Wakes them on a separate thread, so that the judging thread does not
+// serialise messages for a hundred of them.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ class WatchHub {
   explicit WatchHub(IncidentTable* incident_table);
   ~WatchHub();
 
-  // `lease`: what the watcher may see, and for how long.
+  // Starts a watch. `lease`: what the watcher may read, and for how long.
   Watch* Start(const v1::WatchIncidentsRequest& request, std::shared_ptr<Lease> lease);
   void EndAll(const grpc::Status& status);
 

@@ -1,4 +1,4 @@
-// A few threads for calls that read much: gRPC's own must not be held up by them.
+// A few threads for calls that read much, so that they do not block gRPC's threads.
 #pragma once
 
 #include <deque>
@@ -10,7 +10,7 @@
 
 namespace plumbline::server {
 
-// Thread-safe. What was submitted is run before the object goes.
+// Thread-safe. The destructor first runs all submitted work.
 class WorkPool {
  public:
   explicit WorkPool(int threads) {

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// At most half of a processor, if no other thread wants it.
+// Uses at most half of a processor.
 constexpr std::chrono::milliseconds kWorkTime{20}, kRestTime{20};
 constexpr char kCheapRule[] = "meta/data-loss";  // an engine has at least one
 
@@ -43,7 +43,7 @@ void StoreRebuild::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-// False: asked to stop.
+// Returns false if it must stop.
 bool StoreRebuild::GoOn() {
   MutexLock lock(mutex_);
   const auto stopped = [this]() PLUMB_REQUIRES(mutex_) { return stopped_; };
@@ -82,7 +82,7 @@ void StoreRebuild::Run() {
   LogInfo("the store is rebuilt: {} values came back", values_);
 }
 
-// False: stopped. Events are in the journal after the batches that they were decided before.
+// Returns false if stopped. Events are written after the batches that follow them in judged order.
 bool StoreRebuild::ReadEvents(std::vector<StoredEvent>* events) {
   auto reader = JournalReader::Open(options_.directory, 1, options_.range.event);
   if (!reader.ok()) {
@@ -138,7 +138,7 @@ void StoreRebuild::Take(const StoredEntry& entry, rules::Engine* engine) {
   if (!batch->ParseFromArray(body.data(), static_cast<int>(body.size()))) return;
   if (!CheckKept(*batch).ok()) return;
   batch->set_sequence(entry.prefix.sequence);
-  // The judge knew some runs beyond the others, and those of one batch together.
+  // The judge knew some runs beyond the others; those of one batch together.
   const auto known = [&](const v1::Source& source) {
     const auto ahead = options_.range.ahead.find(source.run());
     return ahead != options_.range.ahead.end() && entry.prefix.number <= ahead->second;
@@ -153,7 +153,7 @@ void StoreRebuild::Take(const StoredEntry& entry, rules::Engine* engine) {
     (void)engine->DeclareSets(*batch);
     return;
   }
-  // As the judge does: what is refused is lost, and its progress is not.
+  // As in the judge: refused evidence is lost, but its progress counts.
   if (!engine->Add(batch).ok()) (void)engine->AddRefused(*batch);
 }
 
@@ -169,7 +169,7 @@ void StoreRebuild::DeclareStreams(std::string_view payload, rules::Engine* engin
   }
 }
 
-// What retention took from the journal after the entry that the store holds.
+// Reports what retention removed from the journal after the entry that the store holds.
 void StoreRebuild::ReportGaps() {
   for (v1::Gap& gap : gaps_->TakenAfter(options_.range.after)) {
     gap.set_reason(kLostValues);

@@ -1,10 +1,10 @@
 // Fills the store with the values that it lacks and the journal still has.
 //
-// The judge begins with a checkpoint of the engine, and what was closed before that checkpoint it
-// does not close again. If the store holds less (its file was deleted, damaged, or replaced by an
-// older copy), this thread reads those entries once more, closes their steps with an engine that
-// judges nothing, and hands them to the store. What the journal no longer has becomes gaps of the
-// store, by run.
+// The judge begins with a checkpoint of the engine, and does not close the steps before that
+// checkpoint again. If the store holds less (its file was deleted, damaged, or replaced by an older
+// copy), this thread reads those entries again, closes their steps with an engine that judges
+// nothing, and passes them to the store. What the journal no longer has becomes gaps of the store,
+// by run.
 #pragma once
 
 #include <atomic>
@@ -26,9 +26,10 @@ namespace plumbline::server {
 struct StoreRebuildOptions {
   std::string directory;  // of the journal
   RebuildRange range;
-  rules::EngineConfig engine;                           // the judge's; its rules are not run
-  std::function<bool()> busy;                           // other work must not wait: this waits
-  std::function<bool(const std::string& run)> skipped;  // quarantined: not read by any engine
+  rules::EngineConfig engine;  // the judge's configuration; its rules are not run
+  std::function<bool()> busy;  // returns true while more urgent work runs: this waits
+  // returns true for quarantined runs, which no engine reads
+  std::function<bool(const std::string& run)> skipped;
 };
 
 // Thread-safe.
@@ -40,9 +41,9 @@ class StoreRebuild {
   ~StoreRebuild() { Stop(); }
 
   void Start();
-  void Stop();  // wherever it is: the next start reads on
+  void Stop();  // at any point: the next start continues
 
-  // Entries from this one on are needed still; retention must not take them.
+  // Returns the entry from which entries are still needed; retention must not remove them.
   uint64_t needs_from() const { return done_ ? ~uint64_t{0} : needs_from_.load(); }
   bool done() const { return done_; }
 
@@ -58,7 +59,7 @@ class StoreRebuild {
   const StoreRebuildOptions options_;
   const GapTable* const gaps_;
   Store* const store_;
-  uint64_t next_;  // entry that is read now
+  uint64_t next_;  // entry that is being read
   std::atomic<uint64_t> needs_from_{1};
   std::atomic<bool> done_{false};
   uint64_t values_ = 0;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kReason[] = "retention: older than journal.keep_sample_days";
 
-// An empty one where it cannot be read.
+// Returns the segment's header; an empty one if it cannot be read.
 v1::JournalHeader HeaderOf(const Segment& segment) {
   auto log = FramedLogReader::Open(segment.path, JournalLogOptions());
   FrameType type;
@@ -30,7 +30,7 @@ v1::JournalHeader HeaderOf(const Segment& segment) {
 void NeededSamples::Add(const v1::Finding& finding) {
   const v1::FindingSite& site = finding.site();
   const bool everywhere = site.layer().empty() && site.op().empty();
-  // About the run as a whole, from series, times and losses.
+  // Such findings concern the run as a whole and come from series, times and losses.
   if (everywhere &&
       (finding.rule().starts_with("meta/") || finding.rule().starts_with("performance/")))
     return;

@@ -1,7 +1,7 @@
-// Removes raw rows and token lists that are too old from segments that are no more written to.
-// Series, summaries and all else stay, and what was judged stays judged: the checkpoint holds it.
-// Samples that a stored finding was judged from stay, too, so that even a journal that is judged
-// anew gives these findings.
+// Removes raw rows and token lists that are too old from segments that are no longer written.
+// Series, summaries and all else stay, and earlier verdicts stay, because the checkpoint holds
+// them. Samples that a stored finding was judged from stay too, so that a journal that is judged
+// again gives these findings.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@
 
 namespace plumbline::server {
 
-// Where samples must stay: the sites and steps of findings. A rule remembers some steps before the
-// ones that it names, so these count too.
+// The places where samples must stay: the sites and steps of findings. A rule remembers some steps
+// before those that it names, so these count, too.
 class NeededSamples {
  public:
   static constexpr int64_t kBefore = 64;  // steps
@@ -40,36 +40,36 @@ class NeededSamples {
 
 struct SampleRetentionOptions {
   std::chrono::nanoseconds keep{};  // since receipt; 0: no limit
-  // Of every finding that is stored. Asked once a segment.
+  // Returns the places of every stored finding. Called once per segment.
   std::function<NeededSamples()> needed;
   std::function<int64_t()> unix_ns;
-  // A wall clock that jumps is wrong for a look or two: a segment must be old at two looks this far
-  // apart by a clock that does not jump.
+  // A wall clock that jumps may be wrong for a while: a segment must be old at two checks this far
+  // apart on a monotonic clock.
   std::chrono::nanoseconds second_look = std::chrono::minutes(1);
   std::function<std::chrono::steady_clock::time_point()> now = [] {
     return std::chrono::steady_clock::now();
   };
 };
 
-// Not thread-safe: the packer's thread has it.
+// Not thread-safe: used by the packer's thread.
 class SampleRetention : public SegmentEditor {
  public:
   // `counters` must outlive it.
   SampleRetention(SampleRetentionOptions options, Counters* counters)
       : options_(std::move(options)), counters_(counters) {}
 
-  // All of the segment was received too long ago, and its samples are still there. `next`: the
-  // segment after it, which began when it ended.
+  // Returns true if all of the segment was received too long ago, and its samples still exist.
+  // `next`: the segment after it, which began when it ended.
   bool Due(const Segment& segment, const Segment& next) override;
   void Begin() override;
   bool Edit(FrameType type, std::string_view payload, std::string* instead) override;
-  // Counted and logged.
+  // Counts and logs the result.
   void Done(const Segment& segment, bool replaced) override;
 
  private:
   const SampleRetentionOptions options_;
   Counters* const counters_;
-  NeededSamples needed_;  // of the segment
+  NeededSamples needed_;  // for the segment
   uint64_t removed_ = 0, kept_ = 0;
   std::set<uint64_t> done_;  // first entries
   std::map<uint64_t, std::chrono::steady_clock::time_point> old_since_;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMostRoutes = 32;  // each has a thread
 constexpr size_t kLeastSecretBytes = 16;
-constexpr char kTrialRun[] = "plumb-doctor";  // plumb doctor's finding is planted, and no news
+constexpr char kTrialRun[] = "plumb-doctor";  // plumb doctor's finding is artificial and not sent
 
 bool MatchesOne(const std::vector<std::string>& globs, const std::string& text) {
   return globs.empty() || std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
@@ -30,7 +30,7 @@ bool IsName(const std::string& name) {
   });
 }
 
-// One route, whose table is `key`.
+// Checks one route, whose table is `key`.
 class RouteCheck {
  public:
   RouteCheck(const AlertRoute& route, const std::string& key, bool insecure,
@@ -38,7 +38,8 @@ class RouteCheck {
       : route_(route), key_(key), insecure_(insecure), mistakes_(mistakes) {}
 
   void Run() {
-    const bool read_whole = !mistakes_->Has(key_);  // else a misspelt key is not a missing one
+    // otherwise a misspelt key could be reported as missing
+    const bool read_whole = !mistakes_->Has(key_);
     if (!IsName(route_.name) && (read_whole || !route_.name.empty())) {
       Wrong("name", absl::StrCat("expected letters, digits, - and _, found \"", route_.name, "\""));
     }

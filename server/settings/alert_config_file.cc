@@ -64,7 +64,7 @@ void ReadAlertRoutes(const std::string& file, const toml::table& table, AlertCon
   const toml::array* array = table["route"].as_array();
   if (array == nullptr) return;
   for (const toml::node& node : *array) {
-    if (!node.is_table()) return;  // said already
+    if (!node.is_table()) return;  // already reported
     const std::string key = absl::StrCat("alerts.route[", out->routes.size(), "]");
     mistakes->Stands(key, file, node.source().begin.line);
     AlertRoute route;

@@ -1,4 +1,4 @@
-// [alerts] and [[alerts.route]] as they stand in a TOML file.
+// Reads [alerts] and [[alerts.route]] from a TOML file.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace plumbline::server {
 
-// The keys of [alerts]; that of its routes is only checked to be an array of tables.
+// Returns the keys of [alerts]. That of its routes is only checked to be an array of tables.
 keys::Section AlertKeys(AlertConfig* out);
 std::vector<std::string> AlertRouteKeys();
 
-// The routes of [alerts]. They take the place of those in `out`.
+// Reads the routes of [alerts], which replace those in `out`.
 void ReadAlertRoutes(const std::string& file, const toml::table& table, AlertConfig* out,
                      ConfigMistakes* mistakes);
 

@@ -34,7 +34,7 @@ std::string Lower(std::string_view text) {
   return absl::AsciiStrToLower(absl::string_view(text.data(), text.size()));
 }
 
-// A name with a byte that no name has would be cut or misread by somebody: it names nobody.
+// Adds a name. A name with an invalid byte is skipped, because other code might cut or misread it.
 void AddName(Kind kind, const ASN1_STRING* value, ClientCertificate* out) {
   const std::string name(reinterpret_cast<const char*>(ASN1_STRING_get0_data(value)),
                          static_cast<size_t>(ASN1_STRING_length(value)));
@@ -74,7 +74,8 @@ std::string FingerprintOf(X509* certificate) {
   return absl::BytesToHexString({reinterpret_cast<const char*>(digest), size});
 }
 
-// "AA:bb" and "aabb" are one; empty: no hexadecimal number.
+// Returns the digits without colons, in lower case, so that "AA:bb" and "aabb" are equal; empty if
+// it is not a hexadecimal number.
 std::string PlainHex(std::string_view text) {
   std::string hex = Lower(text);
   std::erase(hex, ':');
@@ -120,7 +121,8 @@ std::optional<ClientCertificate> ReadClientCertificate(const std::string& pem) {
 
 absl::Status RevocationList::Refresh() {
   if (path_.empty()) return absl::OkStatus();
-  const FileStamp now = StampOf(path_);  // first: a change while we read is seen next time
+  // first, so that a change during the read is detected next time
+  const FileStamp now = StampOf(path_);
   if (read_ && now == stamp_ && problem_.ok()) return problem_;
   stamp_ = now;
   read_ = true;

@@ -1,5 +1,5 @@
-// A certificate that a client showed, and that TLS has verified: who it names, until when, and
-// whether it was revoked since.
+// A client's certificate that TLS has verified: its names, its expiry, and whether it has been
+// revoked.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,19 @@
 
 namespace plumbline::server {
 
-// A subject alternative name and its kind; other kinds (IP addresses, ...) name nobody here.
+// A subject alternative name and its kind; other kinds (IP addresses, ...) are not used.
 struct SubjectName {
   enum class Kind : uint8_t { kDns, kUri, kEmail };
   Kind kind = Kind::kDns;
-  std::string name;  // dns: in small letters
+  std::string name;  // dns: in lower case
 
   bool operator==(const SubjectName&) const = default;
 };
 
-// "dns:*.example.org", "uri:spiffe://example/*", "email:*@example.org"; without a kind: dns.
+// Parses "dns:*.example.org", "uri:spiffe://example/*" or "email:*@example.org"; without a kind:
+// dns.
 SubjectName ParseSubjectGlob(std::string_view text);
-// Of one kind, and the name fits the glob.
+// Returns true if both have one kind, and the name matches the glob.
 bool Fits(const SubjectName& glob, const SubjectName& name);
 
 struct ClientCertificate {
@@ -35,19 +36,19 @@ struct ClientCertificate {
   int64_t expires_unix_s = 0;
 };
 
-// Nullopt: `pem` is no certificate.
+// Returns nullopt if `pem` is not a certificate.
 std::optional<ClientCertificate> ReadClientCertificate(const std::string& pem);
 
-// [tls] revoked: a line for each certificate, "sha256:HEX" (openssl x509 -noout -fingerprint
-// -sha256) or "serial:HEX" (... -serial) of whatever authority; colons within HEX and "#" comments
-// are allowed. Not thread-safe.
+// The file of [tls] revoked: a line for each certificate, "sha256:HEX" (openssl x509 -noout
+// -fingerprint -sha256) or "serial:HEX" (... -serial) of any authority; colons within HEX and "#"
+// comments are allowed. Not thread-safe.
 class RevocationList {
  public:
-  // Empty: none is revoked.
+  // Empty path: no certificate is revoked.
   explicit RevocationList(std::string path) : path_(std::move(path)) {}
 
-  // Reads the file when it changed. NotFound, InvalidArgument: it cannot be used; then every
-  // certificate counts as revoked until it is mended.
+  // Reads the file if it changed. Returns NotFound or InvalidArgument if it cannot be used; then
+  // every certificate counts as revoked until it is fixed.
   absl::Status Refresh();
   bool Holds(const ClientCertificate& certificate) const;
 

@@ -20,8 +20,8 @@ bool CheckPort(const std::string& key, const std::string& address, ConfigMistake
   return false;
 }
 
-// Tokens must not cross a network in the clear, whatever --insecure allows; and gRPC knows only
-// these as local.
+// Returns true if tokens stay on the host. They must not cross a network unencrypted, whatever
+// --insecure allows, and gRPC treats only these addresses as local.
 bool KeepsTokens(const std::string& address) {
   const std::string host = address.substr(0, address.rfind(':'));
   return host == "unix" || host == "127.0.0.1" || host == "[::1]" || host == "localhost" ||
@@ -33,7 +33,7 @@ void CheckAddress(const std::string& key, const std::string& address, const Conf
   if (!CheckPort(key, address, mistakes)) return;
   const bool unsure = mistakes->Has("tls") || mistakes->Has("listen.insecure") ||
                       (c.access.empty() && mistakes->Has("access"));
-  if (unsure) return;  // what was meant there is not known
+  if (unsure) return;  // the intended values are unknown
   const bool encrypted = !c.tls_cert.empty();
   if (!c.access.empty() && !encrypted) {
     if (KeepsTokens(address)) return;
@@ -74,7 +74,7 @@ void CheckTls(const Config& c, ConfigMistakes* mistakes) {
   }
 }
 
-// Names of another kind than those the glob asks for: nobody would fit it.
+// Reports a name of another kind than the glob's: no name would match it.
 void CheckKind(const std::string& key, const std::string& san, ConfigMistakes* mistakes) {
   const SubjectName glob = ParseSubjectGlob(san);
   if (glob.kind != SubjectName::Kind::kDns) return;
@@ -86,7 +86,8 @@ void CheckKind(const std::string& key, const std::string& san, ConfigMistakes* m
 
 void CheckEntry(const std::string& key, const AccessEntry& entry, const Config& c,
                 ConfigMistakes* mistakes) {
-  const bool read_whole = !mistakes->Has(key);  // else a misspelt key is not a missing one
+  // otherwise a misspelt key could be reported as missing
+  const bool read_whole = !mistakes->Has(key);
   if (read_whole && entry.name.empty())
     mistakes->Add(key + ".name", "expected a name of its own, found none");
   for (const std::string& scope : entry.scopes) {

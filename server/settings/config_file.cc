@@ -94,7 +94,7 @@ Section KeysOf(AccessEntry* entry) {
           {"share", Number(&entry->share)}};
 }
 
-// Tables that may be there many times; each call of their function begins another one.
+// Tables that may occur many times; each call of their function begins another one.
 using RepeatedTables = std::map<std::string, std::function<Section()>, std::less<>>;
 RepeatedTables KnownRepeated(Config* c) {
   return {{"access", [c] { return KeysOf(&c->access.emplace_back()); }}};

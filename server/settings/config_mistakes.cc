@@ -30,7 +30,7 @@ void ConfigMistakes::Stands(const std::string& key, const std::string& file, uin
   places_[key] = {file, line};
 }
 
-// Of the key, or of the table that it is missing from.
+// Returns the place of the key, or of the table that lacks it.
 const ConfigMistakes::Place* ConfigMistakes::PlaceOf(std::string key) const {
   for (;;) {
     if (const auto place = places_.find(key); place != places_.end()) return &place->second;

@@ -1,5 +1,5 @@
-// What is wrong with a configuration: all of it is gathered and told in one run, each mistake with
-// the line of the file that it stands in.
+// Collects all mistakes of a configuration and reports them together, each with its line in the
+// file.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@
 
 namespace plumbline::server {
 
-// Keys read "listen.grpc"; of tables that occur often "access[1].scopes", numbered from 0; a table
-// is a key, too. Not thread-safe.
+// Keys read "listen.grpc"; of repeated tables "access[1].scopes", numbered from 0; a table is a
+// key, too. Not thread-safe.
 class ConfigMistakes {
  public:
   void Stands(const std::string& key, const std::string& file, uint32_t line);
-  // The command line says it by this option, whatever the file says.
+  // Records that this option of the command line sets the key, whatever the file contains.
   void GivenBy(const std::string& key, const std::string& option) { options_[key] = option; }
 
   // `text`: "expected ..., found ...".
   void Add(const std::string& key, const std::string& text);
-  // Is something wrong with this key, or with one of this table? Then what follows from it is
-  // better left unsaid.
+  // Returns true if this key, or one of this table, has a mistake. Then mistakes that follow from
+  // it are better not reported.
   bool Has(std::string_view key) const;
 
-  // InvalidArgument: a line for each mistake, "FILE:LINE: KEY: TEXT" in the order of the file, then
-  // "--OPTION: TEXT", or "KEY: TEXT" where nobody says where it comes from.
+  // Returns InvalidArgument with a line for each mistake, "FILE:LINE: KEY: TEXT" in the order of
+  // the file, then "--OPTION: TEXT", or "KEY: TEXT" if the source is unknown.
   absl::Status ToStatus() const;
 
  private:
@@ -37,7 +37,7 @@ class ConfigMistakes {
   };
   struct Mistake {
     std::string key;
-    uint32_t line;  // the last one: in no file
+    uint32_t line;  // the largest value: in no file
     std::string text;
   };
   const Place* PlaceOf(std::string key) const;
@@ -47,10 +47,10 @@ class ConfigMistakes {
   std::vector<Mistake> mistakes_;
 };
 
-// "access.scopes" of "access[1].scopes".
+// Returns "access.scopes" for "access[1].scopes".
 std::string KeyName(std::string_view key);
 
-// "expected a, b or c, found "x"", and the nearest of them; empty where `word` is one of them.
+// Returns "expected a, b or c, found "x"", and the nearest of them; empty if `word` is one of them.
 std::string NoneOf(const std::vector<std::string>& words, const std::string& word);
 
 }  // namespace plumbline::server

@@ -1,5 +1,5 @@
-// How tables of a TOML file are read: each key sets one option; an unknown one is a mistake that
-// names the nearest known.
+// Reads tables of a TOML file: each key sets one option; an unknown one is a mistake that names the
+// nearest known key.
 #pragma once
 
 #include <toml++/toml.h>
@@ -14,18 +14,18 @@
 
 namespace plumbline::server::keys {
 
-// Sets one option from its node; the returned text says what was expected, empty on success.
+// Sets one option from its node. Returns what was expected; empty on success.
 using Setter = std::function<std::string(const toml::node&)>;
 using Section = std::map<std::string, Setter, std::less<>>;
 
-// What they point to must outlive the setter.
+// Their arguments must outlive the setter.
 Setter Text(std::string* out);
 Setter Flag(bool* out);
 Setter Integer(int64_t* out);
 Setter Number(double* out);
 Setter Texts(std::vector<std::string>* out);
 
-// "; did you mean \"grpc\"?", or the known ones where none is near.
+// Returns "; did you mean \"grpc\"?", or the known ones if none is near.
 std::string MeantOrKnown(std::string_view word, const std::vector<std::string>& known);
 
 template <typename Map>
@@ -35,8 +35,8 @@ std::vector<std::string> NamesOf(const Map& map) {
   return names;
 }
 
-// Where each key stands, and what is wrong with it, goes to `mistakes`; an option whose key is
-// wrong keeps its value. `table_key`: "listen", "access[1]".
+// Reads a table. Adds the place of each key, and its mistakes, to `mistakes`; an option whose key
+// is wrong keeps its value. `table_key`: "listen", "access[1]".
 void ReadSection(const std::string& file, const std::string& table_key, const toml::table& table,
                  const Section& known, ConfigMistakes* mistakes);
 

@@ -1,4 +1,4 @@
-// The words of log.level and --log-level, the most talkative first.
+// The words of log.level and --log-level, the most verbose first.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The key under which plumbd hashes ids ([redact]).
+// Reads the key with which plumbd hashes ids ([redact]).
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace plumbline::server {
 
-// Null where ids are kept as they come. Errors name the file and what was expected, never the key.
+// Returns null if ids are not redacted. Errors name the file and what was expected, never the key.
 absl::StatusOr<std::shared_ptr<const transport::Redactor>> RedactorOf(const Config& config);
 
 }  // namespace plumbline::server

@@ -1,5 +1,5 @@
-// Watches the file of suppressions: what it says is told when the file or the day changes, and when
-// somebody asks for it.
+// Watches the file of suppressions: passes its contents on when the file or the day changes, and on
+// request.
 #pragma once
 
 #include <functional>
@@ -12,19 +12,21 @@
 
 namespace plumbline::server {
 
-// Thread-safe but for Start and destruction.
+// Thread-safe, except Start and destruction.
 class SuppressionFile {
  public:
   using Tell = std::function<void(v1::SuppressionSet)>;
 
-  // `path` empty: nothing is suppressed, which is told once.
+  // If `path` is empty, passes an empty set on once.
   SuppressionFile(std::string path, Tell tell) : path_(std::move(path)), tell_(std::move(tell)) {}
   ~SuppressionFile() { Stop(); }
 
-  // Reads and tells, then watches. An error names file, line and key; nothing is watched then.
+  // Reads the file, passes it on, then watches it. An error names file, line and key; then the file
+  // is not watched.
   absl::Status Start();
   void Stop();
-  // Read again now. A file that is wrong leaves what was there, and is logged.
+  // Reads the file again now. If it has an error, the earlier contents stay, and the error is
+  // logged.
   void Reload();
 
  private:
@@ -44,7 +46,7 @@ class SuppressionFile {
   CondVar wake_;
   bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
   bool reload_ PLUMB_GUARDED_BY(mutex_) = false;
-  Stamp seen_;  // Start's, then the thread's
+  Stamp seen_;  // used by Start, then by the thread
   std::thread thread_;
 };
 

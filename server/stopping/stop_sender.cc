@@ -8,7 +8,8 @@
 
 namespace plumbline::server {
 
-// Of an incident that nobody has acknowledged or silenced, and that no suppression covers.
+// Returns true if the incident ends a training: it is open at `level` or above, and not
+// acknowledged, silenced or suppressed.
 bool StopSender::Ends(const IncidentTable::Change& change, v1::Level level) {
   const v1::Finding& shown = change.incident.finding();
   return change.incident.state() == v1::Incident::STATE_OPEN && !shown.suppressed() &&
@@ -27,7 +28,7 @@ v1::StopTraining StopSender::StopOf(const IncidentTable::Change& change, int64_t
   return stop;
 }
 
-// False: the connection has had this order, or enough of them.
+// Returns false if the connection has got this directive before, or enough of them.
 bool StopSender::Note(Stream* stream, const v1::StopTraining& stop) {
   if (stream->sent.size() >= kMostIncidents && !stream->sent.contains(stop.incident()))
     return false;
@@ -54,7 +55,8 @@ void StopSender::Joined(uint64_t stream_id, uint64_t connection, std::weak_ptr<C
     known = std::move(stream);
     asking_ = streams_.size();
   }
-  // What came while it was away; what was there before it began is of an earlier attempt.
+  // Send what arrived while it was disconnected. Findings from before it began belong to an earlier
+  // attempt.
   const int64_t began = static_cast<int64_t>(UnixNs()) - static_cast<int64_t>(hello.age_ns());
   std::vector<Order> orders;
   for (const std::string& run : runs) {
@@ -115,7 +117,7 @@ void StopSender::Send(const std::vector<Order>& orders) {
   for (const auto& [incident, sent] : by_incident) Keep(*sent.first, sent.second);
 }
 
-// Once for each opening of an incident, as far as this process knows.
+// Journals the first directive of each opening of an incident, as far as this process knows.
 void StopSender::Keep(const v1::StopTraining& stop, size_t processes) {
   const auto change = incidents_->Get(stop.incident());
   if (!change.ok()) return;

@@ -1,10 +1,11 @@
-// Orders trainers to end: sends the processes of a run a directive when an incident of the level
-// that their hellos named is there.
+// Ends trainings: sends the processes of a run a directive if an incident of the level that their
+// hellos named is open.
 //
-// Nothing is remembered but who is connected: whether an order is due follows from the incident
-// table, which a restart makes again from the journal. So a process that was away when the finding
-// came gets its order when it is back. The agent decides whether the finding is of its own steps.
-// The first order for an incident is journalled and stands in the incident's history.
+// Only connected streams are remembered. Whether a directive is due follows from the incident
+// table, which a restart rebuilds from the journal. So a process that was disconnected when the
+// finding was made gets its directive when it reconnects. The agent decides whether the finding
+// belongs to its own steps. The first directive for an incident is journalled and added to its
+// history.
 #pragma once
 
 #include <atomic>
@@ -31,19 +32,21 @@ class StopSender {
  public:
   static constexpr uint32_t kMostOfOne = 8;      // directives to one connection for one incident
   static constexpr size_t kMostIncidents = 256;  // of one connection
-  static constexpr size_t kMostNoted = 4096;     // incidents whose order is known to be journalled
+  static constexpr size_t kMostNoted = 4096;  // incidents whose directive is known to be journalled
 
-  // `keep`: journals an update of an incident; any thread, quick. Both pointers must outlive it.
+  // `keep`: journals an update of an incident; called on any thread, must be quick. Both pointers
+  // must outlive it.
   StopSender(const IncidentTable* incidents, Counters* counters,
              std::function<void(v1::IncidentUpdate)> keep)
       : incidents_(incidents), counters_(counters), keep_(std::move(keep)) {}
 
-  // Streams, as they come and go. `connection` rises with each connection of a stream.
+  // Record connections and disconnections of streams. `connection` rises with each connection of a
+  // stream.
   void Joined(uint64_t stream_id, uint64_t connection, std::weak_ptr<Connection> line,
               const v1::Hello& hello);
   void Left(uint64_t stream_id, uint64_t connection);
 
-  // A verdict was a finding: `merged` with what was found before, `now` its own site.
+  // Handles a verdict with a finding: `merged` with earlier verdicts, `now` its own site.
   void OnFound(const v1::Finding& merged, const v1::FindingSite& now);
 
  private:
@@ -52,7 +55,7 @@ class StopSender {
     std::weak_ptr<Connection> line;
     std::set<std::string> runs;
     v1::Level level = v1::LEVEL_UNSPECIFIED;
-    // By incident: the newest step of an order, and how many were sent.
+    // By incident: the newest step of a directive, and how many were sent.
     std::map<std::string, std::pair<int64_t, uint32_t>> sent;
   };
   struct Order {
@@ -70,7 +73,7 @@ class StopSender {
   const IncidentTable* const incidents_;
   Counters* const counters_;
   const std::function<void(v1::IncidentUpdate)> keep_;
-  std::atomic<size_t> asking_{0};  // streams that want to be ordered
+  std::atomic<size_t> asking_{0};  // streams that may get directives
   Mutex mutex_;
   std::map<uint64_t, Stream> streams_ PLUMB_GUARDED_BY(mutex_);
   std::set<std::string> noted_ PLUMB_GUARDED_BY(mutex_);  // fingerprint and opening

@@ -8,14 +8,15 @@ namespace {
 
 using EightWords = std::array<uint64_t, 8>;
 
-// Exchanges the bits of a that `mask` moves up by `shift` with those of b below.
+// Exchanges the bits of a that `mask`, moved up by `shift`, selects with those of b that `mask`
+// selects.
 inline void Exchange(uint64_t& a, uint64_t& b, int shift, uint64_t mask) {
   const uint64_t t = ((a >> shift) ^ b) & mask;
   a ^= t << shift;
   b ^= t;
 }
 
-// Eight words as an 8 x 8 matrix of bytes, transposed: halves, quarters, eighths.
+// Transposes eight words as an 8 x 8 matrix of bytes: halves, quarters, eighths.
 inline void Transpose(EightWords& w) {
   for (size_t i = 0; i < 4; ++i) Exchange(w[i], w[i + 4], 32, 0x00000000FFFFFFFFull);
   for (size_t i : {0u, 1u, 4u, 5u}) Exchange(w[i], w[i + 2], 16, 0x0000FFFF0000FFFFull);

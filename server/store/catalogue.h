@@ -1,5 +1,5 @@
-// What the store knows of runs, series and spans, all of it in memory. Numbers are given here, so
-// that the judging thread never waits for the database.
+// The store's runs, series and spans, all in memory. It assigns the ids, so that the judging thread
+// never waits for the database.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,20 @@
 
 namespace plumbline::server {
 
-// The steps of one role in one attempt of a run. A run that begins anew under the same attempt
-// opens a later generation, which supersedes as an attempt does.
+// The steps of one role in one attempt of a run. A run that restarts under the same attempt opens a
+// later generation, which supersedes the earlier one like an attempt.
 //
-// What a rank reported after its step had been closed has spans of its own, since steps ascend
-// within a span. Their generations have this bit, then the rank; they supersede nothing.
+// What a rank reported after its step had been closed has separate spans, because steps ascend
+// within a span. Their generations have this bit, then the rank; they supersede no other span.
 constexpr uint32_t kLateGeneration = uint32_t{1} << 31;
-// A run that the rules had forgotten and that goes on at an earlier step, since its ranks return at
-// different ones, opens a later generation that supersedes none. From here on, these are odd.
+// A run that the rules had forgotten may continue at an earlier step, since its ranks return at
+// different ones. It then opens a later generation that supersedes none. From here on, these are
+// odd.
 constexpr uint32_t kResumable = uint32_t{1} << 20;
 constexpr int kLateRankShift = 14;
 
-// Steps that came back from the journal (Store::AddRebuilt) have spans as late ones have, under
-// numbers that no rank has: one for steps, and some for what had come late.
+// Steps that were rebuilt from the journal (Store::AddRebuilt) have spans like late ones, under
+// numbers that no rank has: one for steps, and several for late evidence.
 constexpr uint32_t kRebuiltRank = (1u << (31 - kLateRankShift)) - 1;
 constexpr uint32_t kRebuiltLate = 256;
 inline uint32_t RebuiltRank(bool late, uint32_t rank) {
@@ -46,17 +47,18 @@ struct Span {
   int64_t first_step = 0, last_step = -1;
   uint64_t samples = 0;
 
-  // Everything up to (entry, step) is in sealed tiles; `sealed` false: nothing is.
+  // Everything up to (entry, step) is in sealed tiles, if `sealed`.
   bool sealed = false;
   uint64_t sealed_entry = 0;
   int64_t sealed_step = 0;
 
-  // In memory: closed, not yet in the database as whole blocks.
+  // In memory: closed, not yet in the database as complete blocks.
   std::deque<ClosedStepPtr> steps;
-  // Of them, from the front: handed to the writer as whole blocks; handed over in any form.
+  // The number of these, from the front, that were passed to the writer as complete blocks, and in
+  // any form.
   size_t queued = 0, flushed = 0;
-  size_t block_bytes = 0;  // of the steps behind `queued`
-  size_t block_steps = 0;  // a block is full at so many; 0: not decided
+  size_t block_bytes = 0;  // of the steps after `queued`
+  size_t block_steps = 0;  // steps of a full block; 0: not decided
   std::unordered_map<const rules::SeriesColumns*, std::shared_ptr<const StoredColumns>> columns;
 
   bool empty() const { return last_step < first_step; }
@@ -66,7 +68,7 @@ struct Span {
            (generation & ~kLateGeneration) >> kLateRankShift >= kRebuiltRank - kRebuiltLate;
   }
   bool resumed() const { return !late() && generation >= kResumable && generation % 2 == 1; }
-  // A later span has the say where both have a step.
+  // If two spans have a step, the later span counts.
   std::pair<uint32_t, uint32_t> order() const { return {attempt, generation}; }
 };
 
@@ -78,40 +80,42 @@ struct SeriesName {
   std::string op;
 };
 
-// Runs and series with their numbers.
+// Runs and series with their ids.
 struct NameRows {
   std::vector<std::pair<uint32_t, std::string>> runs;
   std::vector<SeriesName> series;
 };
 
-// Not thread-safe; pointers stay valid.
+// Not thread-safe. Pointers stay valid.
 class Catalogue {
  public:
-  uint32_t Run(std::string_view name);            // its number, given now where it is new
+  uint32_t Run(std::string_view name);            // returns its id, and assigns one if it is new
   uint32_t FindRun(std::string_view name) const;  // 0: unknown
-  // The number of a series of a run and role.
+  // Returns the id of a series of a run and role; assigns one if it is new.
   uint32_t Series(uint32_t run, v1::Role role, const v1::Site& site);
-  // The newest generation of an attempt; nullptr: there is none.
+  // Returns the newest generation of an attempt; nullptr if there is none.
   Span* Find(uint32_t run, uint32_t attempt, v1::Role role);
   Span* Find(uint32_t run, uint32_t attempt, v1::Role role, uint32_t generation);
   Span* Add(uint32_t run, uint32_t attempt, v1::Role role,
-            bool resumed = false);  // the next generation
-  // The same of late steps of a rank. Add: nullptr where it has too many of them.
+            bool resumed = false);  // adds the next generation
+  // Do the same for late steps of a rank. AddLate returns nullptr if the rank has too many spans.
   Span* FindLate(uint32_t run, uint32_t attempt, v1::Role role, uint32_t rank);
   Span* AddLate(uint32_t run, uint32_t attempt, v1::Role role, uint32_t rank);
 
-  std::vector<Span*> SpansOf(uint32_t run) const;  // ascending by order(), of all roles
+  // returns them ascending by order(), of all roles
+  std::vector<Span*> SpansOf(uint32_t run) const;
   std::vector<Span*> Spans() const;
   const std::vector<const SeriesName*>& SeriesOf(uint32_t run) const;
 
-  // As the database has them.
+  // Load what the database has.
   void LoadRun(uint32_t id, std::string name);
   void LoadSeries(SeriesName series);
   void LoadSpan(Span span);
 
-  // What was numbered since the last call: to be written before what uses it.
+  // Returns the names added since the last call. They must be written before anything that uses
+  // them.
   NameRows TakeFresh() { return std::exchange(fresh_, {}); }
-  NameRows Names() const;  // all
+  NameRows Names() const;  // returns all
 
  private:
   using SeriesKey = std::tuple<uint32_t, int, std::string, std::string>;

@@ -8,15 +8,15 @@
 namespace plumbline::server {
 namespace {
 
-// So many series at a time: what they fill stays in the second-level cache.
+// Series handled at a time: their values fit into the second-level cache.
 constexpr size_t kChunk = 32;
 
-// Where the chunk's series stand in one list of columns.
+// The places of the chunk's series in one list of columns.
 struct Slots {
   std::vector<std::pair<uint32_t, uint32_t>> at;  // (column, slot)
 };
 
-// A row of a part, of the rank block at hand.
+// A row of a part, in the current block of ranks.
 struct Row {
   uint32_t step;  // index in the block
   const StepPart* part;
@@ -28,7 +28,8 @@ class Builder {
   Builder(const std::vector<ClosedStepPtr>& steps, size_t fresh_from)
       : steps_(steps),
         fresh_from_(fresh_from),
-        // A line more than a power of two: otherwise all series fall on the same cache sets.
+        // A cache line more than a power of two; otherwise all series would use the same cache
+        // sets.
         stride_(steps.size() * kTileRanks + 8),
         values_(kChunk * stride_),
         present_(kChunk * steps.size()) {
@@ -97,7 +98,8 @@ class Builder {
     }
   }
 
-  // The tile of a slot, without steps and ranks that have no value. False: it has none at all.
+  // Fills in the tile of a slot, without steps and ranks that have no value. Returns false if it
+  // has no value at all.
   bool Fill(size_t slot, BuiltTile* built) {
     const uint64_t* present = &present_[slot * steps_.size()];
     tile_.steps.clear();
@@ -143,7 +145,7 @@ class Builder {
   const size_t fresh_from_;
   const size_t stride_;
   std::vector<double> values_;                 // [slots, steps, lanes], padded
-  std::vector<uint64_t> present_;              // [slots, steps]: a bit a lane
+  std::vector<uint64_t> present_;              // [slots, steps]: one bit per lane
   std::map<uint32_t, std::vector<Row>> rows_;  // by rank block
   std::unordered_map<const StoredColumns*, Slots> slots_;
   std::vector<uint32_t> series_;

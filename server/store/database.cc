@@ -64,7 +64,7 @@ std::string_view Statement::Bytes(int column) const {
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Mode mode) {
   std::unique_ptr<Database> database(new Database(path, mode));
-  // NOMUTEX: each connection has one thread at a time.
+  // NOMUTEX: only one thread at a time uses each connection.
   const int flags =
       SQLITE_OPEN_NOMUTEX |
       (mode == Mode::kReadOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
@@ -72,13 +72,13 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   if (code != SQLITE_OK) return database->Error(code);
   sqlite3_extended_result_codes(database->handle_, 1);
   sqlite3_busy_timeout(database->handle_, 5000);
-  int keep_log = 1;  // an in-memory database has none, and says so
+  int keep_log = 1;  // an in-memory database has none and returns an error
   if (mode == Mode::kReadWrite)
     sqlite3_file_control(database->handle_, "main", SQLITE_FCNTL_PERSIST_WAL, &keep_log);
   return database;
 }
 
-// An empty log belongs to any database: one that was put back from a copy, too. close_v2 waits for
+// An empty log fits any database, also one that was restored from a copy. close_v2 waits for
 // statements that outlive the connection.
 Database::~Database() {
   if (mode_ == Mode::kReadWrite) Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
@@ -124,7 +124,7 @@ absl::StatusOr<int64_t> Database::Number(const std::string& sql) const {
   return *row ? statement->Int(0) : 0;
 }
 
-// In one step: several would begin anew each time that another process has written.
+// Copies in one step: if there were several, each write of another process would restart the copy.
 absl::Status Database::CopyTo(const std::string& path) const {
   auto copy = Open(path, Mode::kReadWrite);
   if (!copy.ok()) return copy.status();

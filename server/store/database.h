@@ -1,4 +1,4 @@
-// SQLite, as little of it as the store needs.
+// A thin wrapper of SQLite with what the store needs.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +28,13 @@ class Statement {
   Statement& Bind(int index, uint64_t value) { return Bind(index, static_cast<int64_t>(value)); }
   Statement& Bind(int index, uint32_t value) { return Bind(index, static_cast<int64_t>(value)); }
   Statement& Bind(int index, int value) { return Bind(index, static_cast<int64_t>(value)); }
-  // The bytes must stay where they are until the statement has run.
+  // The bytes must stay valid until the statement has run.
   Statement& BindText(int index, std::string_view text);
   Statement& BindBlob(int index, std::string_view bytes);
 
-  // The next row; false: there is none. Runs again after Reset.
+  // Steps to the next row; returns false if there is none. Runs again after Reset.
   absl::StatusOr<bool> Next();
-  // Runs a statement that gives no rows, then resets it.
+  // Runs a statement without rows, then resets it.
   absl::Status Run();
   void Reset();
 
@@ -49,25 +49,26 @@ class Statement {
   sqlite3_stmt* statement_ = nullptr;
 };
 
-// One connection. Not thread-safe. Errors name the path: DataLoss, the file is damaged or no
-// database; ResourceExhausted, it could not be written; Internal, anything else.
+// One connection. Not thread-safe. Errors name the path: DataLoss if the file is damaged or not a
+// database, ResourceExhausted if it could not be written, otherwise Internal.
 class Database {
  public:
   enum class Mode { kReadWrite, kReadOnly };
 
-  // ":memory:" is a database of its own that ends with the object. The log of one that is written
-  // (-wal, -shm) outlives it, emptied: so a full disk keeps nobody from opening it again.
+  // Opens a database. ":memory:" is a separate database that ends with the object. A writer keeps
+  // the emptied log files (-wal, -shm) on close, so that a full disk does not prevent opening it
+  // again.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Mode mode);
   ~Database();
 
   absl::Status Execute(const std::string& sql);
   absl::StatusOr<Statement> Prepare(const std::string& sql) const;
   absl::StatusOr<int64_t> Number(
-      const std::string& sql) const;  // its first column; 0 without a row
+      const std::string& sql) const;  // returns the first column; 0 without a row
 
-  // Writes all that is committed at this moment into the new file `path`, then reads that through
-  // (integrity_check). Others may write to this database meanwhile. DataLoss: this database, or the
-  // copy, is damaged.
+  // Writes everything committed so far into the new file `path`, then checks the copy
+  // (integrity_check). Others may write to this database meanwhile. Returns DataLoss if this
+  // database, or the copy, is damaged.
   absl::Status CopyTo(const std::string& path) const;
 
   const std::string& path() const { return path_; }

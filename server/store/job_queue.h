@@ -1,6 +1,6 @@
-// The bounded queue between the judging threads and the store's writer. When it is full they wait:
-// nothing is dropped. Of one run at most three times as much is queued as there is room left, so
-// that a run that sends more than the disk takes waits for it before others have to.
+// The bounded queue between the judging threads and the store's writer. It drops nothing: if it is
+// full, they wait. One run may queue at most three times the space that is left, so that a run
+// which sends more than the disk can take waits before others have to.
 #pragma once
 
 #include <chrono>
@@ -20,8 +20,8 @@ class JobQueue {
  public:
   explicit JobQueue(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Waits while there is no room for `run`; what has no bytes never does. Returns how long that
-  // was.
+  // Adds a job. Waits while there is no space for `run`; a job without bytes never waits. Returns
+  // the time that it waited.
   std::chrono::nanoseconds Push(StoreJob job, size_t bytes, uint32_t run = 0) {
     MutexLock lock(mutex_);
     const auto start = std::chrono::steady_clock::now();
@@ -36,8 +36,8 @@ class JobQueue {
     return end - start;
   }
 
-  // Waits for jobs; all of those queued, up to `max_bytes` and at least one. Empty: closed and
-  // done.
+  // Waits for jobs, and returns those queued, up to `max_bytes` and at least one. Empty if the
+  // queue is closed and done.
   std::vector<StoreJob> Take(size_t max_bytes) {
     MutexLock lock(mutex_);
     work_.Wait(lock, [this]() PLUMB_REQUIRES(mutex_) { return !jobs_.empty() || closed_; });
@@ -54,7 +54,7 @@ class JobQueue {
     return taken;
   }
 
-  // What was taken last has been written.
+  // Frees the space of the jobs taken last, which have been written.
   void Done() {
     const MutexLock lock(mutex_);
     bytes_ -= taken_bytes_;
@@ -68,7 +68,7 @@ class JobQueue {
     room_.NotifyAll();
   }
 
-  // Nobody waits any more; what is queued is still taken.
+  // Ends all waiting. Queued jobs can still be taken.
   void Close() {
     const MutexLock lock(mutex_);
     closed_ = true;
@@ -76,7 +76,7 @@ class JobQueue {
     room_.NotifyAll();
   }
 
-  // True when closed meanwhile.
+  // Waits; returns true if the queue was closed meanwhile.
   bool WaitClosed(std::chrono::milliseconds time) {
     MutexLock lock(mutex_);
     return work_.WaitFor(lock, time, [this]() PLUMB_REQUIRES(mutex_) { return closed_; });
@@ -99,8 +99,7 @@ class JobQueue {
   Mutex mutex_;
   CondVar work_, room_;
   std::deque<Queued> jobs_ PLUMB_GUARDED_BY(mutex_);
-  std::unordered_map<uint32_t, size_t> of_run_
-      PLUMB_GUARDED_BY(mutex_);  // bytes, taken ones included
+  std::unordered_map<uint32_t, size_t> of_run_ PLUMB_GUARDED_BY(mutex_);  // bytes, with those taken
   std::vector<std::pair<uint32_t, size_t>> taken_ PLUMB_GUARDED_BY(mutex_);
   size_t bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
   size_t taken_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;

@@ -1,4 +1,4 @@
-// The open block of a span: when it is full, and what of it goes to the writer.
+// The open block of a span: decides when it is full, and which part goes to the writer.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace plumbline::server {
 
-// So many steps make a block: enough that a tile of few ranks is worth its row.
+// Returns the number of steps of a block: enough that a tile of few ranks is worth its row.
 size_t BlockSteps(const ClosedStep& step);
 
-// The open block, whole, or, as short tiles, what of it was not handed over yet. Nothing: there is
-// nothing to hand over. The span knows from then on that it was.
+// Returns the open block, complete or, as short tiles, the part that was not passed on yet. Returns
+// nothing if there is none. The span records that it was passed on.
 std::optional<BlockJob> TakeBlock(Span* span, bool whole);
 
-// Blocks are written in their order, so the job's steps are the first of the span in memory: those
-// of a whole block go.
+// Removes the steps of a complete block from the span. Blocks are written in order, so the job's
+// steps are the first of the span in memory.
 void BlockWritten(const BlockJob& job, Span* span);
 
 }  // namespace plumbline::server

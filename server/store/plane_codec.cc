@@ -28,9 +28,9 @@ struct PlaneHeader {
 constexpr size_t kHeaderBytes = 12;
 
 constexpr int kPlaneLevel = 1;
-constexpr size_t kTogetherCells = 1024;  // below, frames of their own cost more than they save
+constexpr size_t kTogetherCells = 1024;  // below this, separate frames cost more than they save
 constexpr double kPowers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
-// Below it a decimal's digits, found by one multiplication, are off by less than a half.
+// Below this, the digits of a decimal, computed by one multiplication, are off by less than a half.
 constexpr double kMostDigits = 0x1p50;
 
 size_t BytesOf(uint8_t form) { return form == kFloats ? 4 : 8; }
@@ -40,14 +40,15 @@ uint64_t ZigZag(int64_t v) {
 }
 int64_t ZagZig(uint64_t v) { return static_cast<int64_t>((v >> 1) ^ (~(v & 1) + 1)); }
 
-// Digits are words in their order: so far above 0.
+// Digits are stored as ordered words, with this offset above 0.
 constexpr int64_t kNoDigits = int64_t{1} << 51;
 
 double FromDecimal(uint64_t word, uint8_t places) {
   return static_cast<double>(static_cast<int64_t>(word - uint64_t{kNoDigits})) / kPowers[places];
 }
 
-// The digits of `value` with so many places, if they give back its bits (-0 and NaN do not).
+// Computes the digits of `value` with `places` decimals. Returns false if they do not restore its
+// bits (as for -0 and NaN).
 bool Digits(double value, uint8_t places, uint64_t* word) {
   const double scaled = value * kPowers[places];
   if (!(std::fabs(scaled) < kMostDigits)) return false;
@@ -55,7 +56,8 @@ bool Digits(double value, uint8_t places, uint64_t* word) {
   return std::bit_cast<uint64_t>(FromDecimal(*word, places)) == std::bit_cast<uint64_t>(value);
 }
 
-// Whether all cells are decimals with few places. What has few has more, too.
+// Returns true if all cells are decimals with few places. A decimal with few places has a form with
+// more, too.
 bool AsDecimals(const std::vector<double>& cells, WordList* words, uint8_t* places) {
   *places = 0;
   uint64_t word = 0;
@@ -82,12 +84,12 @@ bool AsFloats(const std::vector<double>& cells, WordList* words) {
   return true;
 }
 
-// From the step before; in the first step from the column before.
+// Returns the word of the step before; in the first step, of the column before.
 uint64_t Before(const WordList& words, size_t i, size_t columns) {
   return i >= columns ? words[i - columns] : i > 0 ? words[i - 1] : 0;
 }
 
-// Within the width of a word, so that four bytes stay four.
+// Returns the difference within the width of a word, so that four bytes stay four.
 uint64_t Difference(uint64_t a, uint64_t b, uint8_t form) {
   if (form != kFloats) return ZigZag(static_cast<int64_t>(a - b));
   const auto d = static_cast<int32_t>(static_cast<uint32_t>(a) - static_cast<uint32_t>(b));
@@ -99,7 +101,7 @@ uint64_t Sum(uint64_t before, uint64_t difference, uint8_t form) {
   return form == kFloats ? sum & 0xFFFFFFFFu : sum;
 }
 
-// One way to write the cells, and about how many bits it takes.
+// One way to write the cells, and its approximate size in bits.
 struct Way {
   PlaneHeader header{};
   uint64_t bits = UINT64_MAX;
@@ -147,7 +149,7 @@ struct PlaneCodec::Scratch {
     packed.resize(ZSTD_compressBound(size));
     const size_t n =
         ZSTD_compressCCtx(pack, packed.data(), packed.size(), bytes, size, kPlaneLevel);
-    if (ZSTD_isError(n)) throw std::bad_alloc();  // the bound rules all else out
+    if (ZSTD_isError(n)) throw std::bad_alloc();  // the bound excludes all other errors
     return std::string_view(packed).substr(0, n);
   }
 
@@ -231,7 +233,7 @@ void PlaneCodec::Encode(const std::vector<double>& cells, size_t columns, std::s
 
   const size_t width = BytesOf(h.form), count = cells.size();
   s.planes.resize(width * count);
-  for (size_t i = count; i-- > 0;) {  // in place: each from those before it
+  for (size_t i = count; i-- > 0;) {  // in place: each uses only earlier ones
     s.words[i] = h.differences != 0 ? Difference(s.words[i], Before(s.words, i, columns), h.form)
                                     : s.words[i] - h.least;
   }

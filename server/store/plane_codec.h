@@ -1,11 +1,12 @@
-// The cells of a tile as bytes that compress: the shortest words that give back every bit of them,
-// either above their least or as differences from the step before, byte plane by byte plane, each
-// compressed by itself (planes of noise and planes of nothing do not share a code).
+// Encodes the cells of a tile in bytes that compress well: the shortest words that restore every
+// bit, either above their minimum or as differences from the step before, byte plane by byte plane.
+// Each plane is compressed separately, because planes of noise and constant planes need different
+// codes.
 //
 // Bytes: form (1: of doubles, 2: of floats, 3: of decimals), differences (0 or 1), decimal places,
-// 0, least word (u64), then, of words of 8 or 4 bytes, each plane from the lowest: 0 and the byte
-// that it is full of; 1 and its bytes; or 2, a size (u32) and a zstd frame. A plane 3 is the first
-// and holds all of them in one frame: for tiles of few cells.
+// 0, least word (u64), then, of words of 8 or 4 bytes, each plane from the lowest: 0 and its
+// constant byte; 1 and its bytes; or 2, a size (u32) and a zstd frame. A first plane of 3 holds all
+// planes in one frame: for tiles of few cells.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +18,14 @@
 
 namespace plumbline::server {
 
-// Not thread-safe: one a thread.
+// Not thread-safe: use one per thread.
 class PlaneCodec {
  public:
   PlaneCodec();
   ~PlaneCodec();
   // Appends `cells`, [steps, columns] in C order, to *out. Throws bad_alloc.
   void Encode(const std::vector<double>& cells, size_t columns, std::string* out);
-  // False: these are not the bytes of so many cells. Replaces *cells.
+  // Decodes `count` cells into *cells. Returns false if the bytes do not hold them.
   bool Decode(std::string_view bytes, size_t count, size_t columns, std::vector<double>* cells);
 
  private:

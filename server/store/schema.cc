@@ -11,8 +11,9 @@ namespace {
 
 constexpr int kSchema = 1;
 
-// 8 KiB pages: a tile of 64 x 64 is two or three of them. A write-ahead log that is synced when it
-// is copied back: a kill loses nothing, a power cut the last moments, which the journal gives back.
+// 8 KiB pages: a tile of 64 x 64 takes two or three. The write-ahead log is synced when it is
+// copied back: a killed process loses nothing, a power cut loses the last moments, which the
+// journal restores.
 constexpr const char* kSettings =
     "PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
     "PRAGMA journal_size_limit=67108864; PRAGMA cache_size=-16384;";
@@ -57,7 +58,7 @@ absl::Status WriteMeta(Database* database, const StoreOrigin& origin) {
   return database->Execute(absl::StrCat("PRAGMA user_version=", kSchema));
 }
 
-// Of a database that exists. FailedPrecondition: it belongs to something else.
+// Checks an existing database. Returns FailedPrecondition if it belongs to another journal.
 absl::Status CheckOrigin(const Database& database, const StoreOrigin& origin, uint64_t position) {
   auto journal = database.Prepare("SELECT value FROM meta WHERE key='journal'");
   if (!journal.ok()) return journal.status();

@@ -1,4 +1,4 @@
-// The tables of DATA/store.sqlite, and what is done with a file that is no such database any more.
+// The tables of DATA/store.sqlite, and what happens to a file that is not such a database.
 #pragma once
 
 #include <memory>
@@ -10,26 +10,26 @@
 
 namespace plumbline::server {
 
-// What a store belongs to. A store of another journal, or one that is ahead of its journal (which
-// then lost its end), holds what nobody can vouch for.
+// The journal that a store belongs to. A store of another journal, or one that is ahead of its
+// journal (which then lost its end), cannot be trusted.
 struct StoreOrigin {
-  std::string journal_id;     // empty: there is no journal; the store begins empty
+  std::string journal_id;     // empty: there is no journal, and the store begins empty
   uint64_t newest_entry = 0;  // that the journal holds
 };
 
 struct OpenedDatabase {
   std::unique_ptr<Database> database;
-  uint64_t position = 0;  // journal entry that it holds everything up to
+  uint64_t position = 0;  // everything up to this journal entry is in it
   std::string rebuild;    // range that is being rebuilt; empty: none
-  std::string problem;    // what was set aside and why; empty: nothing was
+  std::string problem;    // what was renamed and why; empty: nothing
 };
 
-// Opens or creates the file. One that is damaged, of another schema or of another origin is renamed
-// to PATH.aside (over an older one) and a new one is begun; that is said in `problem`. Other errors
-// (no permission, disk full) are returned.
+// Opens or creates the file. If it is damaged, or has another schema or origin, it is renamed to
+// PATH.aside (over an older one), a new one is begun, and `problem` explains this. Returns other
+// errors (no permission, disk full).
 absl::StatusOr<OpenedDatabase> OpenDatabase(const std::string& path, const StoreOrigin& origin);
 
-// Renames the file, and removes what SQLite keeps beside it.
+// Renames the file, and removes its companion files.
 absl::Status SetDatabaseAside(const std::string& path);
 
 }  // namespace plumbline::server

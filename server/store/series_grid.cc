@@ -79,7 +79,8 @@ void SeriesGrid::Add(const Tile& tile, uint32_t rank_block, int64_t first, int64
   }
 }
 
-// What most queries are: whole columns of a tile become stretches of rows.
+// Adds a tile with exact values, the most common query: whole columns become contiguous parts of
+// rows.
 void SeriesGrid::AddExact(const Tile& tile, size_t begin, size_t end,
                           const std::array<int32_t, 64>& rows) {
   const size_t width = tile.columns();
@@ -112,7 +113,7 @@ void SeriesGrid::AddExact(const Tile& tile, size_t begin, size_t end,
 void SeriesGrid::Add(const Columns& columns, int64_t step, uint32_t attempt) {
   if (step < shape_.first_step || step > shape_.last_step) return;
   const size_t bucket = BucketOf(step);
-  std::map<uint32_t, double> by_rank;  // where a rank may occur twice
+  std::map<uint32_t, double> by_rank;  // if a rank may occur twice
   const std::array<int32_t, kTileRanks>* rows = nullptr;
   uint32_t block = std::numeric_limits<uint32_t>::max();
   const auto put = [&](uint32_t rank, double value) {
@@ -160,7 +161,7 @@ void SeriesGrid::Finish(v1::SeriesColumns* out) {
 
 void SeriesGrid::FinishExact(const std::vector<size_t>& used, v1::SeriesColumns* out) {
   const size_t cells = shape_.rows() * used.size();
-  if (used.size() < buckets_) {  // to the front, without the others
+  if (used.size() < buckets_) {  // moves them to the front, without the others
     double* to = values_.mutable_data();
     const double* from = to;
     for (size_t row = 0; row < shape_.rows(); ++row, from += buckets_) {
@@ -169,7 +170,7 @@ void SeriesGrid::FinishExact(const std::vector<size_t>& used, v1::SeriesColumns*
     values_.Truncate(static_cast<int>(cells));
   }
   out->mutable_mean()->Swap(&values_);
-  // A cell with a value lies in a bucket that is used.
+  // A cell with a value is in a used bucket.
   const auto present = static_cast<size_t>(std::count(present_.begin(), present_.end(), 1));
   if (present == cells) return;
   std::string bits((cells + 7) / 8, '\0');

@@ -1,5 +1,5 @@
-// The cells of one series that a query asks for: exact values, or minimum, mean and maximum over
-// buckets of steps.
+// The cells of one series for a query: exact values, or minimum, mean and maximum over buckets of
+// steps.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct GridShape {
   int64_t first_step = 0, last_step = -1;
   uint64_t bucket_steps = 1;
   bool over_ranks = false;      // one row over all ranks
-  std::vector<uint32_t> ranks;  // rows, ascending; those that count, with over_ranks
+  std::vector<uint32_t> ranks;  // rows, ascending; with over_ranks, the ranks that count
 
   size_t buckets() const {
     return static_cast<size_t>(static_cast<uint64_t>(last_step - first_step) / bucket_steps + 1);
@@ -31,14 +31,14 @@ class SeriesGrid {
  public:
   explicit SeriesGrid(GridShape shape);
 
-  // Values of steps outside [first, last] or of ranks that are no rows are left out.
+  // Adds a tile, without values of steps outside [first, last] or of ranks that are not rows.
   void Add(const Tile& tile, uint32_t rank_block, int64_t first, int64_t last, uint32_t attempt);
-  // A step in memory: the parts that have the series, with its column, in the order in which they
-  // came. Where a rank says a value twice, the last one counts, as in a tile.
+  // Adds a step in memory: the parts that have the series, with its column, in order of arrival. If
+  // a rank reports a value twice, the last one counts, as in a tile.
   using Columns = std::vector<std::pair<const StepPart*, size_t>>;
   void Add(const Columns& columns, int64_t step, uint32_t attempt);
 
-  // All but site and role. Call once.
+  // Fills in all but site and role. Call once.
   void Finish(v1::SeriesColumns* out);
 
  private:
@@ -65,9 +65,9 @@ class SeriesGrid {
   google::protobuf::RepeatedField<double> values_;                      // exact: [rows, buckets]
   std::vector<uint8_t> present_;  // exact: [rows, buckets], 1: has a value
   std::vector<Cell> cells_;       // reduced: [rows, buckets]
-  std::vector<uint8_t> used_;     // a bucket: has it a value?
+  std::vector<uint8_t> used_;     // one per bucket: 1 if it has a value
   std::vector<uint32_t> attempts_;
-  std::vector<size_t> bucket_of_;  // of the steps of the tile at hand
+  std::vector<size_t> bucket_of_;  // of the steps of the current tile
 };
 
 }  // namespace plumbline::server

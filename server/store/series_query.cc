@@ -19,7 +19,7 @@ constexpr uint64_t kMaxCells = 1'000'000;
 constexpr int64_t kFirst = std::numeric_limits<int64_t>::min();
 constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
 
-// Ranks that have a series, as masks by rank block.
+// The ranks that have a series, as masks by rank block.
 using RankMasks = std::map<uint32_t, uint64_t>;
 
 void AddRanks(const std::vector<uint32_t>& ranks, RankMasks* masks) {
@@ -34,7 +34,7 @@ void AddRanks(const std::vector<uint32_t>& ranks, RankMasks* masks) {
   }
 }
 
-// The columns of a part that hold one of the wanted series.
+// Finds the columns of a part that hold one of the wanted series.
 class WantedColumns {
  public:
   explicit WantedColumns(const std::vector<uint32_t>& series) {
@@ -57,7 +57,7 @@ class WantedColumns {
   std::unordered_map<const StoredColumns*, Found> found_;
 };
 
-// A span with the steps in which it has the say.
+// A span, limited to the steps for which it counts.
 struct Clipped {
   const SpanView* span;
   int64_t first, last;
@@ -102,12 +102,12 @@ class Query {
     });
   }
 
-  // From the newest span down: an older one has the say before the newer ones begin. Late steps
-  // stand before the others of their attempt, and fill in what those lack; so do rebuilt ones and
-  // those of a run that was forgotten, but they supersede earlier attempts.
+  // Goes from the newest span down: an older one counts for the steps before the newer ones begin.
+  // Late spans come before the others of their attempt and only add missing values. So do rebuilt
+  // ones and those of a run that was forgotten, but these supersede earlier attempts.
   void ClipSpans() {
     int64_t newest = kFirst, oldest = kLast, limit = kLast, rebuilt = kLast;
-    uint32_t attempt = 0;  // that `rebuilt` is of
+    uint32_t attempt = 0;  // attempt of `rebuilt`
     for (auto span = view_.spans.rbegin(); span != view_.spans.rend(); ++span) {
       if (span->role != role_ || span->last_step < span->first_step) continue;
       if (request_.has_attempt() && span->attempt != request_.attempt()) continue;
@@ -162,7 +162,7 @@ class Query {
     return absl::OkStatus();
   }
 
-  // How many steps a bucket has, and for how many series there is room.
+  // Computes the steps of a bucket, and the number of series that fit.
   absl::Status Shape(v1::QuerySeriesResponse* response) {
     const uint64_t cells =
         std::min(request_.max_cells() == 0 ? kDefaultCells : request_.max_cells(), kMaxCells);
@@ -199,7 +199,7 @@ class Query {
   absl::Status ReadTiles(v1::QuerySeriesResponse* response) {
     uint64_t tiles = 0;
     for (const Clipped& c : spans_) {
-      // What is in memory is not read from the database, whether it is there by now or not.
+      // Steps in memory are not read from the database, even if they are there by now.
       const int64_t in_memory = c.span->steps.empty() ? kLast : c.span->steps.front()->step;
       TileReader::Range range;
       range.span = c.span->id;
@@ -261,7 +261,7 @@ struct Listed {
   uint64_t samples = 0;
 };
 
-// What a part says of one of its columns.
+// Adds the ranks and steps of one column of a part.
 void Enter(const StepPart& part, size_t column, int64_t step, bool counted, Listed* listed) {
   const size_t width = part.columns->series.size();
   for (size_t r = 0; r < part.ranks.size(); ++r) {
@@ -302,8 +302,8 @@ absl::Status ListSeries(const RunView& view, TileReader* reader, v1::ListSeriesR
   for (const SpanView& span : view.spans) {
     const auto extents = reader->Extents(span.id);
     if (!extents.ok()) return extents.status();
-    // Steps may have been written since the view was taken: what the same look at the database
-    // counts, memory does not count again. The steps of a span ascend.
+    // Steps may have been written since the view was taken. Steps that the database counted in the
+    // same read are not counted again from memory. The steps of a span ascend.
     int64_t counted_through = kFirst;
     for (const auto& e : *extents) {
       counted_through = std::max(counted_through, e.last_step);

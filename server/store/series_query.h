@@ -1,4 +1,4 @@
-// QuerySeries and ListSeries over what is sealed and what is still in memory.
+// QuerySeries and ListSeries over sealed tiles and steps in memory.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@
 
 namespace plumbline::server {
 
-// A span as a query sees it: taken in one moment, before the look at the database, so that a block
-// that is sealed meanwhile is not missed. What is in both counts once.
+// A span at one moment, taken before the database is read, so that a block that is sealed meanwhile
+// is not missed. A step that is in both counts once.
 struct SpanView {
   uint32_t id = 0, attempt = 0;
   v1::Role role = v1::ROLE_UNSPECIFIED;
   int64_t first_step = 0, last_step = -1;
   bool rebuilt = false;
   bool late = false;                 // it adds to others of its attempt and supersedes none
-  bool resumed = false;              // ... but supersedes earlier attempts
-  std::vector<ClosedStepPtr> steps;  // in memory, ascending; the database has what is before them
+  bool resumed = false;              // likewise, but supersedes earlier attempts
+  std::vector<ClosedStepPtr> steps;  // in memory, ascending; the database has the earlier ones
 };
 
 struct RunView {
-  std::vector<SeriesName> series;  // that the request's glob matches
-  std::vector<SpanView> spans;     // ascending: a later one has the say where both have a step
+  std::vector<SeriesName> series;  // that match the request's glob
+  std::vector<SpanView> spans;     // ascending: if two spans have a step, the later one counts
 };
 
-// "LAYER/OP", or "OP" where there is no layer.
+// Returns "LAYER/OP", or "OP" if there is no layer.
 std::string SeriesText(const std::string& layer, const std::string& op);
 
-// InvalidArgument says what to ask instead. Numbers of tiles that could not be decoded go to
-// *damaged; their values are absent.
+// Answers the request. InvalidArgument states what to request instead. Numbers of tiles that could
+// not be decoded go to *damaged; their values are absent.
 absl::Status QuerySeries(const v1::QuerySeriesRequest& request, const RunView& view,
                          TileReader* reader, v1::QuerySeriesResponse* response,
                          std::vector<int64_t>* damaged);

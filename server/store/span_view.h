@@ -1,4 +1,4 @@
-// What queries and lists take from the catalogue, under its owner's lock.
+// Reads from the catalogue for queries and lists. The caller must hold its owner's lock.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace plumbline::server {
 
-// The spans of a run and its series that match the glob (empty: all). NotFound: no such run.
+// Returns the spans of a run and its series that match the glob (empty: all). Returns NotFound if
+// there is no such run.
 absl::Status ViewRun(const Catalogue& catalogue, const std::string& run, const std::string& glob,
                      RunView* view);
 

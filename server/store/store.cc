@@ -57,7 +57,7 @@ class StoreImpl : public Store {
     return absl::OkStatus();
   }
 
-  // ---- the judging threads ----
+  // ---- called by the judging threads ----
 
   void AddSeries(uint64_t entry, const rules::StepSeries& series) override {
     if (series.rows.empty()) return;
@@ -89,7 +89,7 @@ class StoreImpl : public Store {
   void FinishRun(const std::string& run) override {
     EndEntry(run);
     for (Span* span : SpansOf(run)) {
-      if (span->rebuilt()) continue;  // of another thread
+      if (span->rebuilt()) continue;  // belongs to the rebuilding thread
       QueueBlock(span, true);
       span->columns.clear();
     }
@@ -113,13 +113,12 @@ class StoreImpl : public Store {
     for (Span* span : spans) {
       if (!span->rebuilt()) QueueBlock(span, false);
     }
-    // Before the first entry, and while entries are replayed, the store stands further on than
-    // they.
+    // Before the first entry, and while entries are replayed, the store is further than they are.
     Push(PositionJob{std::max<uint64_t>(entry_, held_entry()), ++ticket_}, 0);
     return ticket_;
   }
 
-  // ---- the thread that rebuilds ----
+  // ---- called by the rebuilding thread ----
 
   void BeginRebuild(const RebuildRange& range) override {
     RebuildRange kept = range;
@@ -164,7 +163,7 @@ class StoreImpl : public Store {
     Push(RebuildJob{}, 0);
   }
 
-  // ---- any thread ----
+  // ---- called by any thread ----
 
   uint64_t held_entry() const override {
     const MutexLock lock(mutex_);
@@ -220,7 +219,7 @@ class StoreImpl : public Store {
           for (v1::Gap& gap : *gaps) *info->add_gaps() = std::move(gap);
           return absl::OkStatus();
         })
-        .IgnoreError();  // Info says what is wrong with the database
+        .IgnoreError();  // Info reports what is wrong with the database
     const MutexLock lock(mutex_);
     AddAttempts(catalogue_, info);
   }
@@ -242,7 +241,7 @@ class StoreImpl : public Store {
  private:
   using Building = std::map<Span*, std::shared_ptr<ClosedStep>>;
 
-  // It stays where it is until the run's entry ends.
+  // Returns the run's steps under construction. The reference is valid until the run's entry ends.
   Building& BuildingOf(const std::string& run) {
     const MutexLock lock(building_mutex_);
     return building_[run];
@@ -263,7 +262,7 @@ class StoreImpl : public Store {
     return catalogue_.AddLate(run, series.attempt, series.role, series.rows[0].rank);
   }
 
-  // nullptr: the store has this step already, or no room for another span of late steps.
+  // Returns nullptr if the store has this step already, or no space for another span of late steps.
   Span* SpanFor(uint64_t entry, const rules::StepSeries& series, const Building& building) {
     const MutexLock lock(mutex_);
     const uint32_t run = catalogue_.Run(series.run);
@@ -277,14 +276,14 @@ class StoreImpl : public Store {
     const int64_t newest = built != building.end() && built->second != nullptr
                                ? built->second->step - 1
                                : span->last_step;
-    // A step that is repeated under the same attempt: the run began anew, or it was forgotten.
+    // If a step is repeated under the same attempt, the run began anew, or it was forgotten.
     const bool anew = !span->empty() && series.step <= newest;
     if (!anew) return span;
     return series.late ? AddSpan(run, series)
                        : catalogue_.Add(run, series.attempt, series.role, series.resumed);
   }
 
-  // nullptr: the store has this step already, or no room for another such span.
+  // Returns nullptr if the store has this step already, or no space for another such span.
   Span* RebuiltSpanFor(uint64_t entry, const rules::StepSeries& series) {
     const MutexLock lock(mutex_);
     const uint32_t run = catalogue_.Run(series.run);
@@ -292,11 +291,11 @@ class StoreImpl : public Store {
       return span != nullptr && span->sealed &&
              std::pair(entry, series.step) <= std::pair(span->sealed_entry, span->sealed_step);
     };
-    // Of the last entry that it holds it may hold a part.
+    // It may hold a part of the last entry.
     if (entry <= rebuild_.after && sealed(FindSpan(run, series))) return nullptr;
     const uint32_t rank = RebuiltRank(series.late, series.rows[0].rank);
     Span* span = catalogue_.FindLate(run, series.attempt, series.role, rank);
-    if (sealed(span)) return nullptr;  // by a former process
+    if (sealed(span)) return nullptr;  // sealed by an earlier process
     const auto built = span == nullptr ? rebuilding_.end() : rebuilding_.find(span);
     const int64_t newest = built != rebuilding_.end() && built->second != nullptr
                                ? built->second->step - 1
@@ -354,7 +353,7 @@ class StoreImpl : public Store {
                              [&](const Span* a, const Span* b) { return weight(a) < weight(b); });
   }
 
-  // Hands the open block over: whole, or what of it is not written yet.
+  // Passes the open block on: complete, or the part that is not written yet.
   void QueueBlock(Span* span, bool whole) {
     std::optional<BlockJob> job;
     size_t bytes = 0;
@@ -368,7 +367,7 @@ class StoreImpl : public Store {
     Push(std::move(*job), bytes, span->run);
   }
 
-  // Names first: what is queued behind them uses them, whoever queues it.
+  // Queues fresh names first, because jobs after them use them, whichever thread queues those.
   void Push(StoreJob job, size_t bytes, uint32_t run = 0) {
     {
       const MutexLock order(names_order_);
@@ -389,7 +388,7 @@ class StoreImpl : public Store {
     return ViewRun(catalogue_, run, glob, view);
   }
 
-  // ---- the writer's thread ----
+  // ---- called by the writer's thread ----
 
   void WriteLoop() {
     for (;;) {
@@ -401,8 +400,8 @@ class StoreImpl : public Store {
     }
   }
 
-  // A full disk is waited for; false: the store is closed meanwhile, and what is not written is
-  // told again by the journal.
+  // Retries while the disk is full. Returns false if the store is closed meanwhile; the journal
+  // restores what is not written.
   bool WriteUntilDone(const std::vector<StoreJob>& jobs) {
     for (bool said = false;; said = true) {
       const absl::Status status = database_->Write(jobs, options_.limits, unix_s_());
@@ -433,7 +432,7 @@ class StoreImpl : public Store {
         const SpanRow& row = block->span;
         BlockWritten(*block, catalogue_.Find(row.run, row.attempt, row.role, row.generation));
       } else if (const auto* position = std::get_if<PositionJob>(&job)) {
-        // What will be gone at the next start is not held.
+        // What will be gone at the next start does not count as held.
         set_aside_ = database_->set_aside();
         if (set_aside_) continue;
         held_ = std::max(held_, position->entry);
@@ -447,30 +446,30 @@ class StoreImpl : public Store {
     written_.NotifyAll();
   }
 
-  // A new database knows nothing of what was numbered before.
+  // Returns all names, for a new database.
   NameRows AllNames() {
     const MutexLock lock(mutex_);
     return catalogue_.Names();
   }
 
   const StoreOptions options_;
-  ConfirmedClock clock_;  // of the writing thread
+  ConfirmedClock clock_;  // used by the writing thread
   const std::function<int64_t()> unix_s_;
   std::unique_ptr<StoreDatabase> database_;
   JobQueue queue_;
 
   std::atomic<uint64_t> entry_{0};
-  // Of who flushes: one at a time.
+  // Used by the thread that flushes: one at a time.
   uint64_t ticket_ = 0;
 
-  // Guards the map alone: what a run's entry closes, span by span, is its judging thread's. So are
-  // the `columns` of the run's spans.
+  // Guards only the map. The steps that a run's entry closes, span by span, belong to its judging
+  // thread, and so do the `columns` of the run's spans.
   mutable Mutex building_mutex_;
   std::map<std::string, Building> building_ PLUMB_GUARDED_BY(building_mutex_);
-  // Of the thread that rebuilds.
+  // Used by the rebuilding thread.
   RebuildRange rebuild_;
   Building rebuilding_;
-  Mutex names_order_;  // held from taking fresh names until they are queued
+  Mutex names_order_;  // held while fresh names are taken and queued
 
   mutable Mutex mutex_;  // guards what follows
   CondVar written_;

@@ -1,9 +1,9 @@
-// The derived store: scalars as tiles, gaps and the history of incidents, in one SQLite file. All
-// of it can be told again by the journal, so the file may be deleted.
+// The derived store: scalars as tiles, gaps and the history of incidents, in one SQLite file. The
+// journal can restore all of it, so the file may be deleted.
 //
-// Judging threads hand over the rows of each closed step; they are copied once and shared from then
-// on. Blocks of closed steps go to the writer's own thread through a bounded queue. Queries see
-// what is sealed and what is still in memory.
+// Judging threads pass on the rows of each closed step; they are copied once and then shared.
+// Blocks of closed steps go through a bounded queue to the writer's thread. Queries see sealed
+// tiles and steps in memory.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@
 namespace plumbline::server {
 
 struct StoreOptions {
-  std::string path;  // of the database; empty: in memory alone, which ends with the object
+  std::string path;  // of the database; empty: in memory, which ends with the object
   StoreOrigin origin;
   StoreLimits limits;
   size_t open_bytes = 128u << 20;   // of open blocks; beyond it the largest one is sealed early
@@ -34,12 +34,13 @@ struct StoreOptions {
   std::function<int64_t()> unix_s;  // nullptr: the system's clock
 };
 
-// What the journal is to give back to the store: see AddRebuilt.
+// The part of the journal that must be added to the store again: see AddRebuilt.
 struct RebuildRange {
-  uint64_t after = 0;    // entry that the store holds everything up to
-  uint64_t through = 0;  // ... that the judge began with: what it closes later it adds itself
+  uint64_t after = 0;    // everything up to this entry is in the store
+  uint64_t through = 0;  // the judge began after this entry: it adds what it closes later
   uint64_t event = 0;    // the last event that the judge began with
-  std::map<std::string, uint64_t> ahead;  // runs that it knew beyond `through`, and up to where
+  // runs that it knew beyond `through`, and up to which entry
+  std::map<std::string, uint64_t> ahead;
   void Persist(Archive& a) {
     a.Version(1);
     a(after, through, event, ahead);
@@ -48,56 +49,57 @@ struct RebuildRange {
 
 class Store {
  public:
-  // ResourceExhausted: the file cannot be opened or written. A damaged one is set aside, which
-  // Info says.
+  // Returns ResourceExhausted if the file cannot be opened or written. A damaged file is renamed,
+  // and Info reports it.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const StoreOptions& options);
-  // Writes what is in memory, unless that fails, and stops.
+  // Writes what is in memory, if possible, and stops.
   virtual ~Store() = default;
 
-  // ---- by the judging threads: of one run by one of them at a time ----
+  // ---- called by the judging threads; one at a time per run ----
 
-  // As the engine shows it (Engine::SetOnSeries): ascending steps of a (run, attempt, role), and of
-  // each rank's late steps. `entry` of the journal closed them, or an event behind it; entries of a
-  // run come in ascending order. Steps that the store holds already, of entries that are replayed,
-  // are ignored.
+  // Adds the rows of a step as the engine passes them on (Engine::SetOnSeries): steps ascend per
+  // (run, attempt, role), and per rank for late steps. `entry` of the journal closed them, or an
+  // event after it; entries of a run ascend. Steps that the store already holds, from replayed
+  // entries, are ignored.
   virtual void AddSeries(uint64_t entry, const rules::StepSeries& series) = 0;
-  // The run's entry has been judged: queries see it from now on.
+  // Ends an entry of the run, which has been judged: queries see its steps from now on.
   virtual void EndEntry(const std::string& run) = 0;
-  // Seals what is open of the run.
+  // Seals the open steps of the run.
   virtual void FinishRun(const std::string& run) = 0;
   virtual void AddGap(const v1::Gap& gap) = 0;
-  // A revision that the store has already keeps its first text.
+  // Adds a revision. If the store has it already, the first text stays.
   virtual void AddRevision(const std::string& fingerprint,
                            const v1::IncidentRevision& revision) = 0;
-  // All entries up to this one have been judged, those of every run.
+  // Reports that all entries of every run up to this one have been judged.
   virtual void Judged(uint64_t entry) = 0;
-  // Has all that was added so far written, while nobody judges. The ticket is for WaitFlushed: a
-  // checkpoint of the engine may take the place of the entries behind it only when that is done.
+  // Queues everything added so far for writing, while no run is judged. Returns a ticket for
+  // WaitFlushed: only when that is done may a checkpoint of the engine replace the entries before
+  // it.
   virtual uint64_t Flush() = 0;
 
-  // ---- by one thread that rebuilds, next to those that judge ----
+  // ---- called by one rebuilding thread, at the same time as the judging threads ----
 
-  // Begins to fill in what is missing; the range is kept until EndRebuild, over restarts. Before
-  // the first AddSeries.
+  // Begins to fill in what is missing. The range is kept until EndRebuild, across restarts. Call
+  // before the first AddSeries.
   virtual void BeginRebuild(const RebuildRange& range) = 0;
-  // A range that a former process did not finish.
+  // Returns a range that an earlier process did not finish.
   virtual std::optional<RebuildRange> unfinished_rebuild() const = 0;
-  // Like AddSeries, of an entry that was judged before the process began. The values fill in what
-  // the other steps of their attempt lack. Returns how many values were added: none if they are
-  // there already.
+  // Does the same as AddSeries for an entry that was judged before the process began. The values
+  // only fill in what the other steps of their attempt lack. Returns how many values were added:
+  // none if they exist already.
   virtual uint64_t AddRebuilt(uint64_t entry, const rules::StepSeries& series) = 0;
   virtual void EndRebuild() = 0;
 
-  // ---- by any thread ----
+  // ---- called by any thread ----
 
-  // The entry that the database holds everything up to, so that a replay may begin behind it. 0: it
-  // holds nothing, and what it should hold is told again by a journal from its first entry on.
+  // Returns the entry up to which the database holds everything, so that a replay may begin after
+  // it. 0: it holds nothing, and a journal must restore it from its first entry.
   virtual uint64_t held_entry() const = 0;
-  // False: the flush was not written in time; later it may be. Never, where the database was set
-  // aside: then nothing that is written outlives the process.
+  // Returns false if the flush was not written in time; it may be later. If the database was
+  // renamed as damaged, always returns false: then nothing that is written outlives the process.
   virtual bool WaitFlushed(uint64_t ticket, std::chrono::milliseconds time) = 0;
 
-  // NotFound: no such run. InvalidArgument: see QuerySeries.
+  // Returns NotFound if there is no such run, InvalidArgument as QuerySeries.
   virtual absl::Status QuerySeries(const v1::QuerySeriesRequest& request,
                                    v1::QuerySeriesResponse* response) = 0;
   virtual absl::Status ListSeries(const v1::ListSeriesRequest& request,

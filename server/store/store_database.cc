@@ -38,7 +38,7 @@ absl::Status StoreDatabase::Write(const std::vector<StoreJob>& jobs, const Store
   const MutexLock lock(connection_);
   if (auto s = writer_->Write(jobs, unix_s); !s.ok()) return s;
   const absl::Status retained = writer_->Retain(limits, unix_s, &dropped_tiles_);
-  // The jobs are written: the next ones try again.
+  // The jobs are written; the limits are tried again with the next ones.
   if (!retained.ok()) LogWarning("the store's limits: {}", std::string(retained.message()));
   return absl::OkStatus();
 }

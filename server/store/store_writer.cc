@@ -7,7 +7,7 @@
 namespace plumbline::server {
 namespace {
 
-constexpr uint64_t kPageOverhead = 64;  // of a row beside its tile
+constexpr uint64_t kPageOverhead = 64;  // of a row in addition to its tile
 
 }  // namespace
 
@@ -57,13 +57,13 @@ absl::Status StoreWriter::Write(const std::vector<StoreJob>& jobs, int64_t unix_
     return status;
   }
   tiles_ = tiles;
-  database_->Execute("ROLLBACK").IgnoreError();  // SQLite may have done it already
+  database_->Execute("ROLLBACK").IgnoreError();  // SQLite may already have rolled back
   return status;
 }
 
-// A block that was open when a former process stopped goes on as a new one; its short tiles stay.
-// With the first write, not when the database is opened: a full disk must not keep a server from
-// starting.
+// Continues a block that was open when an earlier process stopped as a new one; its short tiles
+// stay. Called with the first write, not when the database is opened, so that a full disk does not
+// keep a server from starting.
 absl::Status StoreWriter::TakeUpBlocks() {
   if (blocks_taken_up_) return absl::OkStatus();
   return database_->Execute("UPDATE tiles SET short=0 WHERE short");
@@ -163,14 +163,14 @@ absl::StatusOr<uint64_t> StoreWriter::Bytes() const {
   return static_cast<uint64_t>((*pages - *free) * *size);
 }
 
-// The newest tile that must go; 0: none.
+// Returns the newest tile that must be removed; 0 if none.
 absl::StatusOr<int64_t> StoreWriter::OldestToGo(const StoreLimits& limits, int64_t unix_s,
                                                 uint64_t* count) {
   uint64_t excess = 0;
   if (limits.max_bytes > 0) {
     const auto bytes = Bytes();
     if (!bytes.ok()) return bytes.status();
-    // A tenth below the limit: not a little after each block.
+    // Shrinks to a tenth below the limit, so that this does not happen after each block.
     if (*bytes > limits.max_bytes) excess = *bytes - limits.max_bytes / 10 * 9;
   }
   auto oldest = database_->Prepare("SELECT id, sealed_s, length(data) FROM tiles ORDER BY id");
@@ -205,7 +205,7 @@ absl::Status StoreWriter::Retain(const StoreLimits& limits, int64_t unix_s, uint
   return absl::OkStatus();
 }
 
-// One gap an attempt: what goes later extends it.
+// Adds one gap per attempt; later removals extend it.
 absl::Status StoreWriter::DropTiles(int64_t last_id, const std::string& reason) {
   auto merge = database_->Prepare(
       "INSERT INTO gaps SELECT runs.name, spans.attempt, ?1, coalesce((SELECT min(g.step_first)"

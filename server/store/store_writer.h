@@ -1,4 +1,4 @@
-// Puts jobs of the store into its database, each batch of them in one transaction.
+// Writes jobs of the store into its database, each batch of them in one transaction.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace plumbline::server {
 
-// The span's row as it is once the job is done.
+// The span's row after the job.
 struct SpanRow {
   uint32_t id = 0, run = 0, attempt = 0, generation = 0;
   v1::Role role = v1::ROLE_UNSPECIFIED;
@@ -25,12 +25,12 @@ struct SpanRow {
   int64_t sealed_step = 0;
 };
 
-// A block of closed steps. Whole: its short tiles are replaced. Short: only the steps from
-// `fresh_from` on are written, as tiles of their own.
+// A block of closed steps. If whole, it replaces its short tiles. Otherwise only the steps from
+// `fresh_from` on are written, as separate short tiles.
 struct BlockJob {
   SpanRow span;
   std::vector<ClosedStepPtr> steps;
-  size_t fresh_from = 0;  // those before it stand in short tiles already
+  size_t fresh_from = 0;  // earlier steps are in short tiles already
   bool whole = true;
 };
 struct PositionJob {
@@ -44,11 +44,11 @@ struct RevisionJob {
   std::string fingerprint;
   v1::IncidentRevision revision;
 };
-// A tile that turned out to be damaged: it goes, and a gap takes its place.
+// A damaged tile: it is removed, and a gap is added.
 struct DamagedTileJob {
   int64_t tile = 0;
 };
-// The range that is being rebuilt; empty: none is any more.
+// The range that is being rebuilt; empty: the rebuild has ended.
 struct RebuildJob {
   std::string range;
 };
@@ -60,14 +60,15 @@ struct StoreLimits {
   int64_t max_age_s = 0;   // of a tile since it was sealed; 0: no limit
 };
 
-// Not thread-safe. After an error nothing of the batch is in the database and it may be tried
+// Not thread-safe. After an error nothing of the batch is in the database, and the caller may try
 // again.
 class StoreWriter {
  public:
   static absl::StatusOr<std::unique_ptr<StoreWriter>> Create(Database* database);
 
   absl::Status Write(const std::vector<StoreJob>& jobs, int64_t unix_s);
-  // Takes the oldest tiles until the limits hold; what went becomes gaps. Adds to *dropped.
+  // Removes the oldest tiles until the limits hold, and adds gaps for them. Adds their number to
+  // *dropped.
   absl::Status Retain(const StoreLimits& limits, int64_t unix_s, uint64_t* dropped);
   absl::StatusOr<uint64_t> Bytes() const;    // in use
   uint64_t tiles() const { return tiles_; }  // written by this object

@@ -15,12 +15,12 @@
 namespace plumbline::server {
 namespace {
 
-constexpr uint8_t kPlanesVersion = 1;  // written before: all in one zstd frame
+constexpr uint8_t kPlanesVersion = 1;  // an older format: all in one zstd frame
 constexpr uint8_t kVersion = 2;
 constexpr uint8_t kScatteredSteps = 1;
 constexpr uint8_t kHasAbsent = 2;
 constexpr int kTileLevel = 1;
-constexpr size_t kFrameBytes = 4;  // the size of the frame before it
+constexpr size_t kFrameBytes = 4;  // a frame is preceded by its size
 
 struct TileHeader {
   uint8_t version;
@@ -56,7 +56,7 @@ bool FollowEachOther(const std::vector<int64_t>& steps) {
   return steps.back() - steps.front() == static_cast<int64_t>(steps.size()) - 1;
 }
 
-// Of all bytes but its own.
+// Returns the checksum of all bytes but its own.
 uint32_t Checksum(const char* bytes, size_t size) {
   return Crc32c(bytes + 8, size - 8, Crc32c(bytes, 4));
 }
@@ -108,7 +108,7 @@ TileStats TileEncoder::Encode(const Tile& tile, std::string* out) {
     const size_t size =
         ZSTD_compressCCtx(scratch_->context, out->data() + kBegin, out->size() - kBegin,
                           plain.data(), plain.size(), kTileLevel);
-    if (ZSTD_isError(size)) throw std::bad_alloc();  // the bound rules all else out
+    if (ZSTD_isError(size)) throw std::bad_alloc();  // the bound excludes all other errors
     out->resize(kBegin + size);
     const auto length = static_cast<uint32_t>(size);
     std::memcpy(out->data() + sizeof(TileHeader), &length, kFrameBytes);

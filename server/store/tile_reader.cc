@@ -5,7 +5,7 @@
 namespace plumbline::server {
 namespace {
 
-// Leaves the statement ready for its next use, whichever way the function ends.
+// Resets the statement at the end of the scope, for its next use.
 class Resetting {
  public:
   explicit Resetting(Statement* statement) : statement_(statement) {}
@@ -22,7 +22,7 @@ class Resetting {
 absl::StatusOr<std::unique_ptr<TileReader>> TileReader::Create(const Database* database) {
   auto reader = std::make_unique<TileReader>();
   const std::pair<Statement*, const char*> statements[] = {
-      // A block reaches from its first step to before the next block's.
+      // A block extends from its first step to the one before the next block.
       {&reader->block_before_,
        "SELECT first_step FROM tiles WHERE span=? AND series=? AND first_step<=?"
        " ORDER BY first_step DESC LIMIT 1"},

@@ -1,4 +1,4 @@
-// Reads tiles back.
+// Reads tiles from the database.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,14 @@
 
 namespace plumbline::server {
 
-// Not thread-safe: one a connection.
+// Not thread-safe: use one per connection.
 class TileReader {
  public:
   static absl::StatusOr<std::unique_ptr<TileReader>> Create(const Database* database);
 
-  // The tiles of a series that may have steps of [first, last] and ranks of the blocks, in order of
-  // steps, then blocks. Tiles that cannot be decoded are skipped; their numbers go to *damaged.
+  // Reads the tiles of a series that may have steps of [first, last] and ranks of the blocks, in
+  // order of steps, then blocks. Tiles that cannot be decoded are skipped; their numbers go to
+  // *damaged.
   struct Range {
     uint32_t span = 0, series = 0;
     int64_t first = 0, last = 0;
@@ -31,7 +32,7 @@ class TileReader {
                     const std::function<void(uint32_t rank_block, const Tile& tile)>& take,
                     std::vector<int64_t>* damaged);
 
-  // How far a series of a span reaches, by rank block.
+  // The extent of a series of a span, by rank block.
   struct Extent {
     uint32_t series = 0, rank_block = 0;
     uint64_t ranks = 0, samples = 0;

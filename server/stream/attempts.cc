@@ -8,7 +8,8 @@
 namespace plumbline::server {
 namespace {
 
-// The processes of another role come and go one by one, and join by other things than steps.
+// Returns true for trainers. The processes of another role start and end one by one, and are not
+// joined by steps.
 bool Counts(const v1::Source& source) { return source.role() == v1::ROLE_TRAINER; }
 
 }  // namespace
@@ -16,7 +17,7 @@ bool Counts(const v1::Source& source) { return source.role() == v1::ROLE_TRAINER
 uint32_t Attempts::Ahead(const v1::Hello& hello) const {
   const auto own = streams_.find(hello.stream_id());
   if (own != streams_.end() && own->second.ahead) return *own->second.ahead;
-  // Of each rank, the earliest attempt that it says.
+  // Find the earliest attempt that the hello gives for each rank.
   std::map<std::string, const v1::Source*> said;
   for (const v1::Source& source : hello.sources()) {
     if (!Counts(source)) continue;
@@ -38,20 +39,20 @@ uint32_t Attempts::Ahead(const v1::Hello& hello) const {
   return ahead;
 }
 
-// To one of a stream that is not known.
+// Returns the attempt to give to a source whose stream is not known.
 uint32_t Attempts::GivenTo(const v1::Source& source) const {
   const uint32_t said = source.attempt();
   const auto found = runs_.find(source.run());
   if (found == runs_.end() || said > found->second.latest) return said;
   const Run& run = found->second;
-  // Its place in the latest attempt is taken, or that was a job of another size.
+  // Its place in the latest attempt is taken, or the latest attempt was a job of another size.
   const auto rank = ranks_.find(RankKey(source));
   const bool taken = rank != ranks_.end() && rank->second.attempt >= run.latest;
   const bool other_size =
       source.world_size() != 0 && run.world != 0 && source.world_size() != run.world;
   if (taken || other_size)
     return run.there.empty() && run.latest < UINT32_MAX ? run.latest + 1 : said;
-  // Another process of its launch was given the latest.
+  // Another process of its launch was given the latest attempt.
   const bool alone = run.there.empty() || run.there.begin()->first == run.latest;
   return run.raised && alone ? run.latest : said;
 }
@@ -88,7 +89,7 @@ void Attempts::Add(uint64_t stream_id, Stream* stream, const std::vector<v1::Sou
     const uint32_t attempt = source.attempt();
     uint32_t& earliest = stream->ranks.try_emplace(key, attempt).first->second;
     earliest = std::min(earliest, attempt);
-    // The latest that spoke for this rank, and for any.
+    // Keep the latest attempt that a stream reported for this rank, and for any rank.
     const auto [rank, first] = ranks_.try_emplace(std::move(key), Rank{stream_id, attempt});
     if (!first && attempt >= rank->second.attempt) rank->second = {stream_id, attempt};
     const auto [of_run, fresh] = stream->runs.try_emplace(source.run(), attempt);

@@ -1,15 +1,15 @@
-// Which attempt of its run a process is of. One that was told no attempt, and keeps no records that
-// would tell it, says 0 at every start; its steps begin anew, and without this they would count as
-// late evidence of the process before it.
+// Determines which attempt of its run a process belongs to. A process without a configured attempt,
+// and without records that would give it, sends 0 at every start. Its steps begin anew, so without
+// this they would count as late evidence of the process before it.
 //
-// A trainer's process whose rank another one of the same or a later attempt spoke for begins a new
-// attempt; so does one of a world of another size. The others of its launch join it. Only where no
-// process of the run is connected that was there before: a job is restarted as a whole, and where
-// some go on the new one takes the place of the one that ended, as it says. What is said to be
-// later than all before is taken as said.
+// A new attempt begins with a trainer process whose rank another process of the same or a later
+// attempt has used, or whose world has another size. The other processes of its launch join it.
+// This happens only if no earlier process of the run is connected, because a job restarts as a
+// whole. If some processes continue, the new one replaces the one that ended, in the attempt that
+// it sends. An attempt later than all before is taken as sent.
 //
-// What a stream's process says is raised by the same number as long as the stream is known, also
-// when it comes back to a server that was restarted: the journal holds what was given.
+// All attempts that a stream's process sends are raised by the same number as long as the stream is
+// known, also after a restart of the server: the journal holds the given attempts.
 #pragma once
 
 #include <cstdint>
@@ -25,25 +25,25 @@
 
 namespace plumbline::server {
 
-// Not thread-safe. Of a stream's ranks the first kMostRanks are remembered, and of as many streams
-// as are not forgotten.
+// Not thread-safe. Remembers the first kMostRanks ranks of each stream, and all streams that are
+// not forgotten.
 class Attempts {
  public:
   static constexpr size_t kMostRanks = 8;
 
-  // What is to be added to every attempt that the process behind `hello` says. Changes nothing.
+  // Returns what must be added to every attempt that the process of `hello` sends. Changes nothing.
   uint32_t Ahead(const v1::Hello& hello) const;
 
-  // A connected stream speaks for `sources`, whose attempts were raised by `ahead`. Again: what is
-  // new of it is added.
+  // Records that a connected stream has `sources`, whose attempts were raised by `ahead`. If called
+  // again, adds new sources.
   void Joined(uint64_t stream_id, const std::vector<v1::Source>& sources, uint32_t ahead);
-  // One that a former server knew, with the attempts that were given then.
+  // Restores a stream that an earlier server knew, with the attempts that were given then.
   void Restore(uint64_t stream_id, const std::vector<v1::Source>& sources);
-  // Its connection is gone, or its process said that it ends.
+  // Records that the stream's connection is gone, or that its process sent a goodbye.
   void Left(uint64_t stream_id);
   void Forget(uint64_t stream_id);
 
-  // As if their process had said later attempts.
+  // Adds `ahead` to the attempts of all sources.
   static void Raise(uint32_t ahead, google::protobuf::RepeatedPtrField<v1::Source>* sources);
 
  private:
@@ -53,15 +53,15 @@ class Attempts {
   };
   struct Run {
     uint32_t latest = 0, world = 0;
-    bool raised = false;                 // the latest was given, not said
+    bool raised = false;                 // true if the latest attempt was given, not sent
     std::map<uint32_t, uint32_t> there;  // connected streams by attempt
-    uint32_t streams = 0;                // known of it
+    uint32_t streams = 0;                // known streams of the run
   };
   struct Stream {
-    std::map<std::string, uint32_t> ranks;  // the earliest attempt of each
-    std::map<std::string, uint32_t> runs;   // the latest of each
+    std::map<std::string, uint32_t> ranks;  // the earliest attempt of each rank
+    std::map<std::string, uint32_t> runs;   // the latest attempt of each run
     bool connected = false;
-    std::optional<uint32_t> ahead;  // nothing: a former server knew
+    std::optional<uint32_t> ahead;  // empty: restored from an earlier server
   };
 
   uint32_t GivenTo(const v1::Source& source) const;
@@ -71,7 +71,7 @@ class Attempts {
   template <typename V>
   using ByText = std::unordered_map<std::string, V, absl::Hash<std::string>>;
   std::unordered_map<uint64_t, Stream, absl::Hash<uint64_t>> streams_;
-  ByText<Rank> ranks_;  // the latest that spoke for each, by RankKey
+  ByText<Rank> ranks_;  // the latest stream of each rank, by RankKey
   ByText<Run> runs_;
 };
 

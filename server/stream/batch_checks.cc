@@ -49,17 +49,18 @@ absl::Status CheckTensor(const BatchPlace& place, const std::vector<const FieldD
   return absl::OkStatus();
 }
 
-// Which fields of a message are tensors, and which hold some.
+// The fields of a message type that are tensors, and those that contain some.
 struct TensorFields {
   std::vector<const FieldDescriptor*> tensors, holders;
 };
 using FieldsByType = std::unordered_map<const Descriptor*, TensorFields>;
 
-// Of a type and of all that it holds; true: there are tensors in it.
+// Fills in the fields of a type and of all types that it contains. Returns true if there are
+// tensors in it.
 bool Find(const Descriptor* type, FieldsByType* all) {
   if (const auto known = all->find(type); known != all->end())
     return !known->second.tensors.empty() || !known->second.holders.empty();
-  all->emplace(type, TensorFields());  // a type that holds itself is found here
+  all->emplace(type, TensorFields());  // stops at a type that contains itself
   TensorFields found;
   for (int i = 0; i < type->field_count(); ++i) {
     const FieldDescriptor* field = type->field(i);
@@ -84,7 +85,7 @@ const FieldsByType& TensorFieldsOfEvidence() {
   return *all;
 }
 
-// Calls `visit` with each message in the field, until one is wrong.
+// Calls `visit` with each message in the field, until one returns an error.
 template <typename Visit>
 absl::Status ForEach(const Message& message, const FieldDescriptor* field, const Visit& visit) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
@@ -99,7 +100,8 @@ absl::Status ForEach(const Message& message, const FieldDescriptor* field, const
   return absl::OkStatus();
 }
 
-// Every tensor in the message, whatever kind of evidence it is. `path`: the fields that lead to it.
+// Checks every tensor in the message, for any kind of evidence. `path` lists the fields that lead
+// to it.
 absl::Status CheckTensors(const BatchPlace& place, const Message& message,
                           std::vector<const FieldDescriptor*>* path) {
   const TensorFields& fields = TensorFieldsOfEvidence().at(message.GetDescriptor());
@@ -127,7 +129,7 @@ absl::Status CheckSamples(const v1::Batch& batch) {
   return absl::OkStatus();
 }
 
-// The shape as far as it shows without the set.
+// Checks the shape as far as possible without the set.
 absl::Status CheckRows(const BatchPlace& place, const v1::SeriesRows& rows, int sources) {
   const int n = rows.step_size();
   if (rows.source_size() != n && rows.source_size() != 1) {

@@ -1,5 +1,5 @@
-// Is a batch well formed? What it means is the engine's question; this one keeps a broken or
-// hostile sender from reaching the engine at all.
+// Checks that a batch is well formed, so that a broken or hostile sender does not reach the engine.
+// The engine checks the meaning.
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,13 +10,13 @@ namespace plumbline::server {
 
 using BatchLimits = rules::BatchLimits;
 
-// rules::CheckBatch, and series and the tensors of samples besides: "evidence[3].routing.sample.
-// scores: 12 bytes of data for f32 [4,8], expected 128".
+// Checks everything that rules::CheckBatch does, series, and the tensors of samples:
+// "evidence[3].routing.sample. scores: 12 bytes of data for f32 [4,8], expected 128".
 absl::Status CheckReceived(const v1::Batch& batch, const BatchLimits& limits);
-// Of one that was taken once, and so was checked; but what a file says may be anything. Names may
-// be longer than the limit is now.
+// Checks a batch from a file. It was checked when it was received, but a file may hold anything.
+// Names may be longer than the present limit.
 absl::Status CheckKept(const v1::Batch& batch);
-// A declared set by itself. Whether rows fit their set: series_sets.h.
+// Checks a declared set on its own. series_sets.h checks whether rows fit their set.
 absl::Status CheckSeriesSet(const v1::SeriesSet& set, const BatchLimits& limits);
 
 }  // namespace plumbline::server

@@ -1,5 +1,5 @@
-// The ranks that one stream has spoken for. Asked for each source of each batch, so a question
-// costs the same however many there are.
+// The ranks that one stream has claimed. Looked up for each source of each batch, so the cost does
+// not grow with their number.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,13 @@ namespace plumbline::server {
 // Not thread-safe.
 class ClaimedRanks {
  public:
-  // Whether nothing is to be claimed for `source`: its rank is known, of this attempt or a later
-  // one.
+  // Returns true if `source` needs no claim: its rank is known, with this attempt or a later one.
   bool Has(const v1::Source& source);
-  // It is claimed from now on. The earlier attempt of the rank, whose place it takes.
+  // Adds a claim. Returns the earlier attempt of the rank that it replaces, if there is one.
   std::optional<v1::Source> Add(const v1::Source& source);
 
   const std::vector<v1::Source>& list() const { return list_; }
-  // The same, for others to keep; made when it is asked for and was changed.
+  // Returns a shared copy of the list; it is made on demand after a change.
   std::shared_ptr<const std::vector<v1::Source>> Shared();
   size_t size() const { return list_.size(); }
   const std::set<std::string>& runs() const { return runs_; }
@@ -35,11 +34,11 @@ class ClaimedRanks {
   const v1::Source* Find(const v1::Source& source);
 
   std::vector<v1::Source> list_;
-  std::shared_ptr<const std::vector<v1::Source>> shared_;                    // null: it was changed
-  std::unordered_map<std::string, size_t, absl::Hash<std::string>> places_;  // in the list, by rank
+  std::shared_ptr<const std::vector<v1::Source>> shared_;  // null: the list has changed
+  // index in the list, by rank
+  std::unordered_map<std::string, size_t, absl::Hash<std::string>> places_;
   std::set<std::string> runs_;
-  size_t next_ =
-      0;  // where the next source is when they come in the order in which they came first
+  size_t next_ = 0;  // index of the next source if sources come in the same order as before
 };
 
 }  // namespace plumbline::server

@@ -7,7 +7,7 @@
 namespace plumbline::server {
 namespace {
 
-// A parsed batch takes more memory than its wire bytes, and an empty one takes some.
+// A parsed batch takes more memory than its wire bytes, and an empty one takes some, too.
 constexpr size_t kItemOverhead = 512;
 
 size_t Cost(const JudgeItem& item) {
@@ -50,8 +50,7 @@ void JudgeQueue::Hold(bool held) {
   for (const auto& resume : resumed) resume();
 }
 
-// Room for much more than one batch before reading goes on: pausing and resuming each would cost
-// more.
+// Resumes reading only if several more batches fit, because each pause and resumption costs time.
 void JudgeQueue::FreeLocked(Run& run, Resumptions* resumed) {
   if (held_ || run.paused.empty() || !HasRoom(run, 1)) return;
   resumed->insert(resumed->end(), std::make_move_iterator(run.paused.begin()),
@@ -76,7 +75,7 @@ void JudgeQueue::Began(const JudgeItem& item) {
       of->second.bytes -= Cost(item);
       FreeLocked(of->second, &resumed);
       if (of->second.bytes == 0 && of->second.paused.empty()) runs_.erase(of);
-      // Others have more room, too; now and then they are asked.
+      // Other runs have more space, too; they are checked from time to time.
       looked_at_ = std::max(looked_at_, bytes_);
       if (bytes_ == 0 || looked_at_ - bytes_ > max_bytes_ / 16) FreeAllLocked(&resumed);
     }
@@ -87,7 +86,7 @@ void JudgeQueue::Began(const JudgeItem& item) {
 JudgeQueue::Popped JudgeQueue::Pop(Clock::time_point deadline, JudgeItem* item) {
   MutexLock lock(mutex_);
   const auto up = [this]() PLUMB_REQUIRES(mutex_) { return closed_ || woken_ || !items_.empty(); };
-  // It is asked often, and seldom has to wait: then the clock is not read.
+  // Pop is called often and seldom has to wait; then the clock is not read.
   if (!up() && (deadline == Clock::time_point() || !changed_.WaitUntil(lock, deadline, up)))
     return Popped::kTimeout;
   woken_ = false;

@@ -1,8 +1,8 @@
-// The bounded queue between the streams and the judging threads. Nothing is ever dropped from it:
-// when it is full, streams are not read until there is room again, so TCP holds the senders.
-// Batches count from the moment they are read, on their way through the journal too, until they are
-// begun. Of one run at most three times as much may wait as there is room left: whoever fills the
-// queue is stopped, and there is always room for others.
+// The bounded queue between the streams and the judging threads. It never drops anything: when it
+// is full, streams are not read until there is space again, so that TCP slows the senders down.
+// Batches count from the moment they are read, also on their way through the journal, until they
+// are begun. One run may use at most three times the space that is left, so that a sender that
+// fills the queue is paused and others always have space.
 #pragma once
 
 #include <atomic>
@@ -25,36 +25,37 @@
 
 namespace plumbline::server {
 
-// What the judging threads are told, in the order in which it happened to each stream.
+// An item for the judging threads. Items of one stream are in the order in which they happened.
 struct JudgeItem {
   enum class Kind {
     kBatch,
-    kConnected,     // `sources` are there (again)
+    kConnected,     // the ranks of `sources` are connected (again)
     kDisconnected,  // the stream of `sources` broke or ended
-    kBeat,          // `sources` go on and have nothing else to say
-    kDecision,      // somebody outside decided `event`
-    kTask,          // `task` is to be done there
+    kBeat,          // `sources` are alive and have nothing else to send
+    kDecision,      // `event` was decided outside
+    kTask,          // `task` must run on a judging thread
   };
   Kind kind = Kind::kBatch;
   uint64_t stream_id = 0;
   ParsedBatch batch;
-  std::string charged_run;  // of a batch: the run that was told to Admit
-  uint64_t place = 0;       // the queue's own
+  std::string charged_run;  // of a batch: the run that was passed to Admit
+  uint64_t place = 0;       // used only by the queue
   uint64_t entry = 0;       // of the journal, of a batch
   int64_t unix_ns = 0;      // when the batch was received
   std::shared_ptr<const std::vector<v1::Source>> sources;
   bool backlog = false;        // of kConnected: evidence waits to be sent
-  bool process_ended = false;  // of kDisconnected: as far as its connection tells
-  // Of kBeat: likewise, as it was said last. A stream has one beat on its way at most.
+  bool process_ended = false;  // of kDisconnected: as far as its connection shows
+  // Of kBeat: the backlog that was reported last. A stream has at most one heartbeat in the queue.
   struct Beat {
     std::atomic<bool> backlog{false};
     std::atomic<bool> on_its_way{false};
   };
   std::shared_ptr<Beat> beat;
   v1::JudgeEvent event;
-  std::function<void(absl::Status)> decided;  // after `event` was applied, or could not be kept
+  // called after `event` was applied, or could not be written
+  std::function<void(absl::Status)> decided;
   std::function<void()> task;
-  std::string run;  // of kTask: of which it speaks
+  std::string run;  // of kTask: the run that it belongs to
 };
 
 // Thread-safe.
@@ -64,35 +65,36 @@ class JudgeQueue {
 
   explicit JudgeQueue(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Announces a batch of so many bytes of a run. It counts always; false: the queue is held, or
-  // full of that run, and the caller stops reading until `resume` runs (on a judging or the holding
-  // thread, so it must be quick). Without `resume` it is never false.
+  // Announces a batch of `bytes` bytes of a run, which counts in any case. Returns false if the
+  // queue is held, or full for that run. Then the caller must stop reading until `resume` runs.
+  // `resume` runs on a judging thread or the holding thread, so it must be quick. Without `resume`
+  // it never returns false.
   bool Admit(const std::string& run, size_t bytes, std::function<void()> resume);
-  // Batches were announced by Admit, with the same run and bytes.
+  // Adds an item. A batch must have been announced by Admit, with the same run and bytes.
   void Push(JudgeItem item);
-  // While held, nothing is admitted without pausing.
+  // While held, Admit returns false to every caller with `resume`.
   void Hold(bool held);
 
   enum class Popped { kItem, kTimeout, kClosed };
-  // By one thread at a time. What it popped counts until it says that it is begun.
+  // Pop takes the next item; one thread at a time. The item counts until Began is called with it.
   Popped Pop(Clock::time_point deadline, JudgeItem* item);
   void Began(const JudgeItem& item);
-  // Pop returns now, or, while nobody is in it, the next time at once.
+  // Makes Pop return now, or immediately at the next call if no thread is in it.
   void Wake();
 
-  // Pop goes on until the queue is empty, then says kClosed. Pushes after it are refused silently:
-  // they were not acknowledged.
+  // Ends the queue: Pop returns items until it is empty, then kClosed. Later pushes are dropped
+  // silently, since they were not acknowledged.
   void Close();
 
   size_t size() const;   // pushed and not begun
   size_t bytes() const;  // announced and not begun
   bool held() const;
-  // When the first of these batches was received; 0: there is none.
+  // Returns when the first of these batches was received; 0 if there is none.
   int64_t oldest_unix_ns() const;
 
  private:
   using Resumptions = std::vector<std::function<void()>>;
-  // How much of it waits, and whose streams stopped.
+  // The waiting bytes of a run, and its paused streams.
   struct Run {
     size_t bytes = 0;
     Resumptions paused;
@@ -107,15 +109,15 @@ class JudgeQueue {
   std::deque<JudgeItem> items_ PLUMB_GUARDED_BY(mutex_);
   size_t popped_ PLUMB_GUARDED_BY(mutex_) = 0;  // and not begun
   size_t bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
-  // bytes_ when all were asked whether there is room for them.
+  // The value of bytes_ when all runs were last checked for space.
   size_t looked_at_ PLUMB_GUARDED_BY(mutex_) = 0;
   bool closed_ PLUMB_GUARDED_BY(mutex_) = false;
   bool held_ PLUMB_GUARDED_BY(mutex_) = false;
   bool woken_ PLUMB_GUARDED_BY(mutex_) = false;
-  // Senders choose the names.
+  // Seeded hashes, because senders choose the names.
   std::unordered_map<std::string, Run, absl::Hash<std::string>> runs_ PLUMB_GUARDED_BY(mutex_);
   uint64_t last_place_ PLUMB_GUARDED_BY(mutex_) = 0;
-  // Batches that are not begun, by place.
+  // Reception times of batches that are not begun, by place.
   std::map<uint64_t, int64_t> received_ PLUMB_GUARDED_BY(mutex_);
 };
 

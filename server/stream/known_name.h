@@ -8,7 +8,7 @@ namespace plumbline::server {
 struct KnownName {
   std::string run;
   std::string layer, op;
-  std::string cause;  // of a loss; empty: it is a site's
+  std::string cause;  // of a loss; empty: it is the name of a site
 };
 
 }  // namespace plumbline::server

@@ -13,12 +13,12 @@ namespace {
 
 using Nanos = Liveness::Nanos;
 
-constexpr size_t kSteps = 33;       // whose median is taken
-constexpr int64_t kFirstSteps = 3;  // of a process: they compile
+constexpr size_t kSteps = 33;       // for the median
+constexpr int64_t kFirstSteps = 3;  // of a process, which compile
 constexpr double kMedians = 5;
-constexpr int kErrorFactor = 30;  // where nobody can be named
-// Times the limit where nobody knows how long a step takes: five minutes, half of the time limit of
-// PyTorch's NCCL backend. A step that compiles anew is over by then.
+constexpr int kErrorFactor = 30;  // if no rank can be named
+// Factor of the limit if the pace is unknown: five minutes, half of the time limit of PyTorch's
+// NCCL backend. A step that compiles again is over by then.
 constexpr int kNoPaceFactor = 30;
 constexpr std::chrono::hours kForget{1};
 
@@ -29,7 +29,7 @@ bool Declared(v1::Span::Kind kind) {
          kind == v1::Span::KIND_COMPILE || kind == v1::Span::KIND_PAUSE;
 }
 
-// Between two steps or two stages of one, and within no span.
+// Returns true between two steps or two stages of one, if no span is open.
 bool Idle(v1::Span::Kind kind) { return kind == v1::Span::KIND_OTHER; }
 
 void AddRanks(const std::vector<v1::Source>& sources,
@@ -44,7 +44,7 @@ void Liveness::Joined(const v1::Hello& hello, uint64_t connection, Time now) {
   const uint64_t id = hello.stream_id();
   const auto known = processes_.find(id);
   if (known != processes_.end() && known->second.connection > connection) return;
-  // A new process of a rank takes the place of the one that ended.
+  // A new process of a rank replaces the one that ended.
   std::set<uint64_t> ended;
   for (const v1::Source& source : hello.sources()) {
     const auto others = by_rank_.find(RankKey(source));
@@ -69,7 +69,7 @@ void Liveness::Joined(const v1::Hello& hello, uint64_t connection, Time now) {
   List(id, &process);
 }
 
-// Under the ranks and runs that it says it is of.
+// Indexes the process by its ranks and runs.
 void Liveness::List(uint64_t id, Process* process) {
   std::set<Key> groups;
   for (const v1::Source& source : process->sources) {
@@ -165,7 +165,7 @@ void Liveness::Forget(const std::string& run) {
                 groups_.upper_bound(Key(run, UINT32_MAX, INT_MAX)));
 }
 
-// How long a step takes, while steps go on.
+// Measures how long a step takes, while steps progress.
 void Liveness::Measure(Group* group, int64_t newest, Time now) {
   if (newest <= group->newest) return;
   if (group->newest >= 0) {
@@ -226,24 +226,24 @@ std::vector<v1::RanksHung> Liveness::Look(Time now, std::vector<v1::StepsStopped
   return told;
 }
 
-// How far it has come: within a step, or beyond its end.
+// Returns a number that grows with progress: within a step, or after its end.
 int64_t Liveness::PlaceOf(const Process& p) {
   const bool within = p.complete >= 0 && p.complete < p.newest;
   return 2 * p.newest + (Idle(p.stage) && !within ? 1 : 0);
 }
 
-// Who stands, who is lost, and for how long that has lasted at least. False: somebody goes on, or
-// that is not known.
+// Sorts the processes of a group into blocked and lost ones, and computes for how long this has
+// lasted at least. Returns false if one of them progresses, or if that is unknown.
 bool Liveness::Sort(const Members& members, Time now, Standing* out) {
   std::vector<const Process*> silent;
-  Time others{};  // stand since then
+  Time others{};  // all are blocked since then
   for (const Process* p : members.all) {
     if (!p->connected) {
       out->lost.push_back(p);
       out->still = std::min<Nanos>(out->still, now - (p->unreachable ? p->heard : p->left));
       continue;
     }
-    // One that is busy sends no heartbeats: what the last one said may be long over.
+    // A busy process sends no heartbeats, so its last one may be out of date.
     const bool said = p->beat > p->moved;
     if (said && Declared(p->stage)) return false;
     if (now - p->heard > kSilent) {
@@ -255,8 +255,8 @@ bool Liveness::Sort(const Members& members, Time now, Standing* out) {
     others = std::max(others, p->still_since);
     out->standing.push_back(p);
   }
-  // A process that was stopped, or whose network was lost, is not disconnected for long. It holds
-  // the others if it fell silent before they stood, or about then.
+  // A process that was stopped, or whose network was lost, stays connected for a long time. It
+  // blocks the others if it fell silent before they were blocked, or at about that time.
   for (const Process* p : silent) {
     if (out->standing.empty() || p->heard > others + kSilent) return false;
     out->lost.push_back(p);
@@ -264,13 +264,14 @@ bool Liveness::Sort(const Members& members, Time now, Standing* out) {
   }
   for (const Process* p : out->standing)
     out->still = std::min<Nanos>(out->still, now - p->still_since);
-  // Nobody waits: they are gone, or idle.
+  // No process waits if all are gone or idle.
   return !std::all_of(out->standing.begin(), out->standing.end(),
                       [](const Process* p) { return Idle(p->stage); });
 }
 
-// Does the whole group stand? Then for how long at least, and because of whom. False: it goes on,
-// or that is not known, or there is nothing that it would have to go on with.
+// Returns true if the whole group is blocked. `out` then gets for how long at least, and the ranks
+// that cause it. Returns false if the group progresses, if that is unknown, or if it has nothing to
+// continue with.
 bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::RanksHung* out) const {
   Standing now_stand;
   if (!Sort(members, now, &now_stand)) return false;
@@ -298,7 +299,7 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
   const bool some_wait =
       lost.empty() && !apart && std::any_of(standing.begin(), standing.end(), waits);
   const bool all_wait = std::all_of(standing.begin(), standing.end(), waits);
-  // Of those that have come least far, those that wait wait for the others.
+  // Among the ranks that are least far, those that wait are waiting for the others.
   const auto late = [&](const Process* p) { return apart && PlaceOf(*p) == first; };
   const bool all_late_wait = std::all_of(standing.begin(), standing.end(),
                                          [&](const Process* p) { return !late(p) || waits(p); });
@@ -321,7 +322,7 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
   return true;
 }
 
-// In seconds; 0: too few steps were seen.
+// Returns seconds; 0 if too few steps were seen.
 double Liveness::MedianStep(const Group& group) {
   if (group.steps.size() < kLeastSteps) return 0;
   std::deque<double> values = group.steps;
@@ -330,7 +331,7 @@ double Liveness::MedianStep(const Group& group) {
   return std::max(*middle, 1e-9);
 }
 
-// From when on it is told, and from when on it is an error.
+// Sets the times after which a hang is reported, and after which it is an error.
 void Liveness::SetLimits(const Group& group, v1::RanksHung* out) const {
   const double median = MedianStep(group);
   const bool paced = median > 0;

@@ -1,28 +1,27 @@
-// Which processes go on. A rank's agent sends a heartbeat from a thread of its own when it has
-// nothing else to say, so four things can be told apart: a process that ended (its connection broke
-// while it was heard), a network that was lost (it was silent before that), a trainer that stands
-// still (heartbeats go on, steps do not), and one that takes its time: within a declared
-// checkpoint, evaluation or compilation, or before its first steps are done, nobody is said to
-// hang. Where all stand in one step, those within a collective (a span of that kind is open) wait
-// for those that are not.
+// Detects which processes progress. A rank's agent sends a heartbeat from its own thread if it has
+// nothing else to send. So four states are distinguished: a process that ended (its connection
+// broke while it was sending), a lost network (it was silent before that), a trainer that is
+// blocked (heartbeats continue, steps do not), and a slow one. Within a declared checkpoint,
+// evaluation or compilation, or before its first steps are done, no process is reported to hang. If
+// all are blocked in one step, those within a collective (a span of that kind is open) wait for the
+// others.
 //
-// A process between two steps and within no span is *idle*: a notebook whose cell is done, a loop
-// that has ended, a person who thinks. So is one between the stages of a step that has stages: the
-// step of a loop that was left in the middle stays open. Where all are, nobody hangs. Beside others
-// that stand within a later step it is awaited, as any rank that has not come so far; it never
-// waits itself.
+// A process between two steps with no open span is *idle*: a notebook whose cell is done, a loop
+// that has ended, a user's pause. So is one between the stages of a step that has stages, because
+// the step of a loop that was left in the middle stays open. If all are idle, no process hangs. If
+// others are blocked within a later step, they wait for the idle one, as for any rank that is not
+// as far. An idle process itself never waits.
 //
-// A rank stands still from max(hang, 5 median steps, twice the longest pause that the run came back
-// from) on, by its own clock; where too few steps were seen to know how long one takes (a fast loop
-// that stopped early), from max(30 hang, twice that pause) on. What makes others wait is told of
-// only where all others wait. A stream that is not heard of any more, though it is connected, is
-// that of a process that was stopped or of a lost network: named where it fell silent before all
-// others stood. Where anything else is not known (an agent that does not say how long it stands)
-// nothing is said.
+// A rank counts as blocked after max(hang, 5 median steps, twice the longest pause that the run
+// recovered from), by its own clock. If too few steps were seen for a median (a fast loop that
+// stopped early), the limit is max(30 hang, twice that pause). The cause of a hang is reported only
+// if all other ranks wait. A connected stream without messages belongs to a stopped process or a
+// lost network: it is named if it fell silent before all others were blocked. If anything else is
+// unknown (an agent that does not report how long it is blocked), nothing is reported.
 //
-// If all processes of a trainer are heard of and idle, the run has stopped between two steps: a
-// loader that blocks, a loop that ended without finish(). It is reported from max(between, 20
-// median steps) on (liveness_between.cc).
+// If all processes of a trainer send heartbeats and are idle, the run has stopped between two
+// steps: a loader that blocks, a loop that ended without finish(). It is reported after
+// max(between, 20 median steps) (liveness_between.cc).
 #pragma once
 
 #include <chrono>
@@ -49,8 +48,8 @@ class Liveness {
   using Time = std::chrono::steady_clock::time_point;
   using Nanos = std::chrono::nanoseconds;
 
-  // `between`: the shortest time without a step that is reported of a run whose processes are alive
-  // and in no step.
+  // `between`: the shortest time without a step that is reported if a run's processes are alive and
+  // in no step.
   explicit Liveness(Nanos hang = std::chrono::seconds(10), Nanos between = std::chrono::seconds(60))
       : hang_(hang), between_(between) {}
 
@@ -58,15 +57,15 @@ class Liveness {
   void Left(uint64_t stream_id, uint64_t connection, Time now);
   void Heard(uint64_t stream_id, const v1::Batch& batch, Time now);
   void Heard(uint64_t stream_id, const v1::Heartbeat& beat, Time now);
-  void Forget(const std::string& run);  // it is over
+  void Forget(const std::string& run);  // the run is over
 
-  // What is to be told now, each once: a run that goes on may be told of again. Call every half
-  // second or so. `stopped` gets the runs whose processes are all alive and begin no step; null:
-  // they are not looked for.
+  // Returns the hangs to report now, each once; a run that recovers may be reported again. Call
+  // about twice a second. `stopped` gets the runs whose processes are all alive and begin no step;
+  // if null, these are not detected.
   std::vector<v1::RanksHung> Look(Time now, std::vector<v1::StepsStopped>* stopped = nullptr);
 
-  // Processes of a run by state: "running", "late" (in a declared stage), "idle" (between steps,
-  // for long), "still", "silent", "gone", "unreachable".
+  // Returns the number of processes of a run by state: "running", "late" (in a declared stage),
+  // "idle" (between steps, for long), "still", "silent", "gone", "unreachable".
   std::map<std::string, uint64_t> States(const std::string& run, Time now) const;
 
   static constexpr std::chrono::seconds kSilent{5};  // several heartbeats
@@ -77,31 +76,31 @@ class Liveness {
     uint64_t connection = 0;
     std::vector<v1::Source> sources;
     std::vector<Key> groups;                       // that they belong to, each once
-    std::map<std::string, uint64_t> ranks_by_run;  // how many
+    std::map<std::string, uint64_t> ranks_by_run;  // the number of ranks
     bool connected = true;
     bool finished = false;
     bool unreachable = false;  // it was silent before its connection broke
     Time heard{}, left{};
     Time beat{};         // the last heartbeat
-    Time still_since{};  // on this host's clock, by what the last heartbeat said
-    Time moved{};        // its steps went on, as batches show
+    Time still_since{};  // on this host's clock, computed from the last heartbeat
+    Time moved{};        // when its steps last progressed, as batches show
     int64_t newest = -1, complete = -1;
-    int64_t first = -1;         // the step in which it was first heard
-    int64_t ended = 0;          // steps
+    int64_t first = -1;         // the step of its first report
+    int64_t ended = 0;          // completed steps
     int64_t ended_before = -1;  // ... when it joined, or by its first heartbeat; -1: not known
-    Time joined{};              // first
-    Time excused{};             // the last heartbeat within a declared stage
+    Time joined{};              // for the first time
+    Time excused{};             // time of the last heartbeat within a declared stage
     bool in_step = false;
-    v1::Span::Kind last_stage = v1::Span::KIND_UNSPECIFIED;  // that ended
-    bool tells = false;                                      // how long it stands
+    v1::Span::Kind last_stage = v1::Span::KIND_UNSPECIFIED;  // the last that ended
+    bool tells = false;  // it reports how long it has been blocked
     v1::Span::Kind stage = v1::Span::KIND_UNSPECIFIED;
   };
   struct Group {
     std::deque<double> steps;  // seconds, newest last
     int64_t newest = -1;
     Time newest_at{};
-    Nanos pause{0};    // of all of it, by now
-    Nanos longest{0};  // that it came back from
+    Nanos pause{0};    // of all processes, so far
+    Nanos longest{0};  // longest pause that the run recovered from
     bool told = false, told_error = false;
     bool stop_told = false, stop_told_error = false;
   };
@@ -131,15 +130,15 @@ class Liveness {
                    std::vector<v1::StepsStopped>* out) const PLUMB_REQUIRES(mutex_);
   void SetBetweenLimits(const Members& members, v1::StepsStopped* out) const;
 
-  static constexpr size_t kLeastSteps = 5;  // of which a median is known
-  static constexpr size_t kMostHost = 128;  // bytes of a name; a longer one is left out
+  static constexpr size_t kLeastSteps = 5;  // fewer give no median
+  static constexpr size_t kMostHost = 128;  // bytes of a host name; a longer one is left out
 
   const Nanos hang_, between_;
   mutable Mutex mutex_;
-  // Senders choose the numbers and names.
+  // Seeded hashes, because senders choose the numbers and names.
   std::unordered_map<uint64_t, Process, absl::Hash<uint64_t>> processes_
       PLUMB_GUARDED_BY(mutex_);  // by stream
-  // Streams, connected or not, by the rank and by the run that they say they are of.
+  // Streams, connected or not, by the ranks and the runs that they reported.
   std::unordered_map<std::string, std::set<uint64_t>, absl::Hash<std::string>> by_rank_
       PLUMB_GUARDED_BY(mutex_);
   std::unordered_map<std::string, std::set<uint64_t>, absl::Hash<std::string>> by_run_

@@ -1,5 +1,5 @@
-// A run whose processes are all alive and in no step: reported once it lasts longer than steps ever
-// should be apart.
+// Reports a run whose processes are all alive and in no step, if this lasts longer than the time
+// between steps ever should.
 #include <algorithm>
 #include <chrono>
 
@@ -8,10 +8,11 @@
 namespace plumbline::server {
 namespace {
 
-constexpr double kMedianSteps = 20;  // without one are too long
-// Times `between`: an error so long after the warning, and the limit if no pace is known.
+constexpr double kMedianSteps = 20;  // pause without a step that is too long
+// Factor of `between`: the time from the warning to the error, and the limit if the pace is
+// unknown.
 constexpr int kBetweenFactor = 5;
-constexpr int64_t kPacedSteps = 3;  // fewer include the first, which compiles
+constexpr int64_t kPacedSteps = 3;  // fewer would be dominated by the first steps, which compile
 
 uint64_t Count(Liveness::Nanos time) {
   return static_cast<uint64_t>(std::max<int64_t>(time.count(), 0));
@@ -30,7 +31,7 @@ void Liveness::LookBetween(const Key& key, const Members& members, Time now,
   const Process* first = nullptr;  // of the lowest rank
   v1::StepsStopped stopped;
   for (const Process* p : members.all) {
-    // A process that is not heard of may have ended; one that is busy sends no heartbeat.
+    // A process without messages may have ended; a busy one sends no heartbeat.
     if (!p->connected || now - p->heard > kSilent || p->beat <= p->moved) return;
     if (!p->tells || p->ended == 0 || p->stage != v1::Span::KIND_OTHER) return;
     still = std::min<Nanos>(still, now - std::max(p->still_since, p->excused));
@@ -60,7 +61,8 @@ void Liveness::LookBetween(const Key& key, const Members& members, Time now,
   out->push_back(std::move(stopped));
 }
 
-// By the median of what was seen; of a loop too fast for that, by the mean since the process came.
+// Sets the limits from the median step. If the loop is too fast for a median, uses the mean since
+// each process joined.
 void Liveness::SetBetweenLimits(const Members& members, v1::StepsStopped* out) const {
   const Nanos unknown = kBetweenFactor * between_;
   Nanos limit = unknown;

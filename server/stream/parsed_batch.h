@@ -1,4 +1,4 @@
-// A batch as it travels inside the server.
+// A parsed batch on its way through the server.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@
 namespace plumbline::server {
 
 struct ParsedBatch {
-  // Shared by the steps that wait for more of it. Null only in a default-made one.
+  // Shared with the steps that wait for more evidence of it. Null only if default-constructed.
   std::shared_ptr<v1::Batch> batch;
   size_t bytes = 0;     // on the wire
-  size_t held = 0;      // in memory, about, with its bytes on the wire; 0: not weighed
-  uint64_t unsent = 0;  // batches of its stream that waited behind it
-  WireBytes wire;       // of the batch alone, as it came; empty where nothing is kept
-  // Not empty: the batch was refused, and stands here for its number alone.
+  size_t held = 0;      // approximate bytes in memory, with its bytes on the wire; 0: not computed
+  uint64_t unsent = 0;  // batches of its stream that waited to be sent after it
+  WireBytes wire;       // only this batch, as received; empty if nothing is stored
+  // If not empty, the batch was refused, and only its number counts.
   std::string refused;
   uint64_t refused_items = 0;
 
-  // A parsed batch takes more than its bytes, the more the smaller its parts are: 200,000 batches
-  // of eight values in 700 bytes took 2.4 GB.
+  // Computes `held`. A parsed batch takes more than its bytes, especially with small parts: 200,000
+  // batches of eight values in 700 bytes took 2.4 GB.
   void Weigh();
   size_t weight() const { return held > 0 ? held : bytes; }
 };

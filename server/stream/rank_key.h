@@ -1,4 +1,4 @@
-// One key for a rank of a run, whatever its attempt.
+// Makes one key for a rank of a run, independent of its attempt.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace plumbline::server {
 
-// Numbers first: nothing a run may be called can then imitate another key.
+// Numbers come first, so that no run name can imitate another key.
 inline std::string RankKey(const v1::Source& s) {
   return absl::StrCat(static_cast<int>(s.role()), "/", s.rank(), "/", s.run());
 }

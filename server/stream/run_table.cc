@@ -26,19 +26,19 @@ RunTable::Run& RunTable::RunOf(const v1::Source& source, int64_t unix_ns) {
   return run;
 }
 
-// Enters the rank, unless it belongs to an attempt that a later one has superseded.
+// Adds the rank, unless it belongs to an attempt that a later one has superseded.
 void RunTable::Touch(Run& run, uint64_t stream_id, const v1::Source& source, Time now) {
   if (source.attempt() < run.attempt) return;
   const Rank key{source.role(), source.rank()};
   const auto known = run.ranks.find(key);
   const bool same_process = known != run.ranks.end() && known->second.stream_id == stream_id;
-  // A new process after the run was over begins it anew: its old ranks say nothing any more.
+  // A new process after the run was over starts the run anew; its old ranks no longer count.
   if (source.attempt() > run.attempt || (run.ended && !same_process)) {
     run.attempt = source.attempt();
     run.ranks.clear();
     run.roles.clear();
     run.reborn = run.died;
-    run.stopped_step = -1;  // whichever step comes next, its steps go on
+    run.stopped_step = -1;  // any next step counts as progress
     run.unstuck |= !run.stuck.empty();
     run.stuck.clear();
     run.waits.clear();
@@ -49,7 +49,7 @@ void RunTable::Touch(Run& run, uint64_t stream_id, const v1::Source& source, Tim
   if (fresh) role->second.since = role->second.changed = now;
   role->second.world = std::max(role->second.world, source.world_size());
   RankState& rank = run.ranks[key];
-  if (rank.stream_id != stream_id) {  // this process takes the rank over
+  if (rank.stream_id != stream_id) {  // this process replaces the rank's earlier one
     run.reborn |= run.died && rank.stream_id != 0;
     rank = RankState();
     rank.stream_id = stream_id;
@@ -60,7 +60,7 @@ void RunTable::Touch(Run& run, uint64_t stream_id, const v1::Source& source, Tim
   run.ended = false;
 }
 
-// Waits for every rank, for the grace: each is reported as gone again if it does not come.
+// Waits for every rank during the grace: each is reported as gone again if it does not come.
 void RunTable::ExpectAgain(Run& run, Time now) const {
   for (auto& [id, role] : run.roles) {
     role.absent_gone = false;
@@ -69,12 +69,12 @@ void RunTable::ExpectAgain(Run& run, Time now) const {
   for (auto& [key, rank] : run.ranks) {
     if (rank.connected) continue;
     rank.finished = rank.gone = false;
-    rank.server_left = rank.unreachable = true;  // how it ended is reported already
+    rank.server_left = rank.unreachable = true;  // how it ended was already reported
     rank.deadline = now + grace_;
   }
 }
 
-// nullptr unless `stream_id` speaks for the rank in the newest attempt.
+// Returns nullptr unless `stream_id` belongs to the rank in the newest attempt.
 RunTable::RankState* RunTable::Find(Run& run, uint64_t stream_id, const v1::Source& source) {
   if (source.attempt() != run.attempt) return nullptr;
   const auto rank = run.ranks.find({source.role(), source.rank()});
@@ -129,7 +129,7 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, bool backlog,
                        int64_t unix_ns) {
   std::vector<Run*> by_source;
   by_source.reserve(static_cast<size_t>(batch.sources_size()));
-  // The rules take it for the first batch of a run that they have forgotten.
+  // For the rules this is the first batch of a run that they have forgotten.
   const bool begins =
       !batch.evidence().empty() || !batch.series().empty() || !batch.progress().empty();
   for (const v1::Source& source : batch.sources()) {
@@ -160,7 +160,8 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, bool backlog,
       rank->overtaken = Time::max();
       role.furthest = std::max(role.furthest, through);
     }
-    // It is further than what it has sent: the rest is on its way, whatever it says of batches.
+    // If it is further than what it has sent, the rest is still to come, whatever it reports of its
+    // batches.
     const bool more = rank->through != kNever && progress.newest_step() > rank->through + 1;
     Say(role, *rank, backlog || more, now);
   }
@@ -184,12 +185,12 @@ void RunTable::Disconnected(uint64_t stream_id, const v1::Source& source, Time n
   if (run == runs_.end()) return;
   RankState* rank = Find(run->second, stream_id, source);
   if (rank == nullptr) return;
-  // Who comes and goes and delivers nothing is waited for no longer than who stays away.
+  // A rank that reconnects and delivers nothing is awaited no longer than one that stays away.
   const bool was_there = rank->flowed > rank->since || now - rank->since >= grace_;
   if (was_there || rank->deadline == Time()) rank->deadline = now + grace_;
   rank->connected = false;
   rank->server_left = false;
-  // What it had still to say may have been its goodbye.
+  // What it had not sent yet may have been its goodbye.
   rank->unreachable = !ended || rank->queued || now - rank->heard > kSilent;
 }
 
@@ -239,8 +240,8 @@ size_t RunTable::ranks_over() const {
   return ranks;
 }
 
-// The runs seen longest ago first, to half of what is allowed: so it is seldom. One of whose ranks
-// somebody is connected may still be told more.
+// Forgets the runs seen longest ago, down to half of the limit, so that this is rare. A run with a
+// connected rank may still receive reports, so it is kept.
 void RunTable::ForgetRanksOver() {
   size_t ranks = ranks_over();
   if (ranks <= kMostRanksOver) return;
@@ -271,13 +272,13 @@ bool RunTable::AllSeen(const Run& run, int role) {
   return Seen(run, role) >= run.roles.at(role).world;
 }
 
-// "1-3, 5": those of the world that have not come, the first few.
+// Returns the first ranks of the world that have not come: "1-3, 5".
 std::string RunTable::Absent(const Run& run, int role) {
   constexpr int kMost = 8;
   std::string text;
   uint32_t next = 0;
   int parts = 0;
-  const auto add = [&](uint32_t end) {  // next .. end - 1
+  const auto add = [&](uint32_t end) {  // adds next .. end - 1
     if (next >= end || ++parts > kMost) return;
     absl::StrAppend(&text, text.empty() ? "" : ", ", next);
     if (end - next > 1) absl::StrAppend(&text, "-", end - 1);
@@ -310,7 +311,7 @@ std::vector<std::string> RunTable::TakeAwaited(Time now, std::chrono::nanosecond
   return told;
 }
 
-// How far everybody who is waited for has come.
+// Returns the step that all awaited ranks have delivered.
 int64_t RunTable::Slowest(const Run& run, int role) {
   if (!run.roles.at(role).absent_gone && !AllSeen(run, role)) return kNever;
   int64_t slowest = std::numeric_limits<int64_t>::max();
@@ -321,8 +322,8 @@ int64_t RunTable::Slowest(const Run& run, int role) {
   return slowest;
 }
 
-// It keeps others waiting, is connected, and nothing comes of it. One that is far ahead of another
-// may not be read at all (pacer.h).
+// Returns true if the rank blocks others, is connected, and delivers nothing. A rank that is far
+// ahead of another may not be read at all (pacer.h).
 bool RunTable::Stalled(const Role& role, RankState& rank, int64_t slowest, Time now) const {
   if (rank.through >= role.furthest) {
     rank.overtaken = Time::max();
@@ -337,7 +338,7 @@ bool RunTable::Stalled(const Role& role, RankState& rank, int64_t slowest, Time 
   return (silent || stuck) && now - std::max(rank.overtaken, role.changed) >= grace;
 }
 
-// CAUSE_UNSPECIFIED: it is not gone.
+// Returns why the rank counts as gone; CAUSE_UNSPECIFIED if it does not.
 v1::RanksGone::Cause RunTable::CauseOf(const Role& role, RankState& rank, int64_t slowest,
                                        Time now) const {
   if (rank.over()) return v1::RanksGone::CAUSE_UNSPECIFIED;
@@ -540,7 +541,7 @@ void RunTable::RankState::Persist(Archive& archive) {
 void RunTable::Run::Persist(Archive& archive) { archive(attempt, ended, ranks, roles, info); }
 
 void RunTable::Persist(Archive& archive) {
-  // 3: what died or hung; 4: who waited; 5: who is forgotten, and whose steps had stopped
+  // 3: deaths and hangs; 4: waiting ranks; 5: forgotten runs, and stopped steps
   const uint32_t version = archive.Version(5, 2);
   archive(runs_);
   if (version < 3) return;
@@ -566,7 +567,7 @@ std::vector<v1::RunInfo> RunTable::List() const {
     }
     if (awaited > 0) (*info.mutable_liveness())[kAwaited] = awaited;
     info.set_world_size(world);
-    if (!run.ranks.empty()) CountRanks(run, &info);  // else as they were counted
+    if (!run.ranks.empty()) CountRanks(run, &info);  // otherwise the earlier counts stay
     list.push_back(std::move(info));
   }
   return list;

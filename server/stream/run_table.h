@@ -1,14 +1,13 @@
-// The runs a server knows: who reports, who is expected, who is gone, how far they are. Decides
-// when a rank counts as gone, over whom a step may be closed, and when a run is over. Time is
-// passed in, so that tests need not wait.
+// The runs that a server knows: which ranks report, are expected or are gone, and their progress.
+// Decides when a rank counts as gone, over which ranks a step may be closed, and when a run is
+// over. Time is passed in, so that tests need not wait.
 //
-// Expected are the ranks of the declared world from the first hello of one of them on, whether they
-// have said hello or not, and those whose stream broke. They are waited for during the grace; so is
-// a rank that is connected and silent, or says that evidence waits behind what it sends and sends
-// none. A rank that is connected and goes on is waited for as long as evidence of it is on its way;
-// one that has said for a second, far behind, that nothing is may be closed over where it is a
-// window of steps behind. (A word may be old: it waited to be read while others were read. Who says
-// the same a second later is slow.)
+// Expected are the ranks of the declared world, from the first hello of one of them on, and ranks
+// whose stream broke. They are awaited during the grace. So is a connected rank that is silent, or
+// that reports a backlog and sends none of it. A connected rank that progresses is awaited as long
+// as evidence of it is on its way. If it has reported for a second that no evidence waits, and is a
+// window of steps late, it may be closed over. (A single report may be old, because it waited to be
+// read. A rank that reports the same a second later is slow.)
 #pragma once
 
 #include <chrono>
@@ -29,19 +28,19 @@
 
 namespace plumbline::server {
 
-// Of a run, over all ranks of its newest attempt, as far as was judged.
+// The state of a run over all ranks of its newest attempt, as far as was judged.
 struct RunKnown {
   int64_t newest_step = -1;        // -1: none, or no such run
   std::map<int, uint32_t> worlds;  // ranks by role
 };
 
-// A rank of a run that goes on.
+// A rank of a run in progress.
 struct KnownRank {
   uint64_t stream_id = 0;
   v1::Source source;
-  int64_t through = 0;  // complete; the least int64: nothing is
-  bool over = false;    // nobody waits for it
-  bool alone = false;   // nor for those of its world that never came
+  int64_t through = 0;  // complete up to here; the least int64: nothing is
+  bool over = false;    // true if the server no longer waits for this rank
+  bool alone = false;   // true if it no longer waits for ranks of its world that never came
 };
 
 // Not thread-safe.
@@ -50,99 +49,103 @@ class RunTable {
   using Time = std::chrono::steady_clock::time_point;
 
   static constexpr std::chrono::seconds kSlowFor{1};
-  static constexpr std::chrono::seconds kMoment{2};  // for others to say how they end
+  static constexpr std::chrono::seconds kMoment{2};  // for the endings of other processes to arrive
   static constexpr std::chrono::seconds kSilent{
-      5};  // at least, however short the grace: heartbeats
+      5};  // at least, even if the grace is shorter, because of heartbeats
 
-  // Of runs that are over so many ranks are remembered one by one; of those seen longest ago only
-  // how many there were.
+  // Limit of the ranks of runs that are over which are kept individually. For the runs seen longest
+  // ago only counts are kept.
   static constexpr size_t kMostRanksOver = 256 << 10;
 
   explicit RunTable(std::chrono::nanoseconds grace, int64_t window_steps = 64)
       : grace_(grace), window_(window_steps) {}
 
-  // `backlog`: evidence waits to be sent, as the stream says.
+  // `backlog` is true if the stream reports that evidence waits to be sent.
   void Connected(uint64_t stream_id, const v1::Source& source, bool backlog, Time now,
                  int64_t unix_ns);
   void Account(uint64_t stream_id, const v1::Batch& batch, bool backlog, Time now, int64_t unix_ns);
-  // It has nothing else to say.
+  // Records a heartbeat of a rank that has nothing else to send.
   void Beat(uint64_t stream_id, const v1::Source& source, bool backlog, Time now);
-  // The stream ended. Its unfinished ranks may come back within the grace period. `ended`: its
-  // connection broke as it does when its process ends.
+  // Records that the stream ended. Its unfinished ranks may return within the grace period.
+  // `ended`: its connection broke in the way it does when its process ends.
   void Disconnected(uint64_t stream_id, const v1::Source& source, Time now, bool ended = true);
 
-  // A former process's streams are all gone; their unfinished ranks may come back likewise, and so
-  // may those that never came.
+  // Records that the streams of an earlier process are all gone. Their unfinished ranks may return
+  // within the grace period, and so may ranks that never came.
   void DisconnectAll(Time now);
 
-  // Of some runs nothing is decided now: what was said of them waits to be heard.
+  // Returns true for runs about which nothing may be decided now, because reports of them are still
+  // queued.
   using Skip = std::function<bool(const std::string& run)>;
 
-  // Ranks whose grace ended, each reported once, by run and cause.
+  // Returns ranks whose grace ended, each once, by run and cause.
   std::vector<v1::RanksGone> TakeGone(Time now, const Skip& skip = nullptr);
-  // Up to where the lagging steps may be closed over who lags, and over whom. False: not at all.
+  // Computes the step up to which lagging steps may be closed, and over which ranks. Returns false
+  // if none may be closed.
   bool MayClose(const std::string& run, const rules::Lag& lag, v1::StepsClosed* closed) const;
-  // Runs of which processes ended badly, a moment ago: those that followed have had time to say so.
+  // Returns runs with processes that ended badly some time ago, so that the endings of others have
+  // arrived.
   std::vector<std::string> TakeBadEnds(Time now, const Skip& skip = nullptr);
-  // Of the runs below, each once: ... and the steps of those that hung go on; the run that had died
-  // was begun again, or who was gone is back. `rule`: whose incidents are over.
+  // A condition that is over: hung ranks of the run progress, a run that had died was started
+  // again, or a rank that was gone is back. `rule` is the rule whose incidents are over.
   struct WentOn {
     std::string run;
     std::string rule;
     std::string why;
   };
-  std::vector<WentOn> TakeWentOn(const std::vector<std::string>* runs = nullptr);  // null: any
-  // What was told of them. `restarted`: a later attempt had begun when it was.
+  std::vector<WentOn> TakeWentOn(const std::vector<std::string>* runs = nullptr);  // null: any run
+  // Records that a condition was reported. `restarted`: a later attempt had begun by then.
   void NoteDied(const std::string& run, bool restarted);
   void NoteHung(const v1::RanksHung& hung);
   void NoteStopped(const v1::StepsStopped& stopped, int64_t unix_ns);
-  // Runs in which every rank has finished or is gone, each reported once until it reports again.
-  // Those of `greeted` were over before, and only hellos came since: the rules have judged all.
+  // Returns runs in which every rank has finished or is gone, each once until it reports again.
+  // Runs in `greeted` were over before and only got hellos since: the rules have judged all of
+  // their evidence.
   std::vector<std::string> TakeEnded(const Skip& skip = nullptr,
                                      std::vector<std::string>* greeted = nullptr);
 
-  // What a former process found by the two above.
+  // Restores what an earlier process found by TakeGone, TakeEnded and TakeBadEnds.
   void SetGone(const v1::RanksGone& gone);
   void SetEnded(const std::string& run);
   void SetEndsJudged(const std::string& run);
-  // The rules have forgotten the run, which is over. If a process that it knows comes back, its
-  // other ranks are waited for as if this server had been away: the rules do not know that they are
-  // over.
+  // Records that the rules have forgotten the run, which is over. If a process that it knows
+  // returns, its other ranks are awaited as if this server had been away, because the rules do not
+  // know that they are over.
   void SetForgotten(const std::string& run);
 
-  int64_t LastSeen(const std::string& run) const;  // Unix time, ns; 0: it is not known
+  int64_t LastSeen(const std::string& run) const;  // Unix time, ns; 0: unknown
   RunKnown Known(const std::string& run) const;
-  bool Ended(const std::string& run) const;  // also one that is not known
-  // Of the runs that go on.
+  bool Ended(const std::string& run) const;  // true also for an unknown run
+  // Returns the ranks of runs in progress.
   std::vector<KnownRank> Ranks() const;
   void SetClosedStep(const std::string& run, int64_t step);
   void SetAllClosed(const std::string& run);  // the run is over: every step has been judged
-  // Evidence came after its step had been closed.
+  // Counts evidence that arrived after its step was closed.
   void AddLate(const std::string& run, const std::string& cause, uint64_t items);
-  // Evidence that was held is lost, and no agent reports it.
+  // Counts evidence that was held and is lost, if no agent reports it.
   void AddLost(const std::string& run, const std::string& cause, uint64_t items);
-  // What the judge counted of a run, by cause: late and lost items. What agents report is not part
-  // of it.
+  // What the judge counted for a run, by cause: late and lost items. Losses that agents report are
+  // not included.
   struct Counted {
     std::map<std::string, uint64_t> late, lost;
   };
-  // Takes those counts back, because the run is judged again from its beginning.
+  // Removes and returns those counts, because the run is judged again from its beginning.
   Counted TakeCounted(const std::string& run);
-  // The run was not judged to its end: each count is at least what it was.
+  // Raises each count to at least its earlier value, because the run was not judged to its end.
   void KeepCounted(const std::string& run, const Counted& before);
   static std::vector<std::string> RunsOf(const v1::Batch& batch);
 
-  size_t ranks_over() const;  // of runs that are over, remembered one by one
+  size_t ranks_over() const;  // of runs that are over, kept individually
 
-  // Everything but times: call DisconnectAll after reading.
+  // Stores or reads everything but times. Call DisconnectAll after reading.
   void Persist(Archive& archive);
 
-  // Name order; `open_incidents` is left to the caller, and so is `liveness` but for "awaited":
-  // ranks of the declared world that have not come, and for whom steps wait.
+  // Returns the runs in order of their names. The caller fills in `open_incidents` and `liveness`,
+  // except "awaited": ranks of the declared world that have not come and for which steps wait.
   std::vector<v1::RunInfo> List() const;
   static constexpr char kAwaited[] = "awaited";
-  // The same with their numbers, in words, once a run and role, for those that have been waited for
-  // so long.
+  // Returns a text with the numbers of these ranks, once per run and role, if they have been
+  // awaited longer than `longer_than`.
   std::vector<std::string> TakeAwaited(Time now, std::chrono::nanoseconds longer_than);
 
  private:
@@ -155,32 +158,33 @@ class RunTable {
     bool connected = false;
     bool finished = false;
     bool gone = false;
-    bool server_left = false;  // it is not connected because this server was away
-    bool unreachable = false;  // it is not connected, and may live
-    bool queued = false;       // batches waited to be sent, as it last said
-    bool process = false;      // it says that it is one
-    Time deadline{};           // of a rank that is not connected
-    Time since{};              // it is connected
+    bool server_left = false;  // not connected because this server was away
+    bool unreachable = false;  // not connected, but may be alive
+    bool queued = false;       // its last report had batches that waited to be sent
+    bool process = false;      // its source is a process
+    Time deadline{};           // if it is not connected
+    Time since{};              // since when it is connected
     Time heard{};
     int64_t through = kNever;  // complete
-    Time flowed{};             // that went on
+    Time flowed{};             // when it last progressed
     bool backlog = false;
-    // How far others were when it last said that nothing of it waits to be sent, and since when it
-    // has said so, half a window behind, without a break.
+    // The newest step of the role when the rank last reported that none of its evidence waits.
+    // Since when it has reported this without a break while half a window late.
     int64_t clear_at = kNever;
     Time slow_since = Time::max();
-    Time overtaken = Time::max();  // others have delivered more since then, and nothing came of it
+    // since when other ranks have delivered more while this one delivered nothing
+    Time overtaken = Time::max();
     bool over() const { return finished || gone; }
     void Persist(Archive& archive);
   };
   struct Role {
     uint32_t world = 0;
-    bool absent_gone = false;   // ranks that never came are not waited for any more
-    bool absent_told = false;   // that they are waited for
-    Time since{};               // the first of its ranks is known
-    Time changed{};             // who is waited for
-    int64_t newest = kNever;    // step that any rank is in
-    int64_t furthest = kNever;  // that any rank has delivered
+    bool absent_gone = false;   // ranks that never came are no longer awaited
+    bool absent_told = false;   // it was reported that they are awaited
+    Time since{};               // when its first rank became known
+    Time changed{};             // when the set of awaited ranks last changed
+    int64_t newest = kNever;    // newest step of any rank
+    int64_t furthest = kNever;  // newest step that any rank has delivered
     void Persist(Archive& archive) { archive(world, absent_gone); }
   };
   struct Run {
@@ -188,18 +192,18 @@ class RunTable {
     bool ended = false;
     std::map<Rank, RankState> ranks;  // of the newest attempt
     std::map<int, Role> roles;
-    v1::RunInfo info;               // counters and steps; ranks are counted when listed
-    bool bad_ends = false;          // somebody ended badly, and it is not judged yet
-    Time bad_since = Time::max();   // that was seen
-    bool died = false;              // it was told that it died
-    bool reborn = false;            // ... and somebody is there again
-    bool unstuck = false;           // it was told to hang, and was begun again
-    std::map<Rank, int64_t> stuck;  // who was told to hang, in which step
-    std::set<Rank> waits;           // ... and who waited for them
-    bool forgotten = false;         // it is over, and the rules have forgotten it
+    v1::RunInfo info;               // counters and steps; ranks are counted in List
+    bool bad_ends = false;          // a process ended badly, and this is not judged yet
+    Time bad_since = Time::max();   // when that was seen
+    bool died = false;              // it was reported that the run died
+    bool reborn = false;            // ... and a process is there again
+    bool unstuck = false;           // it was reported to hang, and was started again
+    std::map<Rank, int64_t> stuck;  // the ranks reported to hang, and in which step
+    std::set<Rank> waits;           // ... and the ranks that waited for them
+    bool forgotten = false;         // the run is over, and the rules have forgotten it
     int64_t stopped_since = 0;      // its steps were reported to have stopped; Unix ns, 0: no
-    int64_t stopped_step = 0;       // the newest one then
-    bool judged = false;            // it was over, and no evidence came since
+    int64_t stopped_step = 0;       // the newest step at that time
+    bool judged = false;            // it was over, and no evidence arrived since
     void Persist(Archive& archive);
   };
 
@@ -229,7 +233,7 @@ class RunTable {
   int64_t window_;
   std::map<std::string, Run> runs_;
   std::vector<WentOn>
-      went_on_;  // not taken yet; what was said is in the incident table of incidents
+      went_on_;  // not taken yet; the table of incidents holds the reports themselves
 };
 
 }  // namespace plumbline::server

@@ -1,5 +1,4 @@
-// How processes of a run end, as far as somebody must be told, and that what hung or had died goes
-// on.
+// Endings of a run's processes that must be reported, and the end of hangs and deaths.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,14 +15,15 @@ void RunTable::SayWentOn(const Run& run, const char* rule, const std::string& wh
   went_on_.push_back({run.info.run(), rule, why});
 }
 
-// How it ends, and that what hung or had died goes on: that follows from what is journalled alone.
+// Records how a process ends, and the end of hangs and deaths. Uses only journalled facts.
 void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progress& progress,
                             int64_t unix_ns) {
   const v1::Ending& ending = progress.ending();
   const bool bad = ending.how() != v1::Ending::HOW_UNSPECIFIED || !ending.thread().empty();
   run.bad_ends |= progress.finished() && bad;
   if (run.stopped_since != 0) NoteSteps(run, progress, unix_ns);
-  // Who says goodbye, and well, stands no more. Where it ends otherwise the hang may be why.
+  // A process that sends a goodbye without an error is no longer blocked. If it ended otherwise,
+  // the hang may be the cause.
   if (progress.finished() && !bad) {
     NoteNotStuck(run, source, "it has ended");
     NoteNotWaiting(run, source);
@@ -41,8 +41,8 @@ void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progre
     NoteNotStuck(run, source, words);
 }
 
-// Closes the report that the run's steps have stopped, and states how long that lasted. By
-// journalled times alone, so that a restart computes the same.
+// Closes the report that the run's steps have stopped, and states how long that lasted. Uses only
+// journalled times, so that a restart computes the same.
 void RunTable::NoteSteps(Run& run, const v1::Progress& progress, int64_t unix_ns) {
   const v1::Ending& ending = progress.ending();
   const bool bad = ending.how() != v1::Ending::HOW_UNSPECIFIED || !ending.thread().empty();
@@ -55,7 +55,7 @@ void RunTable::NoteSteps(Run& run, const v1::Progress& progress, int64_t unix_ns
                          ", ", rules::DurationText(std::max(lasted, 0.0)), " after the last step"));
 }
 
-// It was told to hang, and does not: once nobody does, that is over.
+// Records that a rank which was reported to hang does not hang. Once none does, the hang is over.
 void RunTable::NoteNotStuck(Run& run, const v1::Source& source, const std::string& why) {
   if (run.stuck.erase({source.role(), source.rank()}) > 0) run.unstuck = run.stuck.empty();
   if (!run.unstuck) return;
@@ -64,7 +64,8 @@ void RunTable::NoteNotStuck(Run& run, const v1::Source& source, const std::strin
   SayWentOn(run, rules::kHangRule, why);
 }
 
-// Whoever was gone or stood: nobody waits for it any more, if all that did have ended well.
+// Records that a rank no longer waits. Once all that waited have ended well, the hang is over,
+// whatever its cause.
 void RunTable::NoteNotWaiting(Run& run, const v1::Source& source) {
   if (run.waits.erase({source.role(), source.rank()}) == 0 || !run.waits.empty()) return;
   run.stuck.clear();

@@ -14,13 +14,13 @@ constexpr size_t kMostBytes = 64;
 
 std::string Cut(std::string_view text) { return std::string(text.substr(0, kMostBytes)); }
 
-// "[2001:db8::1%25eth0]:443", "%5B::1%5D:443".
+// Parses "[2001:db8::1%25eth0]:443" or "%5B::1%5D:443".
 std::string Ipv6Of(std::string_view rest) {
   std::string text = absl::StrReplaceAll({rest.data(), rest.size()}, {{"%5B", "["}, {"%5D", "]"}});
   const size_t end = text.find(']');
   if (text.empty() || text[0] != '[' || end == std::string::npos) return Cut(rest);
   text = text.substr(1, end - 1);
-  text = text.substr(0, text.find('%'));  // its zone
+  text = text.substr(0, text.find('%'));  // removes the zone
   in6_addr address{};
   if (inet_pton(AF_INET6, text.c_str(), &address) != 1) return Cut(rest);
   char shown[INET6_ADDRSTRLEN] = {};

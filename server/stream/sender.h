@@ -1,4 +1,4 @@
-// Who sends a hello, as far as the bounds on what one sender may use are concerned.
+// Identifies the sender of a hello for the limits on what one sender may use.
 #pragma once
 
 #include <string>
@@ -7,9 +7,10 @@
 namespace plumbline::server {
 
 struct Sender {
-  std::string entries;  // access entries of the caller (Lease::Names); empty: nobody was asked
+  std::string entries;  // access entries of the caller (Lease::Names); empty: no access control
   std::string address;  // of the caller, without its port
-  std::string behind;   // of a process behind a relay, as the relay states it; empty: none
+  std::string behind;   // address of a process connected through a relay, as the relay reports it;
+                        // empty: none
 };
 
 // Returns the address of a gRPC peer without its port: "192.0.2.1", "unix". Of an IPv6 address

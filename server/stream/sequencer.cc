@@ -24,7 +24,7 @@ Sequencer::Offer Sequencer::Take(uint64_t sequence, ParsedBatch batch,
 uint64_t Sequencer::SkipTo(uint64_t next, std::vector<ParsedBatch>* ready) {
   if (next <= contiguous_ + 1) return 0;
   uint64_t skipped = next - 1 - contiguous_;
-  // What waits below `next` did arrive.
+  // Batches that wait below `next` did arrive.
   while (!waiting_.empty() && waiting_.begin()->first < next) {
     auto node = waiting_.extract(waiting_.begin());
     bytes_.Give(node.mapped().bytes);

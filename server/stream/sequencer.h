@@ -1,5 +1,5 @@
-// Puts the batches of one stream into order and lets each through once, however often and in
-// whatever order they arrive. Pure bookkeeping: no threads, no clock.
+// Puts the batches of one stream into order and passes each on once, however often and in whatever
+// order they arrive. No threads, no clock.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +19,26 @@ class Sequencer {
   struct Limits {
     size_t waiting_batches = 64;
     size_t waiting_bytes = 16u << 20;
-    std::shared_ptr<SharedBytes> of_all = nullptr;  // streams; null: no bound
+    std::shared_ptr<SharedBytes> of_all = nullptr;  // memory shared by all streams; null: no limit
   };
   enum class Offer {
-    kInOrder,    // it, and those it released, are in the output
+    kInOrder,    // this batch, and those it released, are in the output
     kWaits,      // held until the gap before it closes
     kDuplicate,  // held already: dropped
-    kOverflow,   // neither taken nor acknowledged: too much waits behind one gap
+    kOverflow,   // neither taken nor acknowledged: too much waits for one gap
   };
 
-  // Everything up to `contiguous` was let through before.
+  // Everything up to `contiguous` was passed on before.
   explicit Sequencer(Limits limits, uint64_t contiguous = 0)
       : limits_(std::move(limits)), contiguous_(contiguous), bytes_(limits_.of_all, "") {}
 
-  // A refused batch takes its place like any other.
+  // Takes a batch. A refused batch takes its place like any other.
   Offer Take(uint64_t sequence, ParsedBatch batch, std::vector<ParsedBatch>* ready);
 
-  // The sender will never send numbers below `next`. Returns how many were skipped.
+  // Skips to `next`: the sender will never send lower numbers. Returns how many were skipped.
   uint64_t SkipTo(uint64_t next, std::vector<ParsedBatch>* ready);
 
-  // Everything up to here was let through; 0: nothing yet.
+  // Returns the number up to which everything was passed on; 0: nothing yet.
   uint64_t contiguous() const { return contiguous_; }
   size_t waiting() const { return waiting_.size(); }
 
@@ -47,7 +47,7 @@ class Sequencer {
 
   Limits limits_;
   uint64_t contiguous_;
-  SharedBytes::Held bytes_;  // of what waits
+  SharedBytes::Held bytes_;  // of the waiting batches
   std::map<uint64_t, ParsedBatch> waiting_;
 };
 

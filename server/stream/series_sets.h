@@ -1,4 +1,4 @@
-// The series sets that one stream has declared, and whether rows fit them.
+// The series sets that one stream has declared; checks whether rows fit them.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,16 @@ class SeriesSets {
  public:
   using Declared = google::protobuf::RepeatedPtrField<v1::SeriesSet>;
 
-  // Takes sets in; those that were not known already are added to `fresh`. InvalidArgument when one
-  // says something else than an earlier one of its id, or when there are too many: nothing is
-  // taken.
+  // Takes sets, and adds those that were not known to `fresh`. Returns InvalidArgument, and takes
+  // nothing, if a set differs from an earlier one of its id or if there are too many.
   absl::Status Add(const Declared& sets, size_t max_sets, std::vector<SetRecord>* fresh);
   bool Has(uint64_t set) const { return sets_.contains(set); }
-  static constexpr uint64_t kRecord = 160;  // bytes that a set takes beside its names
-  // A set from the journal.
+  static constexpr uint64_t kRecord = 160;  // bytes that a set takes in addition to its names
+  // Restores a set from the journal.
   void Restore(std::string_view record);
 
-  // Do the rows of `batch`, well-formed in themselves, fit the sets declared so far or in `batch`?
+  // Checks that the rows of `batch` fit the sets declared so far or in `batch`. The rows must be
+  // well-formed.
   absl::Status CheckRows(const v1::Batch& batch) const;
 
   size_t size() const { return sets_.size(); }
@@ -38,7 +38,7 @@ class SeriesSets {
     int columns = 0;
     size_t hash = 0;  // of its bytes
   };
-  // Senders choose the numbers.
+  // Seeded hashes, because senders choose the numbers.
   std::unordered_map<uint64_t, Known, absl::Hash<uint64_t>> sets_;
 };
 

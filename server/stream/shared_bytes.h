@@ -1,5 +1,4 @@
-// Bytes of one kind that senders make the server keep: how many of all, and how many of each access
-// entry.
+// Counts the bytes of one kind that senders make the server keep: in total, and per access entry.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +16,21 @@ namespace plumbline::server {
 // Thread-safe.
 class SharedBytes {
  public:
-  // `what` and `key`, for people: "names", "limits.name_bytes".
+  // `what` and `key` are for messages: "names", "limits.name_bytes".
   SharedBytes(uint64_t most, Shares shares, const char* what, const char* key)
       : most_(most), shares_(std::move(shares)), what_(what), key_(key) {}
 
-  // ResourceExhausted, and nothing taken: of all, or of the owner's share.
+  // Takes bytes. Returns ResourceExhausted, and takes nothing, if the total or the owner's share is
+  // used up.
   absl::Status Take(const std::string& owner, uint64_t bytes);
-  // They are there already, whether there is room or not.
+  // Counts bytes that exist already, even beyond the limits.
   void Note(const std::string& owner, uint64_t bytes);
   void Give(const std::string& owner, uint64_t bytes);
 
   uint64_t used() const;
   uint64_t most() const { return most_; }
 
-  // Bytes of one owner that are given back at its end.
+  // Bytes of one owner, which the destructor returns.
   class Held {
    public:
     Held() = default;
@@ -67,20 +67,20 @@ class SharedBytes {
     uint64_t bytes() const { return bytes_; }
 
    private:
-    std::shared_ptr<SharedBytes> incident_table_;  // null: nobody counts
+    std::shared_ptr<SharedBytes> incident_table_;  // null: not counted
     std::string owner_;
     uint64_t bytes_ = 0;
   };
 
  private:
-  const uint64_t most_;  // 0: no bound
+  const uint64_t most_;  // 0: no limit
   const Shares shares_;
   const char* const what_;
   const char* const key_;
   mutable Mutex mutex_;
   uint64_t used_ PLUMB_GUARDED_BY(mutex_) = 0;
   std::map<std::string, uint64_t> by_owner_
-      PLUMB_GUARDED_BY(mutex_);  // as many as there are entries, and combinations
+      PLUMB_GUARDED_BY(mutex_);  // at most one per access entry or combination of entries
 };
 
 }  // namespace plumbline::server

@@ -1,5 +1,5 @@
-// How much of what all senders share one access entry may use: no tenant can use up the streams,
-// ranks and runs of all.
+// Limits what one access entry may use of the resources that all senders share, so that no tenant
+// can use up all streams, ranks and runs.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,15 @@ namespace plumbline::server {
 // Immutable.
 class Shares {
  public:
-  Shares() = default;  // everybody may use all
+  Shares() = default;  // every owner may use all
   explicit Shares(const Config& config);
 
-  // `owner`: the entries of a caller, as Lease::Names says them; the largest of their shares
-  // counts. Empty: nobody was asked.
+  // Returns the share of `owner`, the caller's entries as in Lease::Names; the largest of their
+  // shares counts. Empty: no access control.
   double Of(const std::string& owner) const;
   size_t Part(const std::string& owner, size_t all) const;
-  // "the access entry a has all of its share, 50 of the 100 streams (ingest.max_streams)".
+  // Returns the message "the access entry a has all of its share, 50 of the 100 streams
+  // (ingest.max_streams)".
   std::string Full(const std::string& owner, size_t all, const char* what, const char* key) const;
 
  private:

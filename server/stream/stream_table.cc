@@ -19,7 +19,7 @@ std::vector<v1::Source> SourcesOf(const StreamPositions::Stream& known) {
   return sources;
 }
 
-// As the journal knows it. No lock: nobody else has it yet.
+// Makes a stream's state from the journal. Needs no lock, because no other thread has it yet.
 std::shared_ptr<StreamState> Restored(
     uint64_t id, const Sequencer::Limits& limits, const StreamPositions::Stream& known,
     const std::shared_ptr<SharedBytes>& names) PLUMB_NO_THREAD_SAFETY_ANALYSIS {
@@ -69,7 +69,7 @@ absl::StatusOr<std::shared_ptr<StreamState>> StreamTable::Open(uint64_t stream_i
   return streams_.emplace(stream_id, std::move(entry)).first->second.state;
 }
 
-// One that a former process knew belongs to nobody until it is there again.
+// Sets the owner. A stream of an earlier process has no owner until it reconnects.
 void StreamTable::SetOwner(Entry* entry, const std::string& owner) {
   if (entry->owner == owner) return;
   Owner& former = owners_[entry->owner];
@@ -152,7 +152,8 @@ bool StreamTable::EvictIdle(const std::string& name) {
   return true;
 }
 
-// Of whom most are remembered: who opens and leaves many streams pushes out his own.
+// Evicts an idle stream of the owner with the most idle ones, so that a sender which opens and
+// leaves many streams evicts its own.
 bool StreamTable::EvictIdle() {
   const auto most = std::max_element(
       owners_.begin(), owners_.end(),

@@ -1,4 +1,4 @@
-// Streams the server knows, connected or not, and which stream speaks for which rank.
+// The streams that the server knows, connected or not, and which stream owns which rank.
 #pragma once
 
 #include <cstdint>
@@ -29,26 +29,27 @@
 
 namespace plumbline::server {
 
-// The connection that speaks for a stream. Its methods are called from any thread, never with the
-// stream's mutex held, and are quick.
+// The current connection of a stream. Its methods may be called from any thread, never with the
+// stream's mutex held. They are quick.
 class Connection {
  public:
   virtual ~Connection() = default;
-  // Everything up to `sequence` is held.
+  // Called when everything up to `sequence` is held.
   virtual void OnHeld(uint64_t sequence, bool at_once) = 0;
   virtual void OnRefused(uint64_t sequence, const std::string& reason) = 0;
-  // A newer connection speaks for the stream from now on.
+  // Called when a newer connection replaces this one.
   virtual void OnSuperseded() = 0;
-  // There is room again: read on.
+  // Called when there is space again: continues reading.
   virtual void Resume() = 0;
-  // What is read together with it: the same for all streams of one call.
+  // Returns a pointer that is equal for all streams that are read by one call.
   virtual const void* call() const = 0;
-  // The agent is asked for something. It may be lost, as the connection may.
+  // Sends the agent a request, which may be lost with the connection.
   virtual void OnDirective(const v1::Directive& /*directive*/) {}
 };
 
-// What outlives a connection. `mutex` guards everything below it and is held while batches are
-// handed on, so that they reach the journal in order even when an old connection lingers.
+// The part of a stream that outlives its connections. `mutex` guards everything after it. It is
+// held while batches are passed on, so that they reach the journal in order even if an old
+// connection is still open.
 struct StreamState {
   StreamState(uint64_t stream_id, Sequencer::Limits limits, uint64_t held_before = 0,
               SharedBytes::Held bytes = {})
@@ -59,28 +60,28 @@ struct StreamState {
 
   const uint64_t id;
   Mutex mutex;
-  Sequencer sequencer PLUMB_GUARDED_BY(mutex);  // what was let through; it may not be held yet
-  uint64_t held PLUMB_GUARDED_BY(mutex);        // by the journal, up to here
-  uint64_t connection PLUMB_GUARDED_BY(mutex) =
-      0;  // the newest; older ones have nothing to say any more
+  // what was passed on; the journal may not hold it yet
+  Sequencer sequencer PLUMB_GUARDED_BY(mutex);
+  uint64_t held PLUMB_GUARDED_BY(mutex);                    // by the journal, up to here
+  uint64_t connection PLUMB_GUARDED_BY(mutex) = 0;          // the newest; older ones are ignored
   std::weak_ptr<Connection> owner PLUMB_GUARDED_BY(mutex);  // the newest one
   ClaimedRanks ranks PLUMB_GUARDED_BY(mutex);               // announced or named in a batch
-  size_t ranks_kept PLUMB_GUARDED_BY(mutex) = 0;  // of these, the first ones: the journal was told
-  std::vector<v1::Source> former PLUMB_GUARDED_BY(mutex);  // for whom it spoke to a former process
+  size_t ranks_kept PLUMB_GUARDED_BY(mutex) = 0;  // the first of these, which the journal holds
+  std::vector<v1::Source> former PLUMB_GUARDED_BY(mutex);  // its ranks in an earlier process
   SeriesSets sets PLUMB_GUARDED_BY(mutex);  // declared so far, in order of the numbers
-  // Of their records, which the journal's incident table keeps as well.
+  // Counts the bytes of their records, which the journal's table keeps as well.
   SharedBytes::Held set_bytes PLUMB_GUARDED_BY(mutex);
   std::string owner_entries
       PLUMB_GUARDED_BY(mutex);  // of the newest connection's caller (shares.h)
   const std::shared_ptr<JudgeItem::Beat> beat = std::make_shared<JudgeItem::Beat>();
 };
 
-// Of all streams together, and how much of it one sender may use.
+// Limits for all streams together, and each sender's share of them.
 struct StreamLimits {
   size_t streams = 20000;
-  size_t ranks = 200'000;  // that they speak for
+  size_t ranks = 200'000;  // claimed by all streams
   Shares shares;
-  std::shared_ptr<SharedBytes> names = nullptr;  // that their sets take; null: no bound
+  std::shared_ptr<SharedBytes> names = nullptr;  // memory for the sets' names; null: no limit
 };
 
 class StreamTable {
@@ -90,32 +91,35 @@ class StreamTable {
   StreamTable(size_t max_streams, Sequencer::Limits limits)
       : StreamTable(StreamLimits{.streams = max_streams}, limits) {}
 
-  // Takes up the streams of a former process. Before anything else.
+  // Restores the streams of an earlier process. Call first.
   void Restore(const StreamPositions& incident_table);
 
-  // The state of `stream_id`, new or old, which is `owner`'s from now on. ResourceExhausted when
-  // too many streams are connected, or too many of the owner's. What is not connected makes room:
-  // of the owner's own where that has its share, else of whom most are known.
+  // Returns the state of `stream_id`, new or old, and makes `owner` its owner. Returns
+  // ResourceExhausted if too many streams are connected, or too many of the owner's. Otherwise
+  // unconnected streams are evicted: the owner's own if its share is used up, else those of the
+  // owner with the most.
   absl::StatusOr<std::shared_ptr<StreamState>> Open(uint64_t stream_id,
                                                     const std::string& owner = "");
-  // OK when `may_write` allows every run that the stream has spoken for so far, in a former process
-  // too, and `hello` names one of its ranks: a hello with another's stream id must not end that
-  // one's connection, nor go on under its numbers. PermissionDenied does not say whose it is.
+  // Returns OK if `may_write` allows every run that the stream has used so far, also in an earlier
+  // process, and `hello` names one of its ranks. A hello with the id of another sender's stream
+  // must not end that connection, nor continue its numbers. PermissionDenied does not reveal the
+  // owner.
   absl::Status MayTakeOver(const v1::Hello& hello,
                            const std::function<bool(const std::string&)>& may_write) const;
-  // The stream may be forgotten when room is needed.
+  // Marks the stream as unconnected; it may be evicted.
   void Closed(uint64_t stream_id);
 
-  // `stream_id` speaks for `source` from now on. AlreadyExists while another connected stream does:
-  // two processes that claim one rank would be judged as one. ResourceExhausted: too many ranks.
+  // Gives the rank `source` to `stream_id`. Returns AlreadyExists while another connected stream
+  // has it, because two processes with the same rank would be judged as one. Returns
+  // ResourceExhausted if there are too many ranks.
   absl::Status Claim(uint64_t stream_id, const v1::Source& source);
   void Release(uint64_t stream_id, const v1::Source& source);
 
-  // How many attempts the process behind `hello` is ahead of what it says (attempts.h).
+  // Returns what must be added to the attempts that the process of `hello` sends (attempts.h).
   uint32_t AttemptsAhead(const v1::Hello& hello) const;
-  // It is taken in, with the attempts that were given.
+  // Records the stream with the attempts that were given.
   void Greeted(const v1::Hello& hello, uint32_t ahead);
-  // All its ranks have ended, though its connection may stay a moment longer.
+  // Records that all its ranks have ended, though its connection may stay open a little longer.
   void SaidGoodbye(uint64_t stream_id);
 
   bool Knows(uint64_t stream_id) const;
@@ -126,7 +130,7 @@ class StreamTable {
     std::shared_ptr<StreamState> state;
     bool connected = false;
     std::list<uint64_t>::iterator idle;             // valid while not connected
-    std::unordered_set<const std::string*> claims;  // keys of claims_ that it holds
+    std::unordered_set<const std::string*> claims;  // keys in claims_ of the ranks that it has
     std::string owner;
   };
   struct Owner {
@@ -146,10 +150,10 @@ class StreamTable {
   const Sequencer::Limits limits_;
   mutable Mutex mutex_;
   Attempts attempts_ PLUMB_GUARDED_BY(mutex_);  // of the streams below
-  // Senders choose the numbers and names: hashes that nobody outside can foresee.
+  // Seeded hashes, because senders choose the numbers and names.
   Streams streams_ PLUMB_GUARDED_BY(mutex_);
   std::map<std::string, Owner> owners_
-      PLUMB_GUARDED_BY(mutex_);  // as many as there are entries, and combinations of them
+      PLUMB_GUARDED_BY(mutex_);  // at most one per access entry or combination of entries
   std::unordered_map<std::string, uint64_t, absl::Hash<std::string>> claims_
       PLUMB_GUARDED_BY(mutex_);
 };

@@ -20,7 +20,7 @@ using google::protobuf::io::CodedInputStream;
 
 constexpr int kStreamIdField = 1;  // of every member of AgentMessage.what
 
-// Reads a member of `size` bytes. False: it is no message.
+// Reads a member of `size` bytes. Returns false if it is not a valid message.
 bool ReadStreamId(CodedInputStream* in, int size, uint64_t* id) {
   const auto limit = in->PushLimit(size);
   while (const uint32_t tag = in->ReadTag()) {
@@ -28,7 +28,7 @@ bool ReadStreamId(CodedInputStream* in, int size, uint64_t* id) {
                        WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_FIXED64;
     if (is_id ? !in->ReadLittleEndian64(id) : !WireFormatLite::SkipField(in, tag)) return false;
   }
-  const bool whole = in->BytesUntilLimit() == 0;  // a tag that is not there looks like the end
+  const bool whole = in->BytesUntilLimit() == 0;  // a missing tag looks like the end
   return in->CheckEntireMessageConsumedAndPopLimit(limit) && whole;
 }
 
@@ -36,8 +36,9 @@ bool ReadStreamId(CodedInputStream* in, int size, uint64_t* id) {
 
 std::shared_ptr<v1::AgentMessage> NewAgentMessage(size_t wire_bytes) {
   google::protobuf::ArenaOptions options;
-  // Numbers take what they take on the wire or more; what is small takes a few hundred bytes an
-  // item. From its block's end protobuf hands out nodes with pointers: a multiple of 8.
+  // Numbers take at least as much memory as on the wire; small items take a few hundred bytes each.
+  // Protobuf allocates nodes with pointers from the end of the block, so the size must be a
+  // multiple of 8.
   const size_t wanted = (wire_bytes + wire_bytes / 2 + 1024) / 64 * 64;
   options.start_block_size = std::min<size_t>(wanted, 64 << 10);
   options.max_block_size = 64 << 10;

@@ -12,15 +12,15 @@
 
 namespace plumbline::server {
 
-// An empty message that lies, with all that is parsed into it, in few blocks of memory of its own,
-// made for `wire_bytes`: taking a batch apart into hundreds of allocations, and freeing them on
-// another thread, costs more than parsing it.
+// Returns an empty message with an arena of a few blocks, sized for `wire_bytes`. Hundreds of
+// separate allocations for a batch, freed on another thread, would cost more than parsing it.
 std::shared_ptr<v1::AgentMessage> NewAgentMessage(size_t wire_bytes);
 
-// False: no valid AgentMessage; `message` then holds what was understood.
+// Returns false if the bytes are not a valid AgentMessage; `message` then holds the part that was
+// parsed.
 bool ParseAgentMessage(grpc::ByteBuffer& buffer, v1::AgentMessage* message);
 
-// What a message from an agent is about, read without parsing the rest.
+// The type and stream of an agent's message, read without parsing the rest.
 struct MessageHead {
   int member = 0;          // field number in AgentMessage.what; 0: none, or not read
   uint64_t stream_id = 0;  // 0: none
@@ -30,11 +30,12 @@ struct MessageHead {
 // AgentMessage.what. A parser merges two members, so their head would not be that of the whole.
 MessageHead HeadOf(const grpc::ByteBuffer& agent_message);
 
-// CRC-32C of those bytes.
+// Returns the CRC-32C of the bytes.
 uint32_t Checksum(const WireBytes& bytes);
 
-// The bytes of the batch in `buffer`, which parsed to `message`, shared with it. A message that
-// says more than its batch (a newer agent's, or one written in pieces) has its batch written anew.
+// Returns the bytes of the batch in `buffer`, shared with it; `message` is the parsed buffer. If
+// the message holds more than its batch (from a newer agent, or written in pieces), serializes the
+// batch again.
 WireBytes BatchBytes(grpc::ByteBuffer& buffer, const v1::AgentMessage& message);
 
 }  // namespace plumbline::server

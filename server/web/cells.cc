@@ -21,7 +21,7 @@ class Merger {
   Merger(const v1::SeriesColumns& in, CellGrid* out)
       : in_(in), out_(out), width_(static_cast<size_t>(in.step_size())) {}
 
-  // Rows [from, to) of the input become one.
+  // Merges rows [from, to) of the input into one.
   void AddRow(size_t from, size_t to) {
     out_->first_rank.push_back(in_.rank(static_cast<int>(from)));
     out_->last_rank.push_back(in_.rank(static_cast<int>(to - 1)));
@@ -39,13 +39,13 @@ class Merger {
           if (!(std::fabs(value - median) >= std::fabs(one - median))) value = one;
         }
       }
-      // What is not finite wins over all in its cell.
+      // A non-finite value takes precedence in its cell.
       state_.push_back(bad ? CellGrid::kNotFinite : any ? 0 : CellGrid::kNoEvidence);
       value_.push_back(value);
     }
   }
 
-  // Values become bytes once all are known.
+  // Maps values to bytes once all are known.
   void Finish() {
     std::vector<double> finite;
     for (const double value : value_) {

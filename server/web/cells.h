@@ -1,4 +1,4 @@
-// Ranks by steps as bytes, for a picture.
+// Converts ranks by steps to bytes, for a picture.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace plumbline::server {
 
-// A row stands for one rank, or for neighbours where there are more than fit: then a cell is the
-// value of theirs that is farthest from the row's median, so that one rank that differs is seen.
+// A row shows one rank, or several neighbours if there are too many ranks. Then a cell has the
+// value that is farthest from the row's median, so that one rank that differs is visible.
 struct CellGrid {
   static constexpr uint8_t kNotFinite = 255, kNoEvidence = 254, kMost = 253;
 
   std::vector<uint32_t> first_rank, last_rank;  // of each row
   std::vector<int64_t> step;                    // the first one of each column
   uint64_t bucket_steps = 1;
-  double low = 0, high = 0;  // bytes 0 and kMost; beyond them: cut off
+  double low = 0, high = 0;  // bytes 0 and kMost; values beyond them are clipped
   std::string bytes;         // row by row
 };
 
-// At most `rows` rows, ranks in `alone` each on their own besides.
+// Returns a grid of at most `rows` rows, plus a separate row for each rank in `alone`.
 CellGrid GridOf(const v1::SeriesColumns& columns, size_t rows, const std::set<uint32_t>& alone);
 
 }  // namespace plumbline::server

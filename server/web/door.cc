@@ -16,7 +16,7 @@ bool IsAddress(const std::string& host) {
          inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
-// As the machine itself is called; "": not known.
+// Returns the host's own name; "" if unknown.
 std::string OwnName() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? HostName(name) : "";
@@ -35,7 +35,7 @@ absl::Status CheckHost(std::string_view host) {
 }
 
 absl::Status CheckScrapeHost(std::string_view host) {
-  // A point at the end counts as one: "ai." is a site of the web.
+  // A final point counts as a point: "ai." is a site of the web.
   const bool own = host.find_first_of(".[") == std::string_view::npos;
   return own ? absl::OkStatus() : CheckHost(host);
 }

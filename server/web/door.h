@@ -1,5 +1,4 @@
-// Which requests may not be answered whoever sends them: those that another site made a browser
-// send.
+// Refuses requests that another site made a browser send, whatever their credentials.
 #pragma once
 
 #include <string_view>
@@ -8,16 +7,15 @@
 
 namespace plumbline::server {
 
-// Of a server that asks nobody for a token: only where it was called by an address, by the name
-// that this host has for itself, or as localhost, in any case and with or without the point that
-// ends a whole name.
-// A name could be another site's, which has turned it to this host (DNS rebinding) and so reads
-// what its own page asks. PermissionDenied says what to do.
+// For a server without access control. Returns OK only if it was called by an address, by this
+// host's own name, or as localhost, in any case and with or without a final point. Another name
+// could belong to another site that points it to this host (DNS rebinding), whose page could then
+// read the answers. PermissionDenied states what to do.
 absl::Status CheckHost(std::string_view host);
 
-// The same of what is scraped: names without a point pass, too. They are a network's own ("plumbd"
-// of a compose file or a cluster), and no site of the web has one. So does a request that names
-// nobody, which no browser sends.
+// Does the same for scraped paths: names without a point pass, too. They belong to a local network
+// ("plumbd" of a compose file or a cluster), and no site of the web has one. A request without a
+// name also passes, because no browser sends one.
 absl::Status CheckScrapeHost(std::string_view host);
 
 }  // namespace plumbline::server

@@ -43,7 +43,7 @@ std::optional<uint64_t> EventIds::FromPlain(std::string_view id, std::string_vie
   return position;
 }
 
-// What is hashed has a fixed length and begins with a letter of its own.
+// The hashed text has a fixed length and begins with a distinct letter.
 std::string EventIds::Pad(std::string_view nonce) const {
   return Sha256Of(absl::StrCat("p", key_, std::string(nonce))).substr(0, kPart);
 }

@@ -1,8 +1,9 @@
-// The ids of server-sent events, by which a page goes on behind the last one that it has seen.
+// The ids of server-sent events, by which a page continues after the last one that it has seen.
 //
-// A position in the order of all changes counts those of every run. Whoever may read all runs gets
-// it as it is, "TABLE.POSITION", and may go on behind it after a restart; whoever may read some
-// gets it sealed, so that it says nothing and only this process can read it.
+// A position in the order of all changes counts those of every run. A caller with access to all
+// runs gets it in the clear, "TABLE.POSITION", and may continue after a restart. A caller with
+// access to only some runs gets it encrypted, so that it reveals nothing and only this process can
+// read it.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,15 @@ namespace plumbline::server {
 // Thread-safe.
 class EventIds {
  public:
-  EventIds();  // another key in every process
+  EventIds();  // makes a new key in every process
 
   static std::string Plain(std::string_view table, uint64_t position);
-  // Nothing: it is of another table, or no id.
+  // Returns nothing if it belongs to another table, or is not an id.
   static std::optional<uint64_t> FromPlain(std::string_view id, std::string_view table);
 
-  // Two of one position differ.
+  // Returns a new id at each call, also for the same position.
   std::string Sealed(uint64_t position) const;
-  // Nothing: it was not sealed here.
+  // Returns nothing if this process did not make it.
   std::optional<uint64_t> FromSealed(std::string_view id) const;
 
  private:

@@ -1,4 +1,4 @@
-// Incidents as the page reads them; of findings rules/words knows it.
+// Converts incidents to JSON for the page; rules/words does so for findings.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace plumbline::server {
 
 using Json = rules::Json;
 
-// Unix ns as decimal text: JavaScript's numbers do not hold them.
+// Returns Unix ns as decimal text, because JavaScript's numbers cannot hold them.
 std::string NsText(int64_t unix_ns);
 
-// What every view counts an incident as: "open", or put aside as "acknowledged", "silenced" or
-// "suppressed" (by a rule in a file), or "resolved". Only what is open asks for somebody.
+// Returns the state of an incident that every view counts: "open", or "acknowledged", "silenced",
+// "suppressed" (by a rule in a file) or "resolved". Only open ones need attention.
 const char* StandingOf(const IncidentTable::Change& change);
-// What a row of a list says of an incident.
+// Returns a row of a list of incidents.
 Json IncidentRow(const IncidentTable::Change& change);
 Json SitesJson(const v1::IncidentStatus& status);
 

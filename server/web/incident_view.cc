@@ -1,4 +1,4 @@
-// Incidents: a list, one with all that is known of it, and what people do to it.
+// Incidents: a list, one with all details, and changes of their state by people.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -65,7 +65,7 @@ bool InState(const IncidentTable::Change& change, const std::string& state) {
   return state.empty() || state == "all" || state == StandingOf(change);
 }
 
-// What the page asks for, as the table takes it. InvalidArgument.
+// Parses the page's request. Returns InvalidArgument if it is malformed.
 absl::StatusOr<v1::IncidentUpdate> UpdateOf(const Json& asked) {
   if (!asked.is_object()) return absl::InvalidArgumentError("an update is a JSON object");
   const auto text = [&](const char* key) {
@@ -131,8 +131,8 @@ Json WebViews::Incidents(const Lease& lease, const Params& params) const {
           {"incidents", std::move(rows)}};
 }
 
-// Incidents of runs that somebody may not see are not there: another answer would say that they
-// are.
+// Incidents of runs that the caller may not read are treated as missing, because another answer
+// would reveal that they exist.
 absl::StatusOr<std::string> WebViews::Resolve(const Lease& lease, const std::string& name) const {
   return sources_.query.incident_table->Resolve(
       name, [&lease](const std::string& run) { return lease.Over(Scope::kRead, run); });
@@ -290,7 +290,8 @@ absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& n
                                                     "read, and not acknowledge or silence"));
   }
   if (auto s = CheckStep(*update, change->incident.finding().site().run()); !s.ok()) return s;
-  // An incident that is found again has another revision; what people decided is its state.
+  // If an incident is found again, its revision changes; its state is what people decided, so the
+  // state is compared.
   const auto seen = asked.find("seen");
   if (seen != asked.end() && seen->is_string() &&
       seen->get<std::string>() != rules::StateName(change->incident.state())) {
@@ -303,7 +304,7 @@ absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& n
   if (const std::string entry = lease.Names(); !entry.empty()) {
     update->set_who(absl::StrCat(update->who(), " (", entry, ")"));
   }
-  // Decided at its place among the batches.
+  // The update takes its place among the batches.
   if (sources_.query.update == nullptr) {
     if (auto s = sources_.query.incident_table->Apply(*update); !s.ok()) return s;
     return Incident(lease, *fingerprint);

@@ -1,4 +1,4 @@
-// The page's files, as dashboards/web/page.cmake put them into this program.
+// The page's files, which dashboards/web/page.cmake compiled into this program.
 #pragma once
 
 #include <span>
@@ -9,14 +9,14 @@ namespace plumbline::server {
 struct PageAsset {
   std::string_view path;  // "/" is the document
   std::string_view type;
-  std::string_view tag;  // of its bytes: others have another
+  std::string_view tag;  // a hash of its bytes
   std::string_view bytes;
-  std::string_view gzip;  // the same, packed
+  std::string_view gzip;  // the same, compressed
 };
 
-// Static storage. Empty: this plumbd was built without its page.
+// Returns files in static storage. Empty if this plumbd was built without its page.
 std::span<const PageAsset> PageAssets();
-// Why it was; empty: it was not.
+// Returns why it was built without it; empty if it was not.
 std::string_view PageAbsentWhy();
 
 }  // namespace plumbline::server

@@ -1,4 +1,4 @@
-// Rules: which there are, and the page of one in sections, beside what it says here.
+// Rules: a list, and the page of one in sections, with its findings on this server.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -12,8 +12,8 @@
 namespace plumbline::server {
 namespace {
 
-// A page's paragraphs begin with what they are about, in bold: "**Why.** In training ...". Text, as
-// the rule's author wrote it: no HTML is made of it here.
+// Splits a page into paragraphs, each with a title in bold: "**Why.** In training ...". The text
+// stays as the rule's author wrote it: no HTML is made of it here.
 Json SectionsOf(const std::string& page) {
   Json sections = Json::array();
   std::string title, text;
@@ -30,7 +30,7 @@ Json SectionsOf(const std::string& page) {
     const size_t end = std::min(page.find('\n', at), page.size());
     std::string line = page.substr(at, end - at);
     at = end + 1;
-    if (line.rfind("# ", 0) == 0) continue;  // its id, which stands above
+    if (line.rfind("# ", 0) == 0) continue;  // its id, which is shown above
     const bool heading = line.rfind("## ", 0) == 0;
     const size_t bold = line.rfind("**", 0) == 0 ? line.find("**", 2) : std::string::npos;
     if (heading || bold != std::string::npos) {

@@ -1,4 +1,4 @@
-// Runs, worst first, and one of them.
+// A list of runs, worst first, and one run.
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -17,7 +17,8 @@ constexpr size_t kMostReasons = 100;
 
 bool IsOpen(const Change& change) { return StandingOf(change) == std::string_view("open"); }
 
-// Nothing goes on; then nothing can be used any more; then by level.
+// Returns how bad a finding is: first if the run makes no progress, then if its results are
+// unusable, then by level.
 int Hurt(const v1::Finding& finding) {
   if (finding.level() != v1::LEVEL_ERROR) return finding.level() == v1::LEVEL_WARNING ? 1 : 0;
   if (finding.rule() == "performance/hang" || finding.rule() == "health/run-died") return 4;
@@ -39,7 +40,7 @@ State StateOf(const v1::RunInfo& run, const Change* worst, uint64_t judged, uint
   }
   if (hurt >= 2) return {"error", "Sick", 5 - hurt};
   if (hurt == 1) return {"warning", "Warning", 4};
-  // Of series the rules say that they pass when the run ends, and before only what they find.
+  // For series, the rules report a pass only when the run ends, and before that only findings.
   if (judged == 0 && run.samples() > 0 && !Over(run)) return {"none", "Watched", 6};
   if (judged <= inconclusive) return {"none", Over(run) ? "Ended, not judged" : "Not judged", 5};
   if (Over(run)) return {"done", "Finished", 8};
@@ -54,8 +55,8 @@ Json MapJson(const Map& map) {
   return out;
 }
 
-// Of steps that were taken while somebody watched; 0: not known. What comes within a second was
-// sent from a file.
+// Returns the seconds per step while the run was watched; 0 if unknown. What arrives within a
+// second was sent from a file.
 double StepSeconds(const v1::RunInfo& run) {
   if (run.attempts_size() == 0) return 0;
   const double steps = static_cast<double>(run.newest_step() - run.attempts(0).step_first());
@@ -126,14 +127,14 @@ Json GapsJson(const v1::RunInfo& run) {
   return gaps;
 }
 
-// What verdicts say, gathered by rule, and why some say nothing.
+// Counts of verdicts by rule, and the reasons of inconclusive ones.
 struct Gathered {
   struct OfRule {
     uint64_t pass = 0, finding = 0, inconclusive = 0;
   };
   std::map<std::string, OfRule> rules;
   std::map<std::pair<std::string, std::string>, uint64_t> reasons;  // (rule, reason)
-  Json coverage = Json::array();                                    // what meta/probe-coverage says
+  Json coverage = Json::array();                                    // from meta/probe-coverage
 
   void Add(const v1::Verdict& verdict) {
     OfRule& rule = rules[verdict.rule()];
@@ -211,7 +212,7 @@ Json WebViews::Runs(const Lease& lease) const {
     const auto key = [](const Json& row) {
       const Json& worst = row.at("worst");
       const Json& since = worst.is_null() ? row.at("last_seen") : worst.at("opened");
-      // Of errors those come first whose run still burns hours.
+      // Among errors, runs that are still in progress come first.
       const int order = row.at("order").get<int>();
       const bool error = row.at("state") == "error";
       return std::make_tuple(error ? 0 : order, row.at("over").get<bool>(), order,

@@ -1,4 +1,4 @@
-// Series of a run: which there are, and their values, reduced to what a screen shows.
+// A run's series: a list, and their values, reduced to what a screen shows.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -35,7 +35,7 @@ const char* GroupOfRole(SeriesRole role) {
   }
 }
 
-// "layers.17" of "layers.17.mlp.up"; without a layer by what the name means.
+// Returns "layers.17" for "layers.17.mlp.up"; without a layer, a group by the meaning of the name.
 std::string GroupOf(const v1::Site& site) {
   if (site.layer().empty()) return GroupOfRole(RoleByName(site.op()));
   const std::string& layer = site.layer();
@@ -48,7 +48,7 @@ std::string GroupOf(const v1::Site& site) {
   return number ? layer.substr(0, second) : layer.substr(0, end);
 }
 
-// Loss and schedule first, then layers in the order of their numbers.
+// Sorts loss and schedule first, then layers in the order of their numbers.
 bool GroupBefore(const std::string& a, const std::string& b) {
   const auto key = [](const std::string& group) {
     static constexpr const char* kFirst[] = {"Loss and schedule", "Time and memory", "Others"};
@@ -78,7 +78,7 @@ Json SeriesJson(const v1::SeriesInfo& info) {
           {"samples", info.samples()}};
 }
 
-// Six digits are more than a screen shows.
+// Rounds to six digits, which is more than a screen shows.
 Json Shortened(double value) {
   if (!std::isfinite(value)) return nullptr;
   return rules::NumberJson(std::strtod(absl::StrFormat("%.6g", value).c_str(), nullptr));
@@ -95,7 +95,7 @@ Json ShortenedAll(const Values& values, const std::string& absent) {
   return out;
 }
 
-// Columns in which something is not finite.
+// Returns the columns with a non-finite value.
 Json BadColumns(const v1::SeriesColumns& columns) {
   Json bad = Json::array();
   for (int i = 0; i < columns.step_size(); ++i) {
@@ -156,7 +156,7 @@ absl::StatusOr<Json> WebViews::Series(const Lease& lease, const std::string& run
   v1::ListSeriesRequest request;
   request.set_run(run);
   v1::ListSeriesResponse all;
-  // A run that has told no scalar yet has no series.
+  // A run that has not reported a scalar yet has no series.
   if (auto s = sources_.query.store->ListSeries(request, &all); !s.ok() && !absl::IsNotFound(s)) {
     return s;
   }
@@ -201,7 +201,7 @@ absl::StatusOr<Json> WebViews::Spark(const Lease& lease, const std::string& run)
   request.set_series("*loss*");
   v1::ListSeriesResponse named;
   if (auto s = sources_.query.store->ListSeries(request, &named); !s.ok()) return Json::object();
-  // The one that means the loss and has most to show.
+  // Choose the loss series with most samples.
   const v1::SeriesInfo* best = nullptr;
   for (const v1::SeriesInfo& info : named.series()) {
     if (!info.site().layer().empty() || RoleByName(info.site().op()) != SeriesRole::kLoss) continue;
@@ -224,7 +224,7 @@ absl::StatusOr<std::string> WebViews::Cells(const Lease& lease, const std::strin
   if (ParamOf(params, "role") == "rollout") request.set_role(v1::ROLE_ROLLOUT);
   if (!ParamOf(params, "from").empty()) request.set_step_first(NumberOf(params, "from", 0));
   if (!ParamOf(params, "to").empty()) request.set_step_last(NumberOf(params, "to", 0));
-  // As many columns as fit, or fewer where there are many ranks.
+  // Use as many columns as fit, or fewer if there are many ranks.
   v1::ListSeriesRequest named;
   named.set_run(run);
   named.set_series(request.series());

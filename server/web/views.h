@@ -1,4 +1,5 @@
-// What each address under /api/v1 says, as JSON. Each function takes what its caller may see.
+// The answers of the addresses under /api/v1, as JSON. Each function takes its caller's
+// permissions.
 #pragma once
 
 #include <memory>
@@ -15,13 +16,13 @@
 namespace plumbline::server {
 
 struct WebSources {
-  QuerySources query;        // as the service of the same name
-  std::string grpc_address;  // where trainers send, for people to copy
-  bool keeps = false;        // outlives a restart
+  QuerySources query;        // as for the gRPC query service
+  std::string grpc_address;  // for trainers; shown for people to copy
+  bool keeps = false;        // data outlives a restart
 };
 
-// Thread-safe. NotFound and PermissionDenied say in words what is wrong; what somebody may not see
-// is not there.
+// Thread-safe. NotFound and PermissionDenied have a message for people; what a caller may not read
+// is treated as missing.
 class WebViews {
  public:
   using Params = std::vector<std::pair<std::string, std::string>>;
@@ -35,31 +36,33 @@ class WebViews {
   // runs_view.cc
   Json Runs(const Lease& lease) const;
   absl::StatusOr<Json> Run(const Lease& lease, const std::string& run) const;
-  // What was looked at, what came of it, and what was lost.
+  // Returns what was checked, the results, and the losses.
   absl::StatusOr<Json> Coverage(const Lease& lease, const std::string& run) const;
 
   // series_view.cc
-  // Groups with how many series each has; of `group` (or what `filter` matches) the series too.
+  // Returns groups with their number of series; for `group` (or if `filter` is given), the series
+  // too.
   absl::StatusOr<Json> Series(const Lease& lease, const std::string& run,
                               const Params& params) const;
-  // At most `px` columns of one series, over all ranks: mean, min and max, what is not finite.
+  // Returns at most `px` columns of one series, over all ranks: mean, min and max, and the
+  // non-finite values.
   absl::StatusOr<Json> Points(const Lease& lease, const std::string& run,
                               const Params& params) const;
-  // The loss of the run, 120 columns; no "series": it reports none.
+  // Returns the loss of the run, 120 columns; without "series" if it reports none.
   absl::StatusOr<Json> Spark(const Lease& lease, const std::string& run) const;
-  // Ranks by steps: a line of JSON, then a byte a cell, row by row (cells.h).
+  // Returns ranks by steps: a line of JSON, then one byte per cell, row by row (cells.h).
   absl::StatusOr<std::string> Cells(const Lease& lease, const std::string& run,
                                     const Params& params) const;
 
   // incident_view.cc
   Json Incidents(const Lease& lease, const Params& params) const;
-  // `name`: as IncidentTable::Resolve.
-  // What is held of an incident's capsule as a tar, and the file's name. NotFound;
-  // FailedPrecondition: it is too large for one answer.
+  // Returns the available parts of an incident's capsule as a tar, and the file's name. `name`: as
+  // IncidentTable::Resolve. Returns NotFound, or FailedPrecondition if it is too large for one
+  // answer.
   absl::StatusOr<std::pair<std::string, std::string>> Capsule(const Lease& lease,
                                                               const std::string& name) const;
   absl::StatusOr<Json> Incident(const Lease& lease, const std::string& name) const;
-  // `update` as the page sends it. Aborted: somebody else was faster.
+  // `update` as the page sends it. Returns Aborted if another change came first.
   absl::StatusOr<Json> SetState(const Lease& lease, const std::string& name,
                                 const std::string& update) const;
 
@@ -72,7 +75,7 @@ class WebViews {
   std::vector<v1::RunInfo> RunsSeen(const Lease& lease) const;
   std::vector<IncidentTable::Change> IncidentsSeen(const Lease& lease, const std::string& run,
                                                    const std::string& rule) const;
-  // A silence ends at a step that the run is still to take. InvalidArgument.
+  // Returns InvalidArgument unless a silence ends at a step that the run has not reached.
   absl::Status CheckStep(const v1::IncidentUpdate& update, const std::string& run) const;
   absl::StatusOr<std::string> Resolve(const Lease& lease, const std::string& name) const;
   Json CapsuleJson(const std::string& fingerprint) const;
@@ -83,15 +86,15 @@ class WebViews {
   const WebSources sources_;
 };
 
-// The first value of a parameter; empty: it was not sent.
+// Returns the first value of a parameter; empty if it was not sent.
 std::string ParamOf(const WebViews::Params& params, std::string_view name);
-// Of a parameter that is a whole number; `otherwise` where it is none.
+// Returns a parameter that is a whole number; `otherwise` if it is not.
 int64_t NumberOf(const WebViews::Params& params, std::string_view name, int64_t otherwise);
 
-// All its ranks said that they are done.
+// Returns true if all of its ranks reported that they are done.
 bool Over(const v1::RunInfo& run);
 
-// What hurts most comes first.
+// Sorts the worst first.
 bool WorseThan(const IncidentTable::Change& a, const IncidentTable::Change& b);
 
 }  // namespace plumbline::server

@@ -14,8 +14,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kBeat{1};
-constexpr std::chrono::hours kLasts{1};  // then the page comes again and shows who it is
-constexpr int kMostAtOnce = 200;         // incidents; more follow in the next moment
+constexpr std::chrono::hours kLasts{1};  // then the page reconnects with its credentials
+constexpr int kMostAtOnce = 200;         // incidents; the rest follows shortly after
 
 std::string EventText(const char* name, const Json& data, const std::string& id = "") {
   const std::string text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -38,8 +38,9 @@ class WebEvents : public EventSource {
     identity_ = table.identity();
     cursor_ = table.position();
     sees_all_ = lease_->Everywhere(Scope::kRead);
-    // Of this table, and before its end: from there on. A sealed one alone, of whoever sees some
-    // runs: with numbers of their own they could try where others' changes lie.
+    // Continue from a valid position of this table. A caller with access to only some runs must use
+    // an encrypted id: with plain numbers the caller could find out where changes of other runs
+    // are.
     const std::optional<uint64_t> position =
         sees_all_ ? EventIds::FromPlain(last_event, identity_) : ids_->FromSealed(last_event);
     if (position) cursor_ = std::min(cursor_, table.CursorOf(*position));
@@ -85,7 +86,7 @@ class WebEvents : public EventSource {
     }
   }
 
-  // Of runs that changed since this page was told.
+  // Adds the runs that changed since they were last sent to this page.
   void AddRuns(std::string* out) {
     Json changed = Json::array();
     const auto runs = runs_->Take();

@@ -1,8 +1,8 @@
-// What one page is told as it happens (server-sent events).
+// The events that a page receives as they happen (server-sent events).
 //
 //   hello     {"now"}                       at once
-//   incident  a row as in /incidents        each change of one; its id resumes the stream behind it
-//   runs      [{"run", "newest_step", ...}] runs that went on, at most four times a second
+//   incident  a row as in /incidents        each change of one; its id resumes the stream after it
+//   runs      [{"run", "newest_step", ...}] runs that progressed, at most four times a second
 //   beat      {"now", "lag_ms", "replay"}   each second
 #pragma once
 
@@ -19,8 +19,7 @@
 
 namespace plumbline::server {
 
-// The runs as they were at most a quarter of a second ago: a hundred pages that look are told of
-// the same. Thread-safe.
+// A copy of the runs that is at most a quarter of a second old, shared by all pages. Thread-safe.
 class RunSnapshot {
  public:
   using Runs = std::vector<v1::RunInfo>;
@@ -36,9 +35,9 @@ class RunSnapshot {
   std::chrono::steady_clock::time_point taken_ PLUMB_GUARDED_BY(mutex_){};
 };
 
-// Pulls: what a page has not taken is not made, so a slow one costs nothing. `last_event`: the id
-// of the last event that the page has seen; empty: none, what exists is not told. `sources`,
-// `runs` and `ids` must outlive it; `place` is let go with it.
+// Makes a source that is polled: events that a page has not taken are not made, so a slow page
+// costs nothing. `last_event`: the id of the last event that the page has seen; if empty, existing
+// incidents are not sent. `sources`, `runs` and `ids` must outlive it; `place` is released with it.
 std::shared_ptr<EventSource> MakeWebEvents(const WebSources* sources, RunSnapshot* runs,
                                            const EventIds* ids, std::shared_ptr<Lease> lease,
                                            const std::string& last_event,

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kApi = "/api/v1/";
 constexpr size_t kMostUpdateBytes = 16 << 10;
 
-// No script, style or picture but ours, nothing framed, nothing sent elsewhere.
+// Allows no script, style or picture from elsewhere, no frames, and no requests to other servers.
 constexpr const char* kContentPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -97,7 +97,8 @@ std::string Decoded(std::string_view text) {
   return out;
 }
 
-// A browser takes "." and ".." out of an address, so the page sends such a name behind a "=".
+// Decodes a name: browsers remove "." and ".." from an address, so the page sends such a name after
+// a "=".
 std::string NameOf(std::string part) {
   const size_t dots = part.find_first_not_of('=');
   if (dots == 0 || dots == std::string::npos) return part;
@@ -105,7 +106,7 @@ std::string NameOf(std::string part) {
   return only_dots ? part.substr(1) : part;
 }
 
-// Between slashes, each decoded on its own: a name may have a slash in it.
+// Splits a path at slashes, then decodes each part: a name may contain a slash.
 std::vector<std::string> PartsOf(std::string_view path) {
   std::vector<std::string> parts;
   while (!path.empty()) {
@@ -127,13 +128,14 @@ WebAnswer AbsentPage() {
   return answer;
 }
 
-// Of what is sent: packed it is another thing than plain.
+// Returns the tag of what is sent: the compressed form has another tag.
 std::string TagOf(const PageAsset& asset, bool gzip) {
   if (!gzip) return std::string(asset.tag);
   return absl::StrCat(std::string(asset.tag.substr(0, asset.tag.size() - 1)), "-gzip\"");
 }
 
-// If-None-Match (RFC 9110, 13.1.2): a list, weak or not, or "*" for whatever there is.
+// Returns true if If-None-Match contains the tag (RFC 9110, 13.1.2): a list, weak or not, or "*"
+// for any.
 bool Knows(std::string_view known, std::string_view tag) {
   constexpr std::string_view kBetween = " \t,";
   while (true) {
@@ -193,7 +195,7 @@ Json WebViews::Server(const Lease& lease) const {
               {"may_change", lease.Somewhere(Scope::kAdmin)},
               {"replay", sources_.query.judge->catching_up()},
               {"store_problem", store.problem()}};
-  // How it grows tells what others write.
+  // Its growth would reveal what others write.
   if (lease.Everywhere(Scope::kRead)) out["store_bytes"] = store.bytes();
   return out;
 }
@@ -225,8 +227,8 @@ WebAnswer WebService::Answer(const WebRequest& request) {
 
 WebAnswer WebService::Api(const WebRequest& request) {
   Gate* const gate = views_.sources().query.gate;
-  // Where nobody is asked, the name by which we were called is all that tells our page from
-  // others'.
+  // Without access control, only the name by which the server was called distinguishes our page
+  // from others'.
   if (gate == nullptr || !gate->guarded()) {
     if (auto s = CheckHost(request.host); !s.ok()) return Failed(s);
   }
@@ -257,7 +259,7 @@ WebAnswer WebService::Api(const WebRequest& request) {
   if (first == "incidents") return OfJson(views_.Incidents(**lease, request.params));
   if (first == "rules") return OfJson(views_.Rules(**lease));
   if (first == "events") {
-    // Where nobody is asked all are one, and the front's own bound holds.
+    // Without access control all callers are one, and only the front's limit applies.
     std::shared_ptr<void> place;
     if (gate != nullptr && gate->guarded()) {
       place = listeners_.Enter((*lease)->Names());
@@ -310,7 +312,8 @@ WebAnswer WebService::OfIncident(const Lease& lease, const WebRequest& request,
                                    "percent encoding, or \"b64.\" "
                                    "and base64url"));
   }
-  // In percent encoding what is not Latin would take three times its size, more than a header may.
+  // With percent encoding, non-Latin text would take three times its size, more than a header may
+  // have.
   constexpr std::string_view kBase64 = "b64.";
   std::string update = Decoded(request.update);
   if (update.compare(0, kBase64.size(), kBase64) == 0 &&

@@ -1,7 +1,7 @@
-// The page of plumbd: its files, and what they ask for under /api/v1.
+// The page of plumbd: its files, and the requests under /api/v1.
 //
-// Who may see what is as in the query service: a run that somebody has no scope over is not there.
-// The files themselves hold nothing of anybody and are given to whoever asks.
+// Access is as in the query service: a run for which a caller has no scope is treated as missing.
+// The files themselves hold no private data and are public.
 #pragma once
 
 #include <map>
@@ -17,13 +17,12 @@
 
 namespace plumbline::server {
 
-// How many pages listen under each access entry, so that none keeps the others from listening.
-// Thread-safe.
+// Counts the listening pages of each access entry, so that none uses up all places. Thread-safe.
 class Listeners {
  public:
-  static constexpr size_t kMost = 32;  // of one entry
+  static constexpr size_t kMost = 32;  // per entry
 
-  // Counts until it is let go; nullptr: there are kMost.
+  // Takes a place until it is released; returns nullptr if there are kMost.
   std::shared_ptr<void> Enter(const std::string& entry);
 
  private:
@@ -41,7 +40,7 @@ class WebService {
       : views_(std::move(sources)), runs_(views_.sources().query.judge) {}
 
   WebAnswer Answer(const WebRequest& request);
-  // Paths that anybody may have.
+  // Returns the public paths.
   static std::vector<std::string> Files();
 
  private:

@@ -1,5 +1,5 @@
-// What plumbd makes of heartbeats and of suppressions: journalled, so that a restart and an audit
-// of the stored run say the same.
+// The effects of heartbeats and suppressions on plumbd: they are journalled, so that a restart and
+// an audit of the stored run give the same.
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
@@ -74,13 +74,13 @@ TEST_F(AliveTest, AHangIsAFindingThatARestartKeepsAndAnAuditRepeats) {
   AgentStream a(*server_, 1, {SourceOf("run", 0, 2)});
   AgentStream b(*server_, 2, {SourceOf("run", 1, 2)});
   ASSERT_TRUE(a.Welcomed() && b.Welcomed());
-  // Steps that the server sees in thirteen of its looks; five make a median.
+  // Steps that the server sees in thirteen of its checks; five give a median.
   for (int64_t step = 0; step < 14; ++step) {
     ASSERT_TRUE(a.Send(ScalarStep(SourceOf("run", 0, 2), step), static_cast<uint64_t>(step) + 1));
     ASSERT_TRUE(b.Send(ScalarStep(SourceOf("run", 1, 2), step), static_cast<uint64_t>(step) + 1));
     std::this_thread::sleep_for(std::chrono::milliseconds(600));
   }
-  // A declared stage first: nothing is told, however long it takes.
+  // First a declared stage: nothing is reported, however long it takes.
   const auto in_stage = [&](double still) {
     return Beat(a, 1, 14, still) && Beat(b, 2, 13, still, v1::Span::KIND_CHECKPOINT);
   };
@@ -89,7 +89,7 @@ TEST_F(AliveTest, AHangIsAFindingThatARestartKeepsAndAnAuditRepeats) {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
   EXPECT_FALSE(Found("performance/hang").has_value());
-  // Who was not heard of for a while is "silent" until the next beat.
+  // A rank without messages for a while is "silent" until the next heartbeat.
   EXPECT_TRUE(Eventually(
       [&] { return in_stage(110) && server_->Run("run")->liveness().count("late") != 0; }));
   ASSERT_TRUE(Eventually([&] {
@@ -123,7 +123,7 @@ TEST_F(AliveTest, SuppressedLiveAfterARestartAndOffline) {
   EXPECT_EQ(agent.directives(), 0u) << "no capsule of what is suppressed";
   EXPECT_EQ(server_->Run("run")->open_incidents() + 1, server_->Incidents("run").size());
 
-  // The file changes: from here on it is told, and what was found stays one finding.
+  // The file changes: from here on it applies, and the finding stays one finding.
   std::ofstream(folder_.File("s.toml"))
       << "[[suppress]]\nrule = \"causality/*\"\nlayer = "
          "\"layers.7\"\nreason = \"known\"\nexpires = 2999-01-01\n";
@@ -137,7 +137,7 @@ TEST_F(AliveTest, SuppressedLiveAfterARestartAndOffline) {
   EXPECT_EQ(server_->Incidents("run", "causality/moe-future-leak").size(), 1u);
   EXPECT_EQ(server_->Run("run")->open_incidents(), server_->Incidents("run").size());
 
-  // A file that is wrong leaves what was there.
+  // A file with an error leaves the earlier contents.
   std::ofstream(folder_.File("s.toml")) << "[[suppress]]\nrul = \"causality/*\"\n";
   server_->process().Signal(SIGHUP);
   ASSERT_TRUE(Eventually([&] {
@@ -221,7 +221,7 @@ TEST_F(AliveTest, OneCauseIsOneIncidentLiveAfterAKillAndOffline) {
                                            "--run", "run", "--quiet"})
                                .output;
   EXPECT_NE(text.find("sites      12: layers.1"), std::string::npos) << text;
-  // Whoever has a finding's fingerprint means its incident, and its capsule.
+  // A finding's fingerprint selects its incident, and its capsule.
   const std::string one = live.sites(5).fingerprint();
   const std::string said = test::RunToEnd({PLUMB_PROGRAM, "query", "incident", one, "--acknowledge",
                                            "--reason", "seen", "--server", server_->address()})

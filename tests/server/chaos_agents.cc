@@ -12,9 +12,9 @@
 namespace plumbline::test {
 namespace {
 
-constexpr uint64_t kWindow = 24;  // less than the server lets wait behind a gap
+constexpr uint64_t kWindow = 24;  // less than the server lets wait for one gap
 
-// A step by columns: what the first one declares serves all.
+// Returns a step in columns; the first one's declaration serves all.
 v1::Batch SeriesStep(const v1::Source& source, int64_t step, bool declares) {
   v1::Batch batch = ScalarStep(source, step);
   if (declares) {
@@ -37,7 +37,7 @@ void AddUnknown(google::protobuf::Message* message) {
   message->GetReflection()->MutableUnknownFields(message)->AddLengthDelimited(900)->assign("news");
 }
 
-// The same step as a newer agent tells it: more is said of everything, and of something new too.
+// Changes the step to that of a newer agent: extra fields everywhere, and new messages.
 void MakeNewer(v1::Batch* batch) {
   AddUnknown(batch);
   for (v1::Evidence& e : *batch->mutable_evidence()) AddUnknown(&e);
@@ -88,7 +88,7 @@ void ChaosAgent::Send(uint64_t sequence) {
   if (age_ != Age::kOldest) message.mutable_backlog()->set_unsent_batches(size() - sequence);
   if (age_ == Age::kNewer) {
     AddUnknown(&message);
-    v1::AgentMessage unheard_of;  // not even its kind is known
+    v1::AgentMessage unheard_of;  // even its kind is unknown
     AddUnknown(&unheard_of);
     stream_->SendRaw(unheard_of);
   }
@@ -139,7 +139,7 @@ Findings FindingsOfJournal(const std::string& directory) {
   auto engine = rules::Engine::Create(config, [&](const v1::Verdict& verdict) {
     TakeChange(reports[verdict.site().run()].Add(verdict), &findings);
   });
-  // Events first: they stand behind the batches that they were decided before.
+  // Reads events first: they are written after the batches that follow them in judged order.
   auto reader = server::JournalReader::Open(directory, 1);
   std::vector<v1::JournalEvent> events;
   std::vector<v1::Batch> batches;

@@ -1,4 +1,4 @@
-// Agents that send in any order, more than once, and break off; and what must become of it.
+// Agents that send in any order, more than once, and disconnect; and the expected results.
 #pragma once
 
 #include <map>
@@ -12,20 +12,20 @@
 
 namespace plumbline::test {
 
-// Which version of the protocol an agent speaks. The oldest knows no columns and no backlog; a
-// newer one says in every message what this server has never heard of.
+// The version of an agent's protocol. The oldest has no columns and no backlog; a newer one sends
+// unknown fields in every message.
 enum class Age { kOldest, kOwn, kNewer };
 
-// One stream and all that it will ever send. Remembers what was acknowledged.
+// One stream and all that it will ever send. Records what was acknowledged.
 class ChaosAgent {
  public:
   // Batches of `steps` steps of `source`, then a goodbye.
   ChaosAgent(uint64_t stream_id, const v1::Source& source, int64_t steps, unsigned seed, Age age);
 
-  // Connects when it is not, sends a few batches that are not acknowledged yet, some twice, some
-  // out of order. Does not wait.
+  // Connects if needed, and sends a few batches that are not acknowledged yet, some twice, some out
+  // of order. Does not wait.
   void Act(const Plumbd& server);
-  // Breaks off, as a killed process.
+  // Disconnects, like a killed process.
   void Break();
   void NoteAcknowledged();
 
@@ -34,7 +34,7 @@ class ChaosAgent {
   bool done() const { return acknowledged_ == batches_.size(); }
   const v1::Batch& batch(uint64_t sequence) const { return batches_[sequence - 1]; }
   size_t size() const { return batches_.size(); }
-  // A welcome that forgot an acknowledgement; empty: none did.
+  // Returns the error if a welcome had lost an acknowledgement; otherwise an empty text.
   const std::string& broken_promise() const { return broken_promise_; }
 
  private:
@@ -52,10 +52,11 @@ class ChaosAgent {
   std::string broken_promise_;
 };
 
-// fingerprint -> level, measured value, count: what must not depend on what happened to the server.
+// fingerprint -> level, measured value, count: must not depend on what happened to the server.
 using Findings = std::map<std::string, std::tuple<int, double, uint64_t>>;
 
-// What an uninterrupted engine finds in the journal's entries and events, in their order.
+// Returns the findings of an uninterrupted engine for the journal's entries and events, in their
+// order.
 Findings FindingsOfJournal(const std::string& directory);
 Findings FindingsOf(const Plumbd& server);
 

@@ -1,6 +1,6 @@
-// A plumbd that is killed, whose disk refuses, whose clock jumps, whose agents repeat and reorder
-// and break off: after each round everything that was acknowledged is there exactly once, and what
-// was found is what an uninterrupted engine finds in the same entries. PLUMB_LONG=1: 100 rounds.
+// A plumbd that is killed, whose disk fails, whose clock jumps, and whose agents repeat, reorder
+// and disconnect. After each round everything acknowledged is there exactly once, and the findings
+// are those of an uninterrupted engine for the same entries. PLUMB_LONG=1: 100 rounds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,13 +47,14 @@ class ChaosTest : public testing::Test {
     server_ = std::make_unique<Plumbd>(
         std::vector<std::string>{"--data", Data(), "--config", folder_.File("plumbd.toml"),
                                  "--grace", grace},
-        std::vector<std::string>{"ASAN_OPTIONS=verify_asan_link_order=0",  // the faults come first
+        // the fault library is loaded first
+        std::vector<std::string>{"ASAN_OPTIONS=verify_asan_link_order=0",
                                  std::string("LD_PRELOAD=") + PLUMB_FAULT_LIBRARY,
                                  "PLUMB_FAULT_FILE=" + folder_.File("fault")});
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   }
 
-  // What the disk does from now on; the clock stays wherever it jumped.
+  // Sets the fault of the disk from now on; the clock stays where it jumped.
   void SetFault(const std::string& disk) {
     std::ofstream(folder_.File("fault.new")) << disk << " " << clock_offset_;
     std::filesystem::rename(folder_.File("fault.new"), folder_.File("fault"));
@@ -65,7 +66,7 @@ class ChaosTest : public testing::Test {
     for (auto& agent : agents_) agent->Break();
   }
 
-  // The host died in the middle of a write: the newest segment ends in part of a frame, or in
+  // Acts like a host that crashed during a write: the newest segment ends in part of a frame, or in
   // zeros.
   void TearTail() {
     const auto segments = *server::ListSegments(Journal());
@@ -130,7 +131,7 @@ class ChaosTest : public testing::Test {
     Findings expected, found;
     uintmax_t bytes = 0;
     const bool equal = Eventually([&] {
-      // The clock may decide something meanwhile: then there is more to judge.
+      // The clock may cause a decision meanwhile: then there is more to judge.
       if (const uintmax_t now = JournalBytes(); now != std::exchange(bytes, now)) {
         expected = FindingsOfJournal(Journal());
       }
@@ -153,7 +154,7 @@ class ChaosTest : public testing::Test {
   TempFolder folder_;
   std::unique_ptr<Plumbd> server_;
   std::vector<std::unique_ptr<ChaosAgent>> agents_;
-  std::vector<std::unique_ptr<ChaosAgent>> retired_;  // of a former attempt
+  std::vector<std::unique_ptr<ChaosAgent>> retired_;  // of an earlier attempt
 };
 
 TEST_F(ChaosTest, WhatWasAcknowledgedIsThereOnceAndMeansTheSame) {
@@ -187,7 +188,7 @@ TEST_F(ChaosTest, WhatWasAcknowledgedIsThereOnceAndMeansTheSame) {
     CheckFindings();
   }
 
-  // In peace again everything arrives.
+  // Without faults everything arrives.
   ASSERT_TRUE(Eventually([&] {
     Act(milliseconds(20));
     return std::all_of(agents_.begin(), agents_.end(), [](const auto& a) { return a->done(); });
@@ -197,7 +198,7 @@ TEST_F(ChaosTest, WhatWasAcknowledgedIsThereOnceAndMeansTheSame) {
   Kill();
   Start("30");
   CheckFindings();
-  // Some were packed between the kills; now there is time for it.
+  // Some were packed between the kills; now there is enough time.
   RecordProperty("packed_before", static_cast<int>(packed));
   EXPECT_TRUE(Eventually([&] { return PackedSegments() > 0; }));
   const auto held = BatchesOfJournal(Journal());

@@ -1,5 +1,5 @@
-// A real plumbd that goes away and comes back, and how long its agents take to find it: their
-// transport, of 16 processes' worth of streams (PLUMB_LONG=1: 64, and more rounds).
+// A real plumbd that stops and returns, and how long its agents take to find it: their transport,
+// with the streams of 16 processes (PLUMB_LONG=1: 64, and more rounds).
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -39,7 +39,7 @@ double CpuSeconds() {
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
-// What an agent has of a stream, with the agent's own settings.
+// The agent's part of a stream, with the agent's own settings.
 class Agent {
  public:
   Agent(const std::string& target, uint32_t rank, uint32_t world)
@@ -54,7 +54,7 @@ class Agent {
   }
 
   uint64_t welcomes() const { return counters_.connections; }
-  // Why nobody was found, once each time that was told.
+  // Returns why no server was reached, once for each report.
   std::vector<std::string> unreachable() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return unreachable_;
@@ -105,7 +105,8 @@ bool Listens(const std::string& address) {
   return connected;
 }
 
-// Seconds from the moment in which somebody listens to each agent's next welcome, ascending.
+// Returns the seconds from the moment at which a server listens to each agent's next welcome,
+// ascending.
 std::vector<double> TimesToReturn(const Agents& agents, const std::string& address,
                                   uint64_t welcomes, std::unique_ptr<Plumbd>* server) {
   std::atomic<bool> up{false};
@@ -139,8 +140,8 @@ std::vector<double> TimesToReturn(const Agents& agents, const std::string& addre
   return times;
 }
 
-// Killed over and over, away for up to three seconds. On an idle machine the slowest is back after
-// 0.2 s; without a thread that polls it took 2.7 to 14 s.
+// The server is killed repeatedly, and away for up to three seconds. On an idle machine the slowest
+// agent is back after 0.2 s; without a thread that polls it took 2.7 to 14 s.
 TEST(Comeback, AgentsFindAServerThatIsBack) {
   const uint32_t count = Long() ? 64 : 16;
   const int rounds = Long() ? 30 : 3;
@@ -169,7 +170,7 @@ TEST(Comeback, AgentsFindAServerThatIsBack) {
   EXPECT_LT(all.back(), 10.0) << "one was forgotten";
 }
 
-// Behind a relay, which has to find it first; and somebody who watches.
+// Agents of a relay, which must find the server first; and a watcher.
 TEST(Comeback, ARelayAndAWatcherFindItToo) {
   auto server = std::make_unique<Plumbd>();
   const std::string address = server->address();
@@ -209,7 +210,7 @@ TEST(Comeback, ARelayAndAWatcherFindItToo) {
   EXPECT_LT(watched[1], 2.0);
 }
 
-// Waiting costs next to nothing, and each agent has said what it met on its first try.
+// Waiting costs hardly any CPU, and each agent has reported the error of its first try.
 TEST(Comeback, WaitingForAServerCostsLittle) {
   auto server = std::make_unique<Plumbd>();
   const std::string address = server->address();
@@ -235,7 +236,7 @@ TEST(Comeback, WaitingForAServerCostsLittle) {
   }
 }
 
-// A name that does not resolve is told of at once, too.
+// A name that does not resolve is reported at once, too.
 TEST(Comeback, AnUnresolvableHostIsToldAtTheFirstTry) {
   Agent agent("no-such-host.invalid:7433", 0, 1);
   const auto began = Clock::now();

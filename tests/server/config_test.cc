@@ -23,7 +23,7 @@ class ConfigTest : public testing::Test {
     const absl::Status read = LoadConfigFile(path_, &config_, &mistakes);
     return read.ok() ? mistakes.ToStatus() : read;
   }
-  // All that a start would refuse, one mistake a line, without the file's name.
+  // Returns all that a start would refuse, one mistake per line, without the file's name.
   std::vector<std::string> Wrong(const std::string& text) {
     std::ofstream(path_) << text;
     ConfigMistakes mistakes;
@@ -130,7 +130,7 @@ TEST_F(ConfigTest, SaysEveryMistakeInTheOrderOfTheFile) {
           "24: alerts.route: expected one of alertmanager, webhook and command, found 0"));
 }
 
-// What follows from a mistake is not another one.
+// A consequence of a mistake is not reported.
 TEST_F(ConfigTest, SaysAMistakeOnce) {
   EXPECT_THAT(Wrong("[listen]\ngrpc = '0.0.0.0:0'\n[tls]\ncert = 3\nkey = '/nonexistent'\n"),
               ElementsAre("4: tls.cert: expected a string, found 3"));

@@ -1,4 +1,4 @@
-// A clock that is set ahead, for one look or for good.
+// A clock that is set ahead, for one call or permanently.
 #include "server/process/confirmed_clock.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ constexpr int64_t kSecond = 1'000'000'000, kDay = 86400 * kSecond;
 
 class ConfirmedClockTest : public ::testing::Test {
  protected:
-  // What the clock returns, less its beginning.
+  // Returns the clock's time, less its beginning.
   int64_t At(int64_t elapsed, int64_t ahead = 0) {
     elapsed_ = elapsed;
     ahead_ = ahead;

@@ -1,5 +1,5 @@
-// A disk without a free byte when plumbd starts: it says so where people look, and goes on by
-// itself when there is room.
+// A full disk when plumbd starts: plumbd reports it where people look, and continues by itself once
+// there is space.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// A small file system of its own, in memory. Mounting takes rights that not everybody has: without
+// A small separate file system in memory. To mount it takes rights that not every user has; without
 // them writes are refused instead.
 class SmallDisk {
  public:
@@ -56,7 +56,8 @@ class FullDisk : public testing::Test {
       return run && run->evidence() == last;
     }));
   }
-  // Started while every write is refused, it waits, and listens once they are taken.
+  // Checks that a server waits if it is started while every write fails, and listens once writes
+  // succeed.
   void StartsWhenWritesAreTaken(const std::string& data) {
     const std::string fault = folder_.Write("fault", "full 0");
     const std::string port = folder_.File("port");
@@ -91,7 +92,7 @@ TEST_P(FullDiskAtTheStart, ItListensAndGoesOnWhenThereIsRoom) {
   }
   if (!disk.mounted()) return StartsWhenWritesAreTaken(folder_.File("disk/data"));
   disk.Fill();
-  for (int round = 0; round < 2; ++round) {  // the second one on a disk that still is full
+  for (int round = 0; round < 2; ++round) {  // the second one on a disk that is still full
     Plumbd server(options);
     ASSERT_FALSE(server.address().empty()) << server.process().errors();
     const std::string http = HttpAddress(server);
@@ -124,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(After, FullDiskAtTheStart, testing::Values(SIGKILL, SIG
                            return value.param == SIGKILL ? "Kill" : "Stop";
                          });
 
-// Where not even its databases can be opened, it waits for room before it listens.
+// If not even its databases can be opened, it waits for space before it listens.
 TEST_F(FullDisk, WhereNothingCanBeOpenedItWaits) { StartsWhenWritesAreTaken(folder_.File("data")); }
 
 TEST_F(FullDisk, WhoWaitsForRoomIsStoppedLikeOthers) {

@@ -1,4 +1,4 @@
-// plumbd's HTTP side from outside, over a plain socket.
+// A client for plumbd's HTTP side, over a plain socket.
 #pragma once
 
 #include <string>
@@ -7,12 +7,13 @@
 
 namespace plumbline::test {
 
-// A connection to 127.0.0.1 at the port of "HOST:PORT"; -1: refused. The caller closes it.
+// Connects to 127.0.0.1 at the port of "HOST:PORT"; returns -1 if refused. The caller closes the
+// socket.
 int Dial(const std::string& address);
 
-// Where the HTTP side listens, as the log says.
+// Returns the address of the HTTP side, from the log.
 std::string HttpAddress(Plumbd& server);
-// What it answers to one GET, headers included; empty when nothing did.
+// Returns the answer to one GET, with headers; empty if there is none.
 std::string HttpAnswer(const std::string& address, const std::string& path,
                        const std::string& headers = "", const std::string& host = "x");
 

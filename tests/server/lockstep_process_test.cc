@@ -1,7 +1,7 @@
-// Real trainers in lock step, a process a rank, that are stopped and go on, or are killed, beside a
-// plumbd that is killed and started: every value that was acknowledged is in the store once, what a
-// killed one left in its spool too, nothing is late or lost, and what was found is what
-// `plumb audit` finds in the ranks' records. PLUMB_LONG=1: 30 rounds.
+// Real trainers in lock step, one process per rank, that are stopped and continued, or are killed,
+// with a plumbd that is killed and restarted. Every acknowledged value is in the store once, also
+// what a killed one left in its spool. Nothing is late or lost, and the findings are those of
+// `plumb audit` of the ranks' records. PLUMB_LONG=1: 30 rounds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class Trainers : public TrainerProcesses {
  public:
   using TrainerProcesses::TrainerProcesses;
 
-  // Killed; the others go on without it. The last step that it may have told of.
+  // Kills a rank; the others continue without it. Returns the last step that it may have reported.
   int64_t Kill(uint32_t rank) { return KillRank(rank) + 1; }
 };
 
@@ -62,7 +62,7 @@ class LockstepProcessTest : public testing::Test {
     server_->process().Signal(SIGKILL);
     server_->process().Wait();
   }
-  // Up to `most` seconds, often much less.
+  // Sleeps up to `most` seconds, often much less.
   void Nap(double most) {
     const double share = std::uniform_real_distribution<>(0, 1)(random_);
     std::this_thread::sleep_for(std::chrono::duration<double>(most * share * share));
@@ -92,7 +92,7 @@ class LockstepProcessTest : public testing::Test {
     }
   }
 
-  // What a killed process had not sent is in its spool: somebody sends it.
+  // Sends what a killed process left in its spool.
   static void SendSpools(const Trainers& trainers, const std::string& address) {
     Ended sent;
     EXPECT_TRUE(Eventually([&] {
@@ -136,8 +136,8 @@ class LockstepProcessTest : public testing::Test {
     EXPECT_EQ(info->lost(), 0u) << info->DebugString();
     EXPECT_TRUE(server_->Incidents(run, "meta/data-loss").empty());
     CheckValues(trainers, lost_from);
-    // A server that was away when the rank died, or had not read all of it, does not know that it
-    // did, and does not say so; the records know.
+    // A server that was away when the rank died, or had not read all of it, does not detect and
+    // report the death; the records show it.
     const auto death = [](const auto& entry) {
       return std::get<0>(entry.second) == "health/run-died";
     };
@@ -154,8 +154,8 @@ class LockstepProcessTest : public testing::Test {
         << "\nexpected " << testing::PrintToString(expected);
   }
 
-  // All values of each rank, in order and without a gap; of a killed one those until it was killed,
-  // but for the tenth of a second that its agent had not come to.
+  // Checks all values of each rank, in order and without a gap; of a killed one those until it was
+  // killed, except the last tenth of a second, which its agent had not sent.
   void CheckValues(const Trainers& trainers, int64_t lost_from) {
     const TrainerPlan& plan = trainers.plan();
     grpc::ClientContext context;
@@ -186,7 +186,7 @@ class LockstepProcessTest : public testing::Test {
         EXPECT_EQ(values, plan.steps) << "rank " << r;
         continue;
       }
-      // A batch leaves after 100 ms; a machine that is busy may take ten times that.
+      // A batch is sent after 100 ms; a busy machine may take ten times that.
       EXPECT_LE(values, lost_from + 1);
       EXPECT_GE(values, lost_from - 1 - 1000 / plan.step_ms);
     }

@@ -1,7 +1,7 @@
-// Trainers in lock step beside a plumbd that is killed, stopped and started late, and agents whose
-// connections are cut: every value that was acknowledged is in the store once, nothing is late or
-// lost, and what was found is what an audit of the ranks' records finds. PLUMB_LONG=1: 100 rounds,
-// with outages of up to 10 s and trainers that start up to 20 s before the server.
+// Trainers in lock step with a plumbd that is killed, stopped and started late, and agents whose
+// connections are cut. Every acknowledged value is in the store once, nothing is late or lost, and
+// the findings are those of an audit of the ranks' records. PLUMB_LONG=1: 100 rounds, with outages
+// of up to 10 s and trainers that start up to 20 s before the server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,8 +29,8 @@ bool Long() {
 
 double ValueOf(uint32_t rank, int64_t step) { return rank + static_cast<double>(step) / 4096; }
 
-// One rank: what its drain thread makes of its steps, and the transport of an agent. Its record is
-// all that it ever handed to the transport.
+// One rank: the work of its drain thread, and the transport of an agent. Its record holds
+// everything that it passed to the transport.
 class Rank {
  public:
   Rank(const std::string& target, const v1::Source& source, uint64_t stream_id)
@@ -55,7 +55,7 @@ class Rank {
       *pending_.add_evidence() = leak.evidence(0);
     }
   }
-  // What a drain thread does ten times a second.
+  // Does what a drain thread does ten times a second.
   void Flush(int64_t through, bool finished = false) {
     if (pending_.sources().empty()) *pending_.add_sources() = source_;
     AddProgress(&pending_, through).set_newest_step(finished ? through : through + 1);
@@ -64,7 +64,7 @@ class Rank {
     record_.push_back(std::exchange(pending_, {}));
   }
 
-  // Its connection breaks, and nothing is sent until it is resumed.
+  // Breaks its connection; nothing is sent until it is resumed.
   void Cut() {
     stop_ = true;
     if (thread_.joinable()) thread_.join();
@@ -101,7 +101,8 @@ void Enter(const v1::Finding& finding, uint64_t count, Findings* findings) {
                                         finding.measured().value(), count};
 }
 
-// As plumb audit reads the records of a run: always on from the rank that is furthest behind.
+// Audits the records of a run as plumb audit does: always continues with the rank that is least
+// far.
 Findings AuditOf(const Ranks& ranks) {
   rules::Report report;
   Findings findings;
@@ -152,13 +153,13 @@ class LockstepTest : public testing::Test {
     server_->process().Wait();
   }
 
-  // Up to `most` seconds, often much less.
+  // Sleeps up to `most` seconds, often much less.
   void Nap(double most) {
     const double share = std::uniform_real_distribution<>(0, 1)(random_);
     std::this_thread::sleep_for(std::chrono::duration<double>(most * share * share));
   }
 
-  // What happens while the trainer trains.
+  // Causes faults while the trainer trains.
   void Disturb(const Ranks& ranks, const std::atomic<bool>& training) {
     const double away = Long() ? 10 : 1;
     while (training) {
@@ -184,7 +185,7 @@ class LockstepTest : public testing::Test {
     }
   }
 
-  // A run of so many ranks; the server is there, or comes later.
+  // Trains with all ranks; the server is there, or comes later.
   void Train(const Ranks& ranks, int64_t steps, milliseconds step_time) {
     auto flushed = Clock::now();
     for (int64_t step = 0; step < steps; ++step) {
@@ -246,7 +247,7 @@ class LockstepTest : public testing::Test {
     EXPECT_FALSE(expected.empty());
   }
 
-  // Each value is there, and there are no more.
+  // Checks that each value is there, and no other.
   void CheckValues(const std::string& run, size_t world, int64_t steps) {
     grpc::ClientContext context;
     v1::QuerySeriesRequest request;
@@ -288,8 +289,8 @@ TEST_F(LockstepTest, NothingIsLateAndWhatIsFoundIsWhatAnAuditFinds) {
   }
 }
 
-// The issue's own case: two ranks, killed and back after 0.3 s. A quarter to a half of a rank's
-// evidence came late then.
+// The original case: two ranks, killed and back after 0.3 s. Then a quarter to a half of a rank's
+// evidence came late.
 TEST_F(LockstepTest, AServerThatIsBackAfterAMomentLosesNothing) {
   ASSERT_FALSE(address_.empty()) << server_->process().errors();
   Ranks ranks;
@@ -300,7 +301,7 @@ TEST_F(LockstepTest, AServerThatIsBackAfterAMomentLosesNothing) {
   std::thread outage([&] {
     std::this_thread::sleep_for(milliseconds(500));
     KillServer();
-    ranks[1]->Cut();  // its agent takes longer to come back
+    ranks[1]->Cut();  // its agent takes longer to reconnect
     std::this_thread::sleep_for(milliseconds(300));
     StartServer(address_);
     std::this_thread::sleep_for(milliseconds(3000));

@@ -2,10 +2,10 @@
 //
 //   lockstep_trainer RUN RANK WORLD STEPS STEP_MS BARRIER [NAN_AT]
 //
-// BARRIER is a file of WORLD int64: the step that each rank is done with, the largest for one that
-// nobody waits for any more. Server, record and spool are told by the environment. Each step has a
-// value of its own and a tensor, of which every 20th step has a NaN on one rank. With NAN_AT each
-// step has a loss too, which is NaN on rank 0 in that step.
+// BARRIER is a file of WORLD int64: the newest step that each rank has completed; the largest int64
+// for a rank that is no longer awaited. The environment gives server, record and spool. Each step
+// reports a value and a tensor, which has a NaN on one rank in every 20th step. With NAN_AT each
+// step also reports a loss, which is NaN on rank 0 in that step.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -21,7 +21,7 @@ TEST(LogLimit, AFloodOfOneKindIsLimitedAndCounted) {
   EXPECT_GE(written, 50);
   EXPECT_LE(written, 60);
   EXPECT_EQ(limit.left_out(), 28850u - static_cast<uint64_t>(written));
-  // Another kind is not held up by it.
+  // Other kinds are not limited by it.
   EXPECT_TRUE(limit.Admit("run {:?}: over", now));
   EXPECT_TRUE(limit.LeftOut(now).empty()) << "not at once, and not with each line";
   const auto said = limit.LeftOut(now + seconds(11));
@@ -39,7 +39,7 @@ TEST(LogLimit, ASlowKindIsNeverHeldUp) {
   }
 }
 
-// Kinds that a caller could invent share one bound.
+// Kinds that a caller could invent share one limit.
 TEST(LogLimit, KindsHaveABound) {
   LogLimit limit;
   const LogLimit::Time now{seconds(1000)};

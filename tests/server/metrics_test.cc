@@ -1,4 +1,5 @@
-// /metrics of a real plumbd, read by Debian's promtool and Prometheus; rules and dashboard over it.
+// /metrics of a real plumbd, read by Debian's promtool and Prometheus; also its rules and
+// dashboard.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@ using testing::HasSubstr;
 
 constexpr char kSource[] = PLUMBLINE_SOURCE_DIR;
 
-// All that a pattern's first group matches.
+// Returns all matches of a pattern's first group.
 std::set<std::string> Matches(const std::string& text, const std::string& pattern) {
   const std::regex regex(pattern);
   std::set<std::string> out;
@@ -26,7 +27,7 @@ std::set<std::string> Matches(const std::string& text, const std::string& patter
   return out;
 }
 
-// Standard output and error, after it ended with status 0.
+// Runs a command; succeeds if it ends with status 0, otherwise reports its output.
 testing::AssertionResult Succeeds(std::vector<std::string> command) {
   Process process(std::move(command));
   if (process.Wait() == 0) return testing::AssertionSuccess();
@@ -101,7 +102,7 @@ TEST_F(MetricsTest, SayWhatHappenedInAFormThatPromtoolAccepts) {
                 std::string(PLUMB_PROMTOOL) + " check metrics < " + folder_.File("metrics")}));
 }
 
-// Each cause is a series, from the start on.
+// Each cause has a series from the start on.
 TEST(Metrics, LateEvidenceIsCountedByCause) {
   Plumbd server({"--http", "127.0.0.1:0", "--grace", "0.3"});
   const std::string http = HttpAddress(server);
@@ -149,7 +150,7 @@ TEST_F(MetricsTest, RunsAreBounded) {
 
 TEST_F(MetricsTest, EveryMetricOfTheDashboardAndOfTheRulesExists) {
   std::set<std::string> names = Names();
-  // Of what this server does not have: certificates and tokens that run out.
+  // Metrics that this server does not have: expiring certificates and tokens.
   server::MetricSources sources;
   sources.certificates = sources.tokens = [] {
     return std::vector<server::MetricSources::Expiry>{{"x", 1}};
@@ -177,7 +178,7 @@ TEST(Metrics, PromtoolAcceptsTheRulesAndTheirTests) {
 
 TEST_F(MetricsTest, PrometheusScrapesItAndDoesNotAlertOnWhatARouteSends) {
   const Prometheus prometheus(http_);
-  // Over time: a scrape that comes too late leaves nothing at this moment.
+  // Over a range, because a late scrape may leave no value at this moment.
   const auto is = [&](const char* expression, const char* value) {
     return Eventually([&] { return prometheus.Value(expression) == value; });
   };

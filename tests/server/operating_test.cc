@@ -1,6 +1,6 @@
-// What docs/operating.md promises: health that says when nothing can be acknowledged, a service
-// manager that is told, a disk that does not fill, another format that is refused before anything
-// is touched, a copy that can be restored.
+// Checks docs/operating.md: health that reports when nothing can be acknowledged, notifications to
+// a service manager, a disk that does not fill, a foreign format that is refused before any file is
+// changed, and a copy that can be restored.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -38,7 +38,7 @@ class Operating : public testing::Test {
     options.insert(options.begin(), {"--data", Data(), "--http", "127.0.0.1:0"});
     return std::make_unique<Plumbd>(std::move(options), std::move(environment));
   }
-  // Its ranks send `steps` more steps, all of which are held then.
+  // Sends further steps of its ranks; returns once all are held.
   void Send(const Plumbd& server, uint64_t stream, uint64_t first, uint64_t last) const {
     AgentStream agent(server, stream, {source_}, first);
     for (uint64_t step = first; step <= last; ++step) {
@@ -46,7 +46,7 @@ class Operating : public testing::Test {
     }
     ASSERT_TRUE(agent.Acknowledged(last));
   }
-  // Every file under the data directory but the lock, with its bytes.
+  // Returns every file in the data directory except the lock, with its bytes.
   std::map<std::string, std::string> Files() const {
     std::map<std::string, std::string> out;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(Data())) {
@@ -104,7 +104,7 @@ TEST_F(Operating, HealthSaysWhenNothingCanBeAcknowledged) {
   }
 }
 
-// The parts of it that no test can have of a real disk or judge.
+// States that no test can cause with a real disk or judge.
 TEST(Health, NamesTheDiskAndTheCommitThatHangs) {
   std::chrono::nanoseconds writing{0};
   server::Health::Sources sources;
@@ -132,7 +132,7 @@ TEST(Health, AThreadThatStandsIsNotSaidToGetOn) {
       {absl::OkStatus(), {}, seconds(59), true},
       {absl::OkStatus(), {}, seconds(61), false},
       {absl::OkStatus(), seconds(61), {}, false},
-      // It waits for a disk that a restart does not mend.
+      // A restart does not fix a disk that it waits for.
       {absl::UnavailableError("full"), {}, seconds(61), true},
   };
   for (const auto& c : cases) {
@@ -154,7 +154,7 @@ TEST(Health, AThreadThatStandsIsNotSaidToGetOn) {
   }
 }
 
-// As systemd would.
+// Acts like systemd.
 TEST_F(Operating, AServiceManagerIsToldWhenItIsUpThatItGetsOnAndThatItStops) {
   const std::string path = folder_.File("notify");
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -186,7 +186,7 @@ TEST_F(Operating, AServiceManagerIsToldWhenItIsUpThatItGetsOnAndThatItStops) {
     heard.clear();
     EXPECT_TRUE(hear("WATCHDOG=1")) << relay;
     heard.clear();
-    EXPECT_TRUE(hear("WATCHDOG=1")) << relay;  // and again
+    EXPECT_TRUE(hear("WATCHDOG=1")) << relay;  // repeatedly
     EXPECT_EQ(server.Stop(), 0);
     EXPECT_TRUE(hear("STOPPING=1")) << relay;
   }
@@ -207,7 +207,7 @@ TEST_F(Operating, TheJournalHasABoundByDefaultAndItIsSaid) {
   EXPECT_THAT(server->process().errors(), Not(HasSubstr("journal: its newest ")));
 }
 
-// Root without the right to raise it; what cannot be done is said with the way to do it.
+// Without root's right to raise the limit, the log states how to do it.
 TEST_F(Operating, TooFewFilesAreRaisedOrSaid) {
   const auto said = [&](const std::string& limit, int max_streams) {
     const std::string toml = folder_.Write(
@@ -229,7 +229,7 @@ TEST_F(Operating, TooFewFilesAreRaisedOrSaid) {
                         "ingest.max_streams = 5000: raise the hard limit to 6024 (LimitNOFILE="));
 }
 
-// Another build's journal, newer or older: its header says another schema.
+// Writes a journal of another build, newer or older: its header has another schema.
 void Rewrite(const std::string& path, const std::string& schema) {
   auto in = FramedLogReader::Open(path, server::JournalLogOptions());
   ASSERT_TRUE(in.ok()) << in.status();
@@ -264,7 +264,7 @@ TEST_F(Operating, AnotherFormatIsRefusedBeforeAnythingIsTouched) {
   ASSERT_TRUE(segments.ok());
   ASSERT_EQ(segments->size(), 1u);
   const std::string path = segments->front().path;
-  // The end of it is torn, as a kill leaves it: who did not know the format would cut it off.
+  // Its end is torn, as after a kill: code that does not know the format would cut it off.
   const std::string tail = "half a frame of another build";
   const auto refused = [&](const std::string& what) {
     const auto before = Files();
@@ -282,7 +282,7 @@ TEST_F(Operating, AnotherFormatIsRefusedBeforeAnythingIsTouched) {
     std::filesystem::resize_file(path, std::filesystem::file_size(path) - tail.size());
   }
   Rewrite(path, "plumbline.journal/1");
-  // The container of a newer build.
+  // The container format of a newer build.
   std::string bytes = ReadFile(path), newer = bytes;
   newer[8] = 2;
   const uint32_t crc = Crc32c(newer.data(), 12);
@@ -291,7 +291,7 @@ TEST_F(Operating, AnotherFormatIsRefusedBeforeAnythingIsTouched) {
   EXPECT_THAT(refused("version 2"), HasSubstr("found a file of version 2"));
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 
-  // The build that it belongs to, again: everything that was acknowledged is there.
+  // With its own build again, everything acknowledged is there.
   const auto server = Start();
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
   AgentStream agent(*server, 5, {source_}, 21);
@@ -300,7 +300,8 @@ TEST_F(Operating, AnotherFormatIsRefusedBeforeAnythingIsTouched) {
   EXPECT_EQ(held, 20u);
 }
 
-// A checkpoint of another format is passed over and nothing is missing: the journal has it all.
+// A checkpoint of another format is skipped and nothing is missing, because the journal has
+// everything.
 TEST_F(Operating, ACheckpointOfAnotherFormatIsPassedOver) {
   const std::string toml = folder_.Write("fast.toml", "[checkpoint]\nseconds = 0.05\n");
   {
@@ -336,9 +337,8 @@ TEST_F(Operating, ACheckpointOfAnotherFormatIsPassedOver) {
   EXPECT_THAT(server->process().errors(), HasSubstr("is not used"));
 }
 
-// docs/operating.md, Rollback: segments that were packed say what they said before, after a kill
-// and without checkpoint and store too; `journal.pack = false` writes them back for an older
-// version.
+// docs/operating.md, Rollback: packed segments have the same contents, also after a kill and
+// without checkpoint and store; `journal.pack = false` writes them back for an older version.
 TEST_F(Operating, PackedSegmentsSayTheSameAndAreWrittenBack) {
   const std::string keys =
       "[checkpoint]\nseconds = 0.05\n[journal]\nsegment_bytes = 4096\ncommit_bytes = 1\n";
@@ -357,7 +357,7 @@ TEST_F(Operating, PackedSegmentsSayTheSameAndAreWrittenBack) {
     std::string report = RunToEnd({PLUMB_PROGRAM, "audit", "--server", server.address(), "--run",
                                    "run", "--format", "json"})
                              .output;
-    const size_t address = report.find(server.address());  // which is another one at each start
+    const size_t address = report.find(server.address());  // it changes at each start
     return address == std::string::npos ? report : report.erase(address, server.address().size());
   };
   const auto caught_up = [](const Plumbd& server) {
@@ -424,7 +424,7 @@ TEST_F(Operating, ACopyOfARunningServerIsRestored) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   const std::string backup = folder_.File("backup");
   std::filesystem::create_directory(backup);
-  // As rsync does: an old checkpoint, or a segment that is being packed, may go while it is copied,
+  // Like rsync: an old checkpoint, or a segment that is being packed, may vanish during the copy,
   // and the others are copied nevertheless.
   for (const std::string part : {"checkpoint", "journal"}) {
     std::filesystem::create_directory(backup + "/" + part);

@@ -52,7 +52,7 @@ void Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<d
 
 using Findings = std::set<std::string>;  // rule, layer, op
 
-// Of how processes end and wait an audit of records cannot know.
+// Returns false for rules on how processes end and wait, which an audit of records cannot know.
 bool Compared(const std::string& rule) {
   return rule != "health/run-died" && rule != "performance/hang" &&
          rule != "performance/straggler" && rule.rfind("meta/", 0) != 0;
@@ -93,8 +93,8 @@ class Trainers : public TrainerProcesses {
  public:
   using TrainerProcesses::TrainerProcesses;
 
-  // Killed, half of the way from one of its NaN to the next: records and spool may differ in what
-  // the last tenths of a second brought.
+  // Returns true halfway from one of the rank's NaN to the next: records and spool may differ in
+  // the last tenths of a second.
   bool MayKill(uint32_t rank) const {
     const int64_t period = 20 * plan().world, at = this->at(rank);
     const int64_t since = (at - 20 * static_cast<int64_t>(rank) - 7) % period;
@@ -113,7 +113,7 @@ class Round {
  public:
   explicit Round(int number) : number_(number), random_(static_cast<uint64_t>(number)) {}
 
-  // False: it failed, and says so.
+  // Runs the round; reports a failure.
   void Run() {
     through_relay_ = number_ % 2 == 1;
     StartServer("127.0.0.1:0");
@@ -182,8 +182,8 @@ class Round {
     plumbd->process().Wait();
   }
 
-  // Seconds: half of them shorter than the grace. The longest are a minute at a grace of 2 s, and
-  // 100 s at 30: a trainer that is done waits 240 s for its server.
+  // Returns seconds: half of the outages are shorter than the grace. The longest are a minute at a
+  // grace of 2 s, and 100 s at 30: a trainer that is done waits 240 s for its server.
   double Length() {
     if (const std::string range = Setting("PLUMB_OUTAGE", ""); !range.empty()) {
       const double least = std::stod(range), most = std::stod(range.substr(range.find(':') + 1));
@@ -240,7 +240,7 @@ class Round {
         std::to_string(trainers->killed_at() + 1));
   }
 
-  // At the server or through the relay, up to two graces after the outage.
+  // Sends them to the server or through the relay, up to two graces after the outage.
   void SendSpools(const Trainers& trainers) {
     Sleep(2 * Grace() * Share());
     Ended sent;
@@ -262,7 +262,7 @@ class Round {
     const auto info = server_->Run(plan.run);
     if (!info) return Fail("no such run");
     if (info->lost() != 0) Fail("lost: " + info->ShortDebugString());
-    // The values are closed when the run goes on or is over: the last finding follows.
+    // The values are closed when the run continues or is over: then the last finding follows.
     const Findings records = Audited({trainers.Records()});
     Findings live;
     if (!Eventually([&] { return (live = Live(*server_, plan.run)) == records; }))
@@ -277,7 +277,7 @@ class Round {
     if (!failure_.empty()) Fail(server_->process().errors() + runs.output);
   }
 
-  // "": every value is there once, and nothing else.
+  // Returns "" if every value is there once, and no other.
   std::string Values(const Trainers& trainers) {
     const TrainerPlan& plan = trainers.plan();
     values_ = 0;
@@ -325,7 +325,7 @@ class Round {
           return series.site().op() + ": another value in step " + std::to_string(step);
       }
       const bool killed = trainers.killed() == series.rank(r);
-      // A killed one's agent had not come to what the last second brought.
+      // The agent of a killed rank had not sent the last second.
       const int64_t least = killed ? trainers.killed_at() - 1000 / plan.step_ms : plan.steps;
       const int64_t most = killed ? trainers.killed_at() + 2 : plan.steps;
       if (next < least || next > most)
@@ -352,7 +352,7 @@ TEST(OutageProcess, NothingIsLostAndWhatIsFoundIsWhatAuditsFind) {
   const int first = std::stoi(rounds), end = std::stoi(rounds.substr(rounds.find(':') + 1));
   const int at_once = Long() ? std::stoi(Setting("PLUMB_AT_ONCE", "4")) : 4;
   std::atomic<int> next{first};
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards what follows
   uint64_t values = 0;
   double away = 0;
   int failures = 0;
@@ -393,7 +393,7 @@ uint64_t Stored(const Plumbd& server, const std::string& run) {
   return samples;
 }
 
-// A trainer of `steps` steps whose server is away until it has done them all.
+// Starts a trainer of `steps` steps whose server is away until it has done them all.
 void ExpectTheLossIsStated(int64_t steps, const std::string& cause,
                            const std::vector<std::string>& limits) {
   TempFolder folder;
@@ -419,7 +419,7 @@ void ExpectTheLossIsStated(int64_t steps, const std::string& cause,
   const auto server = Plumbd::At(address);
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
   trainer.Wait();
-  // Two values and a tensor a step, and the tensor's raw rows, which have a cause of their own.
+  // Two values and a tensor per step, and the tensor's raw rows, which have a separate cause.
   const auto items = static_cast<uint64_t>(3 * steps);
   std::optional<v1::RunInfo> run;
   EXPECT_TRUE(Eventually([&] {

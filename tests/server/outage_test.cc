@@ -1,7 +1,7 @@
-// Runs that were out of reach for shorter and for longer than the grace, and come back on the same
-// streams: every acknowledged value is in the store once, and a NaN that comes after the return is
-// found. tests/server/journal/before_sets_stay holds what an older build wrote, which lost them: a
-// journal with such a return, and a data directory that was left before the return. To record:
+// Runs that were out of reach for shorter and for longer than the grace, and return on the same
+// streams: every acknowledged value is in the store once, and a NaN after the return is found.
+// tests/server/journal/before_sets_stay holds files of an older build, which lost them: a journal
+// with such a return, and a data directory from before the return. To record:
 //   PLUMB_RECORD_WITH=OLDER/plumbd PLUMB_RECORD_TO=DIR server_outage_test
 //       --gtest_also_run_disabled_tests --gtest_filter=*Records*
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ class Rank {
         stream_id_(9000 + 100 * attempt + rank),
         step_(first) {}
 
-  // Also while it is away: what it makes then is sent when it is back.
+  // Makes steps, also while it is away; they are sent when it returns.
   void Make(int steps, double loss = 1.0) {
     for (int i = 0; i < steps; ++i) made_.push_back(RowStep(source_, step_++, loss, made_.empty()));
   }
@@ -66,7 +66,7 @@ class Rank {
     stream_.reset();
   }
   int64_t steps() const { return step_; }
-  // The values of its rows that must be in the store.
+  // Returns the number of values of its rows that must be in the store.
   uint64_t values() const {
     uint64_t values = 0;
     for (const v1::Batch& batch : made_) values += batch.series().empty() ? 0 : 2;
@@ -194,7 +194,7 @@ TEST_P(OutageFamily, EveryAcknowledgedValueIsStoredAndANanIsFound) {
   b.SayGoodbye();
   deliver();
   ExpectAllStored({&a, &b});
-  // After another restart the same is known.
+  // After another restart the state is the same.
   Kill();
   Start();
   ExpectAllStored({&a, &b});
@@ -210,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(All, OutageFamily,
                                            Outage{"AllAndARestart", 2.5, 2, 1, true}),
                          [](const auto& param) { return param.param.name; });
 
-// The evidence that comes in one batch with rows is judged, too.
+// Evidence in the same batch as rows is judged, too.
 TEST_F(OutageTest, OneRankAloneComesBackAndNothingIsLost) {
   Start();
   Rank a(0, 1);
@@ -226,7 +226,7 @@ TEST_F(OutageTest, OneRankAloneComesBackAndNothingIsLost) {
   ExpectNanFound();
 }
 
-// ---- what an older build left ------------------------------------------------------------------
+// ---- files of an older build --------------------------------------------------------------------
 
 namespace fs = std::filesystem;
 constexpr char kRecorded[] = PLUMBLINE_SOURCE_DIR "/tests/server/journal/before_sets_stay";
@@ -271,7 +271,7 @@ TEST_F(OlderBuild, DISABLED_Records) {
            fs::copy_options::recursive);
 }
 
-// Its journal holds the values, and replays to what it should have found.
+// Its journal holds the values, and a replay gives what it should have found.
 TEST_F(OlderBuild, TheJournalOfABlindRunIsReplayedWhole) {
   TakeRecorded("returned");
   Start();

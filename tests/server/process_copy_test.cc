@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Nothing is left to be waited for.
+// Checks that no child process is left.
 void ExpectNoChild() {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
   EXPECT_EQ(errno, ECHILD);
@@ -30,7 +30,7 @@ TEST(ProcessCopy, WritesWhatWasKnownWhenItStarted) {
   for (const size_t size : {size_t{0}, size_t{1}, size_t{65536}, size_t{40} << 20}) {
     std::string known(size, 'a');
     auto copy = ProcessCopy::Start([&] {
-      usleep(20'000);  // the process goes on meanwhile
+      usleep(20'000);  // the process continues meanwhile
       return known;
     });
     ASSERT_TRUE(copy.ok()) << copy.status();
@@ -98,7 +98,7 @@ TEST(ProcessCopy, OneThatNobodyReadsIsEndedWithIt) {
   ExpectNoChild();
 }
 
-// A server that died must be able to listen again, whatever its copy is at.
+// A server that died must be able to listen again, whatever its copy does.
 TEST(ProcessCopy, HoldsNoFileOpen) {
   const int listening = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -125,8 +125,7 @@ TEST(ProcessCopy, HoldsNoFileOpen) {
   close(again);
 }
 
-// Others allocate and free at every moment: a copy that met malloc's locks as they hold them would
-// hang.
+// Other threads allocate and free all the time: a copy with malloc's locks held by them would hang.
 TEST(ProcessCopy, AllocatesBesideThreadsThatDo) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;

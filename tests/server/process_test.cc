@@ -124,7 +124,7 @@ TEST(PlumbdProcess, APortThatIsTakenIsAnErrorNotASharedPort) {
               HasSubstr("plumbd: cannot listen on " + first.address() + ": port " + port +
                         " is in use; is another plumbd running? (--grpc HOST:PORT takes "
                         "another)\n"));
-  EXPECT_FALSE(std::filesystem::exists(data));  // found before anything was opened
+  EXPECT_FALSE(std::filesystem::exists(data));  // detected before anything was opened
 }
 
 TEST(PlumbdProcess, ARestartedServerTakesUpTheStreamsAgain) {
@@ -159,7 +159,8 @@ TEST(PlumbdProcess, AnswersOverHttp) {
   EXPECT_EQ(server.Stop(), 0);
 }
 
-// One rank of eight is instrumented: nothing is judged for the whole grace, and everybody is told.
+// Only one rank of eight is instrumented: nothing is judged for the whole grace, and this is
+// reported.
 TEST(PlumbdProcess, SaysForWhomItWaits) {
   Plumbd server;
   const v1::Source source = SourceOf("lonely", 2, 8);

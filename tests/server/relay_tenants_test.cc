@@ -1,5 +1,5 @@
-// Two tenants on one relay. What a token may write holds for each batch, whatever the relay's own
-// credentials may do, and neither of them ends the other's stream.
+// Two tenants on one relay. A token's write permission applies to each batch, whatever the relay's
+// own credentials allow, and neither tenant ends the other's stream.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ class RelayTenants : public testing::Test {
   std::shared_ptr<grpc::Channel> As(const TestToken& token) const {
     return ChannelTo(relay_->address(), {"", "", "", token.file});
   }
-  // A run that is known and goes on, of tenant b.
+  // Returns a stream of tenant b, whose run is in progress.
   std::unique_ptr<AgentStream> Victim() {
     auto victim =
         std::make_unique<AgentStream>(As(b_), kVictim, std::vector{SourceOf(kSecret, 0, 2)});
@@ -43,7 +43,7 @@ class RelayTenants : public testing::Test {
     EXPECT_TRUE(victim->Acknowledged(1));
     return victim;
   }
-  // After whatever was tried.
+  // Checks the victim after each attempt.
   void ExpectUnharmed(AgentStream* victim) {
     EXPECT_TRUE(victim->Send(ScalarStep(SourceOf(kSecret, 0, 2), 1), 2));
     EXPECT_TRUE(victim->Acknowledged(2));
@@ -60,7 +60,7 @@ class RelayTenants : public testing::Test {
     EXPECT_EQ(run->lost(), 0u);
     EXPECT_TRUE(server_->Incidents(kSecret).empty());
   }
-  // What a thief writes of another's run: a later attempt, with a finding.
+  // Returns what a thief writes to another's run: a later attempt, with a finding.
   static v1::Batch Forged() { return ScalarStep(SourceOf(kSecret, 0, 2, 1), 5, kNan); }
 
   static constexpr uint64_t kVictim = 7, kThief = 8;
@@ -76,13 +76,13 @@ TEST_F(RelayTenants, ABatchOfAnotherTenantsRunIsRefused) {
   ASSERT_TRUE(thief.Send(Forged(), 1));
   EXPECT_THAT(thief.RejectedReason(1),
               HasSubstr("sources[0]: expected a run that the hello names, found \"b-secret\""));
-  // The stream goes on.
+  // The stream continues.
   ASSERT_TRUE(thief.Send(ScalarStep(SourceOf("a-1"), 0), 2));
   EXPECT_TRUE(thief.Acknowledged(2));
   ExpectUnharmed(victim.get());
 }
 
-// The same at the server itself, where nobody is asked for a token.
+// The same at the server itself, without access control.
 TEST_F(RelayTenants, DirectlyTheSameBatchIsRefused) {
   AgentStream stream(*server_, kThief, {SourceOf("a-1")});
   ASSERT_TRUE(stream.Welcomed());
@@ -122,14 +122,14 @@ TEST_F(RelayTenants, AStolenStreamIdDoesNotEndItsOwner) {
     EXPECT_EQ(thief.Ended().error_code(), grpc::StatusCode::PERMISSION_DENIED);
   }
   EXPECT_FALSE(victim->over());
-  // Nor is the owner kept from coming back.
+  // The owner can still reconnect.
   AgentStream again(As(b_), kVictim, {SourceOf(kSecret, 0, 2)}, 2);
   ASSERT_TRUE(again.Welcomed());
   EXPECT_EQ(victim->Ended().error_code(), grpc::StatusCode::ABORTED);
   ExpectUnharmed(&again);
 }
 
-// A thief that leaves before the answer takes nothing with it.
+// A thief that disconnects before the answer does not end the owner's stream.
 TEST_F(RelayTenants, AThiefThatLeavesAtOnceDoesNotEndTheOwner) {
   const auto victim = Victim();
   for (int i = 0; i < 20; ++i) {
@@ -148,7 +148,7 @@ std::string Tagged(int field, const std::string& member) {
   return bytes + member;
 }
 
-// A parser merges what is written twice, and the last head is not the whole's.
+// A parser merges a field that is written twice, so the last head is not that of the whole.
 TEST_F(RelayTenants, AMessageWithTwoHeadsEndsItsLine) {
   const auto victim = Victim();
   v1::Batch theirs = Forged(), own = ScalarStep(SourceOf("a-1"), 0);

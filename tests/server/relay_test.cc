@@ -1,5 +1,5 @@
-// Agents behind plumbd --relay: the server above sees their streams as if they were its own, each
-// batch once, whatever breaks in between.
+// Agents connected through plumbd --relay: the server sees their streams as if they were connected
+// directly, each batch once, whatever breaks in between.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(Relay, ManyStreamsOneCall) {
     return run && run->evidence() == 20 * kRanks && run->closed_step() == 19;
   }));
   EXPECT_EQ(server.Run("relayed")->ranks_connected(), kRanks);
-  // One that goes is gone above, the others stay.
+  // A stream that ends is gone at the server, the others stay.
   agents[3]->Break();
   EXPECT_TRUE(Eventually([&] { return server.Run("relayed")->ranks_connected() == kRanks - 1; }));
   ASSERT_TRUE(agents[4]->Send(ScalarStep(SourceOf("relayed", 4, kRanks), 20), 21));
@@ -92,7 +92,7 @@ TEST(Relay, WhatIsRefusedEndsOneStreamAlone) {
   EXPECT_EQ(second.Ended().error_code(), grpc::StatusCode::ALREADY_EXISTS);
   ASSERT_TRUE(first.Send(ScalarStep(source, 0), 1));
   EXPECT_TRUE(first.Acknowledged(1));
-  // The same stream anew: the older connection ends, the stream goes on.
+  // The same stream on a new connection: the older connection ends, the stream continues.
   AgentStream again(*relay, 7, {source}, 2);
   ASSERT_TRUE(again.Welcomed());
   EXPECT_EQ(first.Ended().error_code(), grpc::StatusCode::ABORTED);
@@ -118,7 +118,7 @@ TEST(Relay, NobodySpeaksForAnothersStream) {
 }
 
 TEST(Relay, WithoutAServerAboveAgentsAreToldToWait) {
-  // Not a port that was free a moment ago: another test may have it by now.
+  // Not a port that was free a moment ago: another test may use it by now.
   Plumbd relay({"--relay", "127.0.0.1:1"});
   ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
   AgentStream agent(relay, 7, {SourceOf("relayed")});
@@ -134,8 +134,8 @@ TEST(Relay, KeepsNothingAndSaysSo) {
               ::testing::HasSubstr("--data: expected none beside relay.upstream: a relay judges"));
 }
 
-// A rank with a long backlog comes back first. The hello of the other one is behind it on the same
-// call, and is heard long before the grace (30 s) is over.
+// A rank with a long backlog reconnects first. The hello of the other one follows it on the same
+// call, and is read long before the grace (30 s) is over.
 TEST(Relay, AHelloDoesNotWaitBehindABacklog) {
   Plumbd server;
   const auto relay = RelayTo(server);
@@ -165,8 +165,8 @@ TEST(Relay, AHelloDoesNotWaitBehindABacklog) {
   }));
 }
 
-// A process behind a relay that comes back with something else to say: it is refused, and the
-// former connection, of which nobody takes the place, has ended.
+// A process connected through a relay reconnects with a different hello: it is refused, and its
+// former connection, which is not replaced, has ended.
 TEST(Relay, WhoIsRefusedWhenItComesBackHasLeft) {
   Plumbd server;
   ASSERT_FALSE(server.address().empty()) << server.process().errors();

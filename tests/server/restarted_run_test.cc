@@ -1,5 +1,5 @@
-// A job that is started again under its name, and says no attempt: nothing of it is lost or late,
-// and an audit of the stored run sees both attempts.
+// A job that is restarted under its name and sends no attempt: nothing of it is lost or late, and
+// an audit of the stored run has both attempts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ class RestartedRunTest : public ::testing::Test {
         std::vector<std::string>{"--data", folder_.File("data"), "--grace", "1"});
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   }
-  // All ranks of a job, from its first step on; killed, or with a goodbye.
+  // Runs all ranks of a job, from its first step on; killed, or with a goodbye.
   void Train(uint64_t first_stream, int64_t steps, bool well) {
     std::vector<std::unique_ptr<AgentStream>> ranks;
     for (uint32_t r = 0; r < kRanks; ++r) {
@@ -66,7 +66,7 @@ TEST_F(RestartedRunTest, GoesOnAsItsNextAttempt) {
   ExpectAttempt(0, 39);
   Train(20, 30, true);
   ExpectAttempt(1, 29);
-  // Killed; and begun again at a server that was, too.
+  // Killed; and restarted with a restarted server, too.
   Train(30, 20, false);
   ExpectAttempt(2, 18);
   server_->process().Signal(SIGKILL);

@@ -33,7 +33,7 @@ Plumbd::Plumbd(std::vector<std::string> options, std::vector<std::string> enviro
 }
 
 std::unique_ptr<Plumbd> Plumbd::At(const std::string& address) {
-  // Another process may have been given the port meanwhile: until it goes.
+  // Another process may have got the port meanwhile: waits until it is free.
   std::unique_ptr<Plumbd> server;
   Eventually([&] {
     server = std::make_unique<Plumbd>(std::vector<std::string>{"--grpc", address});
@@ -68,7 +68,7 @@ std::optional<v1::RunInfo> Plumbd::Run(const std::string& run) const {
 
 namespace {
 
-// Empty where the server does not answer.
+// Returns an empty response if the server does not answer.
 v1::ListIncidentsResponse ListIncidents(const Plumbd& server, const std::string& run,
                                         const std::string& rule) {
   grpc::ClientContext context;
@@ -130,7 +130,8 @@ AgentStream::AgentStream(std::shared_ptr<grpc::Channel> channel, uint64_t stream
                          std::vector<v1::Source> sources, uint64_t next_sequence, bool directives)
     : stub_(v1::Ingest::NewStub(channel)),
       stream_([&] {
-        // A server that never reads must fail a test, not hang it. A slow test waits several times.
+        // A server that never reads must fail a test, not block it. A slow test waits several
+        // times.
         context_.set_deadline(std::chrono::system_clock::now() + 4 * kPatience);
         return stub_->Stream(&context_);
       }()),

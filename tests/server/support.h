@@ -1,4 +1,4 @@
-// A real plumbd of the test's own, an agent's side of the wire, and batches to send.
+// The test's own plumbd, an agent's side of the protocol, and batches to send.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -23,12 +23,12 @@
 
 namespace plumbline::test {
 
-// plumbd on a free loopback port. Empty address(): it did not start; see errors().
+// plumbd on a free loopback port. If address() is empty, it did not start; see errors().
 class Plumbd {
  public:
   explicit Plumbd(std::vector<std::string> options = {}, std::vector<std::string> environment = {},
-                  const std::string& program = "");  // of another build
-  // On the port a former one had.
+                  const std::string& program = "");  // another build's program
+  // Starts plumbd on the port of an earlier one.
   static std::unique_ptr<Plumbd> At(const std::string& address);
 
   const std::string& address() const { return address_; }
@@ -37,9 +37,9 @@ class Plumbd {
   int Stop();  // SIGTERM
 
   std::optional<v1::RunInfo> Run(const std::string& run) const;
-  // The one with this fingerprint; empty: it is in no incident.
+  // Returns the finding with this fingerprint; empty if it is in no incident.
   v1::Finding Finding(const std::string& fingerprint) const;
-  // What stands beside each of the Incidents.
+  // Returns the status of each of the Incidents.
   std::vector<v1::IncidentStatus> Statuses(const std::string& run = "",
                                            const std::string& rule = "") const;
   std::vector<v1::Incident> Incidents(const std::string& run = "",
@@ -53,7 +53,7 @@ class Plumbd {
   std::string address_;
 };
 
-// One agent: says hello at once, numbers nothing by itself.
+// One agent: sends a hello at once; the caller numbers its batches.
 class AgentStream {
  public:
   AgentStream(const Plumbd& server, uint64_t stream_id, std::vector<v1::Source> sources,
@@ -64,12 +64,12 @@ class AgentStream {
 
   bool Send(v1::Batch batch, uint64_t sequence);  // fills in stream_id and sequence
   bool SendRaw(const v1::AgentMessage& message);
-  // Says that nothing follows, and waits for the end. Its status.
+  // Closes the sending side, and waits for the end. Returns its status.
   grpc::Status Finish();
-  // Drops the connection as a killed process would.
+  // Drops the connection like a killed process.
   void Break();
 
-  // What the server said: wait for it, up to kPatience.
+  // Wait for an answer of the server, up to kPatience.
   bool Welcomed(uint64_t* acknowledged = nullptr);
   bool Acknowledged(uint64_t sequence);
   std::string RejectedReason(uint64_t sequence);  // empty: was not rejected in time
@@ -77,7 +77,7 @@ class AgentStream {
   uint64_t acks() const;
   uint64_t acknowledged() const;  // so far
   bool over() const;              // the call has ended
-  // The first one that was sent, not given before, and for which `wanted` holds; waits.
+  // Waits for and returns the first directive not returned before for which `wanted` is true.
   std::optional<v1::Directive> NextDirective(
       const std::function<bool(const v1::Directive&)>& wanted);
   size_t directives() const;  // so far
@@ -103,10 +103,10 @@ class AgentStream {
   std::thread reader_;
 };
 
-// A step of one rank whose router leaks, complete with it.
+// Returns a step of one rank whose router leaks; the step is complete with it.
 v1::Batch LeakingStep(const v1::Source& source, int64_t step,
                       const std::string& layer = "layers.0");
-// A step with one value of a series.
+// Returns a step with one value of a series.
 v1::Batch ScalarStep(const v1::Source& source, int64_t step, double value = 1.0);
 v1::Batch Goodbye(const v1::Source& source, int64_t last_step);
 

@@ -1,5 +1,5 @@
-// The ranks of one run in lock step, a process each (lockstep_trainer), and what they share. With
-// PLUMB_TRAINER, the program's path.
+// The ranks of one run in lock step, one process each (lockstep_trainer), and what they share.
+// PLUMB_TRAINER is the program's path.
 #pragma once
 
 #include <fcntl.h>
@@ -26,8 +26,7 @@ struct TrainerPlan {
   uint32_t world = 2;
   int64_t steps = 0;
   int64_t step_ms = 0;
-  // They record losses, and the one of rank 0 in this step is NaN (-1: in none). nullopt: none are
-  // recorded.
+  // If set, they record losses, and rank 0's is NaN in this step (-1: never).
   std::optional<int64_t> nan_at;
 };
 
@@ -66,7 +65,7 @@ class TrainerProcesses {
   std::string Records() const { return folder_.File("records"); }
   std::string Spools() const { return folder_.File("spools"); }
   Process& rank(uint32_t rank) { return *ranks_[rank]; }
-  int64_t at(uint32_t rank) const { return done_[rank]; }  // the step that it was done with last
+  int64_t at(uint32_t rank) const { return done_[rank]; }  // the last step that it completed
   void SignalAll(int signal) {
     for (const auto& rank : ranks_) rank->Signal(signal);
   }
@@ -76,7 +75,7 @@ class TrainerProcesses {
   std::optional<uint32_t> killed() const { return killed_; }
 
  protected:
-  // The others go on without it. The step that it was done with last.
+  // Kills a rank; the others continue without it. Returns the last step that it completed.
   int64_t KillRank(uint32_t rank) {
     ranks_[rank]->Signal(SIGKILL);
     ranks_[rank]->Wait();

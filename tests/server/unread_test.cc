@@ -1,5 +1,5 @@
-// Peers that send and never read, at a server and at a relay: what waits for them is bounded, and a
-// peer that reads slowly gets all of its answers.
+// Peers that send and never read, at a server and at a relay: their queued answers are limited, and
+// a peer that reads slowly gets all of its answers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ v1::AgentMessage Hello(const v1::Source& source) {
   return message;
 }
 
-// It is refused by its number: there is no such source.
+// Returns a batch that is refused by its number: its source does not exist.
 v1::AgentMessage Refused(const v1::Source& source, uint64_t sequence) {
   v1::AgentMessage message;
   *message.mutable_batch() = ScalarStep(source, 0);
@@ -49,7 +49,7 @@ v1::AgentMessage Refused(const v1::Source& source, uint64_t sequence) {
   return message;
 }
 
-// A channel that receives no more than 64 KiB which nobody has read.
+// Returns a channel that receives at most 64 KiB of unread data.
 std::shared_ptr<grpc::Channel> SmallChannel(const Plumbd& server) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -58,7 +58,7 @@ std::shared_ptr<grpc::Channel> SmallChannel(const Plumbd& server) {
   return grpc::CreateCustomChannel(server.address(), grpc::InsecureChannelCredentials(), arguments);
 }
 
-// One call whose answers are read by the test alone.
+// One call whose answers only the test reads.
 class Peer {
  public:
   explicit Peer(const Plumbd& server) : stub_(v1::Ingest::NewStub(SmallChannel(server))) {
@@ -75,7 +75,7 @@ class Peer {
     call_->Finish();
   }
 
-  // Sends up to `most` refused batches. The end of it is not waited for.
+  // Sends up to `most` refused batches. Does not wait for the end.
   void SendRefused(uint64_t most) {
     writer_ = std::thread([this, most] {
       while (!stop_ && sent_ < most && call_->Write(Refused(source_, sent_ + 1))) ++sent_;
@@ -88,7 +88,7 @@ class Peer {
   uint64_t sent() const { return sent_; }
   bool done() const { return done_; }
   // Waits until nothing has been sent for two seconds, all has been sent, or `process` has grown by
-  // twice of what it may from `before` MiB. Returns its growth.
+  // more than twice the limit from `before` MiB. Returns its growth.
   int64_t GrowthOf(const Process& process, int64_t before) const {
     int64_t growth = 0;
     uint64_t sent = sent_;
@@ -112,14 +112,14 @@ class Peer {
   std::thread writer_;
 };
 
-// Others are served meanwhile.
+// Checks that other clients are served meanwhile.
 void ExpectServed(const Plumbd& door) {
   AgentStream other(door, 900, {SourceOf("other")});
   ASSERT_TRUE(other.Send(ScalarStep(SourceOf("other"), 0), 1));
   EXPECT_TRUE(other.Acknowledged(1));
 }
 
-constexpr uint64_t kFlood = 3'000'000;  // more than any window of gRPC takes in
+constexpr uint64_t kFlood = 3'000'000;  // more than gRPC's windows hold
 
 TEST(Unread, AServerHoldsLittleForAPeerThatNeverReads) {
   Plumbd server;
@@ -156,7 +156,7 @@ TEST(Unread, ARelayHoldsLittleForAPeerThatNeverReads) {
   ExpectServed(relay);
 }
 
-// A peer that reads, whose refusals the journal cannot take: those on their way to it are bounded
+// A peer that reads, whose refusals the journal cannot write: those on their way to it are limited
 // as well, and arrive when the disk has space again.
 TEST(Unread, RefusalsWaitForAFullDisk) {
   TempFolder folder;
@@ -196,7 +196,7 @@ TEST(Unread, RefusalsWaitForAFullDisk) {
   reader.join();
 }
 
-// Reads an answer each 2 ms. Every refusal arrives once, and the stream goes on.
+// Reads an answer each 2 ms. Every refusal must arrive once, and the stream continues.
 void ExpectASlowReaderGetsAll(const Plumbd& door) {
   constexpr uint64_t kBatches = 3000;
   Peer peer(door);
@@ -227,7 +227,7 @@ TEST(Unread, ASlowReaderGetsAllOfARelay) {
 
 // ---- the end --------------------------------------------------------------------------------
 
-// Streams and watches that are held open, a peer that reads nothing, and half a request.
+// Streams and watches that stay open, a peer that reads nothing, and half a request.
 void ExpectItStopsAtOnce(Plumbd* door, const std::string& http) {
   std::vector<std::unique_ptr<AgentStream>> held;
   for (uint32_t rank = 0; rank < 20; ++rank) {
@@ -250,7 +250,7 @@ void ExpectItStopsAtOnce(Plumbd* door, const std::string& http) {
   if (half >= 0) {
     EXPECT_EQ(write(half, "GET /metr", 9), 9);
   }
-  std::this_thread::sleep_for(milliseconds(300));  // so that the peer's answers pile up
+  std::this_thread::sleep_for(milliseconds(300));  // so that the peer's answers accumulate
   const auto begin = Clock::now();
   EXPECT_EQ(door->Stop(), 0) << door->process().errors();
   const std::chrono::duration<double> took = Clock::now() - begin;
@@ -277,10 +277,10 @@ TEST(Unread, ARelayStopsAtOnce) {
   ExpectItStopsAtOnce(&relay, "");
 }
 
-// ---- a relay's line, below and above its bound
-// ----------------------------------------------------
+// ---- a relay's connection, below and above its limit
+// ---------------------------------------------
 
-// A server above that welcomes a stream, and writes so many bytes of answers to it.
+// An upstream server that accepts a stream, and writes `bytes` bytes of answers to it.
 class Flood : public v1::Ingest::Service {
  public:
   explicit Flood(size_t bytes) : bytes_(bytes) {

@@ -1,5 +1,5 @@
-// A call that the other side seems to have ended: its status is waited for during a second, and the
-// call is cancelled after it. The server here is silent, or ends the call when the test wants it.
+// A call that the other side seems to have ended: the connection waits a second for its status, and
+// then cancels the call. The server here is silent, or ends the call when the test requests it.
 #include "transport/connection.h"
 
 #include <grpcpp/grpcpp.h>
@@ -21,7 +21,7 @@ namespace {
 using Clock = Connection::Clock;
 using std::chrono::milliseconds;
 
-// Reads nothing and says nothing until End.
+// Reads and writes nothing until End.
 class SilentServer : public v1::Ingest::CallbackService {
  public:
   SilentServer() {
@@ -84,7 +84,7 @@ class EndedCall : public testing::Test {
     broke_ = Clock::now();
     ASSERT_FALSE(connection_->finished());
   }
-  // The next event, as it is or as one that failed.
+  // Handles the next event, unchanged or as a failed one.
   void Handle(bool as_it_is) {
     void* tag = nullptr;
     bool ok = false;

@@ -1,4 +1,4 @@
-// Runs with a spool against a real server that goes and comes, and what is left of them when they
+// Runs with a spool and a real server that stops and returns, and what is left of them when they
 // are killed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using namespace agent::testing;  // NOLINT: the tests' own
 using std::chrono::milliseconds;
 
-// A trainer that spools, to be killed.
+// A trainer with a spool, for tests that kill it.
 class SpoolingProcess {
  public:
   SpoolingProcess(const std::string& server, const std::string& spool)
@@ -47,7 +47,7 @@ void Train(TestRun* run, RouterCall* call, int64_t first, int64_t steps) {
   }
 }
 
-// Every complete step has its three observations, once.
+// Expects that every complete step has its three observations, once.
 void ExpectWholeSteps(const std::vector<v1::Batch>& batches, int64_t at_least) {
   ASSERT_FALSE(batches.empty());
   EXPECT_EQ(batches.front().sequence(), 1u);
@@ -78,7 +78,7 @@ StreamConfig ConfigFor(const std::string& target) {
   return config;
 }
 
-// The memory queue is far too small for what comes while the server is away.
+// The memory queue is far too small for the batches made while the server is away.
 TEST(SpooledRun, NothingIsLostWhileTheServerIsAway) {
   TempFolder dir;
   RecordingServer server;
@@ -112,7 +112,7 @@ TEST(SpooledRun, CloseSaysWhereTheRestIs) {
   TestRun run(options);
   RouterCall call(32, 8, 2);
   Train(&run, &call, 0, 20);
-  // All is measured, nothing delivered: a close before that says something else.
+  // Waits until all is measured and nothing delivered: a close before that gives another error.
   plumbline_error_t error{};
   ASSERT_TRUE(test::Eventually([&] {
     run.run().Flush(50, &error);
@@ -145,16 +145,16 @@ TEST(SpooledRun, ALaterProcessOfTheRankDeliversWhatAKilledOneLeft) {
   EXPECT_EQ(run.Close(30000), PLUMBLINE_OK) << run.error();
   const auto streams = server.Streams();
   ASSERT_EQ(streams.size(), 2u);
-  ExpectWholeSteps(streams.at(dead), 100);  // the drain may be far behind the trainer
+  ExpectWholeSteps(streams.at(dead), 100);  // the drain may be many steps late
   EXPECT_EQ(streams.at(dead).front().sources(0).attempt(), 0u);
   EXPECT_TRUE(FindSpools(dir.path()).empty());
 }
 
-// Killed with the server there: what the server has is not sent twice, what it has not arrives.
+// Killed while the server is up: what the server has is not sent twice, the rest arrives.
 TEST(SpooledRun, AKillBesideALiveServerLosesNothingThatWasWritten) {
   TempFolder dir;
   ServerBehaviour slow;
-  slow.ack_every = 1000;  // never hears what arrived
+  slow.ack_every = 1000;  // so that the process never knows what arrived
   RecordingServer server(slow);
   {
     SpoolingProcess trainer(server.target(), dir.path());
@@ -179,7 +179,7 @@ TEST(SpooledRun, TwoProcessesOfOneRankDoNotTouchEachOther) {
   second.WaitForStep(50);
   ASSERT_EQ(FindSpools(dir.path()).size(), 2u);
   server.Start();
-  // Both live: a sender finds nothing that is its business.
+  // Both are alive: a sender finds nothing to deliver.
   EXPECT_EQ(DeliverDeadSpools(
                 {.dir = dir.path(), .config = ConfigFor(target), .stopping = [] { return false; }}),
             0u);
@@ -207,7 +207,7 @@ TEST(SpooledRun, OnlyTheSameRankOfTheSameRunIsTakenUp) {
     Train(&run, &call, 0, 5);
     run.Close(200);
   }
-  // Its threads may outlive a close in a hurry, and hold the spool until they end.
+  // Its threads may outlive a close with a short timeout, and hold the spool until they end.
   const auto left = FindSpools(dir.path());
   ASSERT_EQ(left.size(), 1u);
   ASSERT_TRUE(test::Eventually([&] { return Spool::Adopt(left[0].path, {}).ok(); }));

@@ -1,5 +1,5 @@
-// What a sample is, for every kind of evidence in the list: seen, dropped with its reason, and
-// never the rest of the message with it.
+// Samples of every kind of evidence in the list: detected, dropped with their reason, and never the
+// rest of the message with them.
 #include <gtest/gtest.h>
 
 #include <string>

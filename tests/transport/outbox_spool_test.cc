@@ -1,5 +1,5 @@
-// The outbox with a spool: bounded memory, nothing dropped while the disk takes it, and what was
-// pushed = what a server stored + what is counted as lost, also when the process dies in between.
+// The outbox with a spool: bounded memory, nothing dropped while the disk accepts it, and what was
+// pushed = what a server stored + what is counted as lost, also if the process dies in between.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ std::unique_ptr<Outbox> AdoptedOutbox(const TempFolder& dir, OutboxLimits limits
   return std::make_unique<Outbox>(limits, *std::move(spool));
 }
 
-// A server with a journal: the first version of each number that reaches it is the one.
+// A server with a journal: stores the first version of each number that reaches it.
 struct Server {
   std::map<uint64_t, v1::Batch> stored;
   uint64_t held = 0;  // without a gap
@@ -46,7 +46,7 @@ struct Server {
     stored.emplace(next.sequence, batch);
     while (stored.contains(held + 1)) ++held;
   }
-  // Takes all that there is, acknowledging as it goes.
+  // Takes all batches, acknowledging as it goes.
   void Drain(Outbox* outbox) {
     outbox->Restart(held);
     while (auto next = outbox->TakeNext()) {
@@ -94,7 +94,7 @@ TEST(SpooledOutbox, ADeadProcessesBatchesKeepTheirNumbers) {
     auto outbox = NewOutbox(dir, {50'000, 40}, 64 << 20);
     for (int64_t s = 0; s < 100; ++s) outbox->Push(Seal(StepBatch(s, 2)));
     for (int i = 0; i < 15; ++i) server.Take(*outbox->TakeNext());
-    outbox->Acknowledge(10);  // 11 to 15 are stored, which the dead process never hears
+    outbox->Acknowledge(10);  // 11 to 15 are stored, but the dead process gets no acknowledgement
   }
   auto outbox = AdoptedOutbox(dir, {50'000, 40});
   EXPECT_GE(outbox->state().next_sequence, 1u);
@@ -127,7 +127,7 @@ TEST(SpooledOutbox, AFullSpoolCountsWhatMemoryThenDrops) {
   EXPECT_GT(sum.lost_by_cause.at("sample-spool-full"), 0u) << "raw rows first";
   EXPECT_GT(sum.lost_by_cause.at("spool-full"), 0u);
   EXPECT_EQ(sum.lost, sum.lost_by_cause.at("spool-full"));
-  // Summaries have the last quarter to themselves.
+  // The last quarter is reserved for summaries.
   EXPECT_GT(sum.items, sum.samples);
 }
 
@@ -166,9 +166,9 @@ TEST(SpooledOutbox, RemembersWhichSeriesSetsWereSaid) {
   EXPECT_EQ(outbox.series_sets()[1].id(), 9u);
 }
 
-// Random schedules: pushes, sends that are lost, acknowledgements, broken streams, refusals, and
-// deaths of the process, after which the spool is adopted. The spool is never full, so nothing may
-// be missing that a refusal does not count.
+// Random schedules: pushes, lost sends, acknowledgements, broken streams, refusals, and deaths of
+// the process, after which the spool is adopted. The spool is never full, so only what a refusal
+// counts may be missing.
 TEST(SpooledOutbox, ConservesEvidenceOverRandomSchedulesAndDeaths) {
   for (uint32_t seed = 0; seed < 150; ++seed) {
     std::mt19937 random(seed);

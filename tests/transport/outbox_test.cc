@@ -1,4 +1,4 @@
-// The outbox and the edits it makes: whatever is dropped, produced = received + reported lost.
+// The outbox and its edits: whatever is dropped, produced = received + reported as lost.
 #include "transport/outbox.h"
 
 #include <gmock/gmock.h>
@@ -165,8 +165,7 @@ TEST(Outbox, RejectedEvidenceIsReportedLostOnce) {
   EXPECT_EQ(account.lost_by_cause.at("rejected"), 3u);
   EXPECT_EQ(account.lost_by_cause.at("ring-full"), 2u);
   EXPECT_EQ(account.items, 1u);
-  // The report itself is refused: it comes once more, without a name, and does not go round for
-  // ever.
+  // The report itself is refused: it is sent once more, without names, and is then given up.
   outbox.Reject(3);
   outbox.Acknowledge(3);
   const auto last = outbox.TakeNext();
@@ -185,8 +184,8 @@ TEST(Outbox, RejectedEvidenceIsReportedLostOnce) {
   outbox.Reject(77);
 }
 
-// Random schedules of pushing, sending, breaking, losing, refusing. The server keeps the first
-// version of each sequence that reaches it, as a journal does.
+// Random schedules of pushes, sends, breaks, losses and refusals. The server keeps the first
+// version of each sequence that reaches it, like a journal.
 TEST(Outbox, ConservesEvidenceOverRandomSchedules) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
@@ -234,7 +233,7 @@ TEST(Outbox, ConservesEvidenceOverRandomSchedules) {
       for (uint32_t i = 0, n = random() % 4; i < n; ++i) {
         if (auto next = outbox.TakeNext()) {
           if (random() % 8 != 0)
-            serve(*next);  // else lost on the way; the stream breaks below
+            serve(*next);  // otherwise lost on the way; the stream breaks below
           else
             acknowledge(received_through()), outbox.Restart(acknowledged);
         }
@@ -257,7 +256,7 @@ TEST(Outbox, ConservesEvidenceOverRandomSchedules) {
     }
     EXPECT_EQ(account.complete_through, 149);
     if (!refuses) {
-      // Samples whose whole item was dropped are lost with it, so only a bound holds for them.
+      // Samples of an item that was dropped are lost with it, so only a bound holds for them.
       EXPECT_LE(account.samples + account.samples_lost, samples_produced);
       EXPECT_GE(account.samples + account.samples_lost + account.lost, samples_produced);
     }

@@ -1,4 +1,4 @@
-// What redaction replaces and what it leaves, message by message.
+// What redaction replaces and what it keeps, message by message.
 #include "transport/redact.h"
 
 #include <gmock/gmock.h>
@@ -89,7 +89,7 @@ TEST(Redact, OneIdHasOneHashInEveryMessage) {
   EXPECT_EQ(redactor.SequenceText(""), "");
 }
 
-// Queues are replayed in the order of their sequences: that order is kept, and nothing more.
+// Queues are replayed in the order of their sequences: only that order is kept.
 TEST(Redact, TheOrderWithinACallIsKeptBesideTheHashes) {
   const Redactor redactor(kSecret);
   v1::Evidence e;
@@ -144,7 +144,7 @@ TEST(Redact, IntegerTensorsKeepTheirDigestAlone) {
   }
 }
 
-// Faulty and hostile: no bytes are left that might be ids, and nothing is read out of bounds.
+// Malformed and hostile tensors: no bytes are left that might be ids, and no read is out of bounds.
 TEST(Redact, MalformedTensorsLoseTheirBytes) {
   const Redactor redactor(kSecret);
   v1::Evidence e;

@@ -1,4 +1,5 @@
-// A TCP link that carries nothing for a while after it was opened: a server that many dial at once.
+// A TCP link that carries nothing for a while after it was opened, like a server that many clients
+// dial at once.
 #pragma once
 
 #include <arpa/inet.h>
@@ -17,7 +18,7 @@ namespace plumbline::transport::testing {
 
 class SlowLink {
  public:
-  // To 127.0.0.1:PORT; each connection's bytes wait for `delay` in both directions.
+  // Links to 127.0.0.1:PORT; each connection's bytes wait for `delay` in both directions.
   SlowLink(const std::string& target, std::chrono::milliseconds delay)
       : port_(static_cast<uint16_t>(std::stoi(target.substr(target.rfind(':') + 1)))),
         delay_(delay),
@@ -90,7 +91,7 @@ class SlowLink {
   std::string address_;
   std::atomic<bool> stopping_{false};
   std::atomic<int> accepted_{0};
-  std::vector<std::thread> carrying_;  // the accepting thread's until it is joined
+  std::vector<std::thread> carrying_;  // used by the accepting thread until it is joined
   std::thread accepting_;
 };
 

@@ -1,5 +1,5 @@
-// The spool of one stream: what was appended is read back in order, by its own process or a later
-// one, whatever the end of the first was.
+// The spool of one stream: appended batches are read back in order, by its own process or a later
+// one, however the first ended.
 #include "transport/spool.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ std::vector<uint64_t> Range(uint64_t first, uint64_t last) {
 
 std::string LastSegment(const std::string& path) { return FindSegments(path).back().path; }
 
-// A rank that looks for what is left, while another process of it begins.
+// A rank that searches for leftover spools while another process of it starts.
 TEST(Spool, IsNotTakenAwayWhileItIsMade) {
   TempFolder dir;
   std::jthread stream_sender([&](std::stop_token stop) {
@@ -164,7 +164,7 @@ TEST(Spool, ATornTailEndsAtTheLastWholeBatch) {
     fs::copy_file(whole, segment, fs::copy_options::overwrite_existing);
     fs::resize_file(segment, bytes);
     auto adopted = Spool::Adopt(path, {});
-    if (!adopted.ok()) {  // not even a header
+    if (!adopted.ok()) {  // it does not even have a header
       EXPECT_LT(bytes, 120u) << adopted.status();
       continue;
     }
@@ -173,7 +173,7 @@ TEST(Spool, ATornTailEndsAtTheLastWholeBatch) {
     EXPECT_EQ(read, Range(1, (*adopted)->last_sequence())) << bytes;
     EXPECT_GE(read.size(), longest);
     longest = std::max<uint64_t>(longest, read.size());
-    if (read.empty()) break;  // its end would delete it
+    if (read.empty()) break;  // otherwise its destructor would delete it
   }
 }
 
@@ -220,7 +220,7 @@ TEST(Spool, AFullDiskRefusesAndIsTriedAgain) {
     EXPECT_STREQ(spool->refusal(), "spool-write");
   }
   const bool appended = spool->Append(4, Seal(StepBatch(4, 1))).ok();
-  if (MonotonicNs() - before < 1'000'000'000) {  // else the machine stood still
+  if (MonotonicNs() - before < 1'000'000'000) {  // otherwise the machine was suspended
     EXPECT_FALSE(appended) << "not within the same second";
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
@@ -246,7 +246,7 @@ TEST(Spool, SaysTheSeriesSetsOfWhatWasDeleted) {
   EXPECT_EQ((*adopted)->series_sets().Get(0).id(), 77u);
 }
 
-// Names, losses and raw rows lie in it; a trainer's umask is made for checkpoints.
+// It holds names, losses and raw rows, and a trainer's umask is chosen for checkpoints.
 TEST(Spool, IsItsOwnersAloneWhateverTheUmask) {
   TempFolder dir;
   const mode_t mask = umask(0);

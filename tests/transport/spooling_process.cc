@@ -1,5 +1,5 @@
-// A trainer to be killed: `transport_spooling_process SERVER SPOOL` steps until it dies, with two
-// routers and a series a step, and prints each step that it has ended.
+// A trainer for tests that kill it: `transport_spooling_process SERVER SPOOL` runs steps until it
+// dies, with two routers and a series per step, and prints each step that it has ended.
 #include <chrono>
 #include <cstdio>
 #include <thread>
@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   plumbline::agent::AgentOptions options = ServerOptions(argv[1]);
   options.spool_dir = argv[2];
-  options.queue_bytes = 20'000;  // memory is not what keeps it
+  options.queue_bytes = 20'000;  // so that memory does not keep it
   TestRun run(options);
   RouterCall call(32, 8, 2);
   plumbline_error_t error;

@@ -1,4 +1,4 @@
-// Batches for the transport's tests, and a disk that is full.
+// Batches for the transport's tests, and a full disk.
 #pragma once
 
 #include <sys/resource.h>
@@ -15,7 +15,7 @@ namespace plumbline::transport::testing {
 
 inline v1::Source SourceOf() { return test::SourceOf("test", 3, 8); }
 
-// `items` pieces of evidence of one step: routers with samples and a series in turn.
+// Returns `items` pieces of evidence of one step: alternately routers with samples and a series.
 inline v1::Batch StepBatch(int64_t step, int items, size_t sample_bytes = 0) {
   v1::Batch batch = test::BatchOf(SourceOf());
   for (int i = 0; i < items; ++i) {
@@ -42,7 +42,7 @@ inline v1::Batch StepBatch(int64_t step, int items, size_t sample_bytes = 0) {
   return batch;
 }
 
-// While it lives no file may grow beyond `bytes`: writing fails as on a full disk.
+// While it exists, no file may grow beyond `bytes`: writes fail as on a full disk.
 class FullDisk {
  public:
   explicit FullDisk(uint64_t bytes) {

@@ -1,4 +1,4 @@
-// Alerts end to end: a real plumbd, Debian's Alertmanager, receivers of the test's own.
+// Alerts end to end: a real plumbd, Debian's Alertmanager, and the test's own receivers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ class ManyRanks {
       agents_[s]->Send(std::move(batch), 1);
     }
   }
-  // Steps without a fault, up to this one.
+  // Sends steps without a fault, up to this one.
   void GoOn(int64_t step) {
     for (uint32_t s = 0; s < kStreams; ++s) agents_[s]->Send(Complete(s, step), 2);
   }
@@ -91,7 +91,7 @@ class AlertsTest : public testing::Test {
 
   TempFolder folder_;
   HttpReceiver direct_;
-  HttpReceiver behind_;  // the Alertmanager
+  HttpReceiver behind_;  // receives from the Alertmanager
 };
 
 TEST_F(AlertsTest, OneFaultOn4096RanksIsOneNotificationAndItsEndIsTold) {
@@ -124,7 +124,7 @@ TEST_F(AlertsTest, OneFaultOn4096RanksIsOneNotificationAndItsEndIsTold) {
   EXPECT_THAT(std::string(alert["annotations"]["description"]), HasSubstr("plumb explain"));
   EXPECT_EQ(from_am[1]["status"], "resolved");
 
-  // Exactly those: what is told again each two seconds is no other notification.
+  // Exactly these: alerts that are sent again each two seconds are not new notifications.
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));
   EXPECT_EQ(direct_.requests().size(), 2u);
   EXPECT_EQ(behind_.requests().size(), 2u);
@@ -147,7 +147,7 @@ TEST_F(AlertsTest, OneCauseAtTenSitesIsOneNotification) {
   EXPECT_EQ(opened["event"], "opened");
   EXPECT_EQ(opened["finding"]["site"]["layer"], "layers.0");
   ASSERT_TRUE(Eventually([&] { return server->Statuses().at(0).site_count() == 10; }));
-  // However long it gathers and whatever comes after it: nobody hears of it twice.
+  // However long it gathers and whatever follows, no receiver gets it twice.
   agent.Send(LeakingStep(source, 10, "layers.10"), 11);
   ASSERT_TRUE(agent.Acknowledged(11));
   std::this_thread::sleep_for(std::chrono::milliseconds(800));
@@ -170,14 +170,14 @@ TEST_F(AlertsTest, WhatWasDecidedBeforeAKillIsDeliveredAfterItAndOnce) {
   server->process().Wait();
   direct_.Answer(200);
   server = Start(WebhookRoute());
-  // The receiver hears of it before plumbd has noted that.
+  // The receiver gets it before plumbd has recorded that.
   const std::string fingerprint = direct_.Wait(1)[0]["incident"]["fingerprint"];
   ASSERT_TRUE(Eventually([&] {
     return testing::Value(Plumb(*server, {"query", "history", fingerprint}),
                           testing::ContainsRegex("told hook +opened +delivered"));
   }));
   const size_t before = direct_.requests().size();
-  // And again: everything has been told.
+  // Again: everything has been sent.
   server->process().Signal(SIGKILL);
   server->process().Wait();
   server = Start(WebhookRoute());

@@ -1,4 +1,4 @@
-// Notifications on their way: the sinks against receivers of the test's own, and the whole centre.
+// Delivery of notifications: the sinks with the test's own receivers, and the whole alert centre.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -42,7 +42,7 @@ class AlertDeliveryTest : public testing::Test {
     return route;
   }
 
-  // A program of the test's own.
+  // Writes a program for the test.
   AlertRoute Command(const std::string& script, double timeout = 30) const {
     const std::string path = folder_.File("notify");
     std::ofstream(path) << "#!/bin/sh\n" << script;
@@ -73,7 +73,8 @@ class AlertDeliveryTest : public testing::Test {
   }
   const AlertCounts& Counts() const { return *center_->Routes().at(0).counts; }
 
-  // Whether nothing comes for a while: no proof, but it fails sooner or later.
+  // Returns true if nothing arrives for a while. This proves nothing, but a fault fails it sooner
+  // or later.
   bool StaysAt(size_t count) const {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
     return receiver_.requests().size() == count;
@@ -153,7 +154,7 @@ TEST_F(AlertDeliveryTest, AnEncryptedReceiverIsCheckedByItsCertificate) {
   route.ca_file = certificate;
   EXPECT_EQ(send().kind, Kind::kDelivered);
   EXPECT_EQ(encrypted.requests().size(), 1u);
-  // Another name than the certificate's.
+  // A name that is not the certificate's.
   route.webhook = "https://localhost:" + std::to_string(encrypted.port()) + "/in";
   EXPECT_EQ(send().kind, Kind::kTryAgain);
   EXPECT_EQ(encrypted.requests().size(), 1u);
@@ -173,7 +174,7 @@ TEST_F(AlertDeliveryTest, WhatACommandsEndMeans) {
   const auto run = [&](const std::string& script, double timeout = 30) {
     return MakeSink(Command(script, timeout), nullptr)->Send(MakeTest("command", 1));
   };
-  EXPECT_EQ(run("exit 0\n").kind, Kind::kDelivered);  // it need not read
+  EXPECT_EQ(run("exit 0\n").kind, Kind::kDelivered);  // it need not read its input
   const SendResult refused = run("echo 'no such\tteam' >&2; exit 3\n");
   EXPECT_EQ(refused.kind, Kind::kRefused);
   EXPECT_THAT(refused.detail, HasSubstr("exit status 3: no such\\tteam"));
@@ -182,10 +183,10 @@ TEST_F(AlertDeliveryTest, WhatACommandsEndMeans) {
   AlertRoute none;
   none.command = {"/nonexistent/notify"};
   EXPECT_EQ(MakeSink(none, nullptr)->Send(MakeTest("x", 1)).kind, Kind::kTryAgain);
-  // One that hangs is killed, and with it what it started.
+  // A program that hangs is killed, with what it started.
   pid_t child = 0;
   double timeout = 0.25;
-  ASSERT_TRUE(Eventually([&] {  // in time to say what it started
+  ASSERT_TRUE(Eventually([&] {  // long enough to report what it started
     timeout *= 2;
     const SendResult late = run("sleep 1000 & echo $! > \"$1\"; wait\n", timeout);
     EXPECT_EQ(late.kind, Kind::kTryAgain);
@@ -208,7 +209,8 @@ TEST_F(AlertDeliveryTest, OneFaultOnManyRanksIsOneNotificationWithAllOfThem) {
   finding.mutable_site()->clear_ranks();
   for (uint32_t rank = 0; rank < 4096; ++rank) {
     finding.mutable_site()->add_ranks(rank);
-    if (rank == 100) finding.set_level(v1::LEVEL_ERROR);  // surer within the moment: still one
+    // a higher level while it gathers: still one notification
+    if (rank == 100) finding.set_level(v1::LEVEL_ERROR);
     incident_table_.Put(finding, rank + 1);
     if (rank == 2000) {
       EXPECT_TRUE(StaysAt(0));
@@ -269,7 +271,7 @@ TEST_F(AlertDeliveryTest, WhatIsTooOldIsGivenUp) {
 }
 
 TEST_F(AlertDeliveryTest, AboveTheLimitOneSummaryTellsTheRest) {
-  window_ = std::chrono::seconds(10);  // all of them must fall into it
+  window_ = std::chrono::seconds(10);  // all of them must arrive within it
   AlertRoute route = Webhook();
   route.most_a_minute = 2;
   StartCenter({route});
@@ -308,7 +310,7 @@ TEST_F(AlertDeliveryTest, WhatWasDecidedSurvivesTheProcessAndIsToldOnce) {
   ASSERT_GE(receiver_.Wait(1).size(), 1u);
   center_.reset();
   receiver_.Answer(200);
-  // The next process takes up the incident table first: what it says on the way is the past.
+  // The next process first replays the incident table; changes during the replay are in the past.
   settled_ = false;
   StartCenter({Webhook()}, path);
   ASSERT_TRUE(Eventually([&] { return Counts().delivered == 1; }));

@@ -1,4 +1,4 @@
-// What alerts are made of, each alone: configuration, decisions, log, text, signature.
+// The components of alerts, each alone: configuration, decisions, log, text, signature.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -142,7 +142,7 @@ class AlertDeciderTest : public testing::Test {
   }
   void Restart(uint64_t known) { decider_.emplace(config_, told_, known); }
 
-  // The events decided for the first route, applied.
+  // Returns the events decided for the first route, and applies them.
   std::vector<std::string> Decide(const std::string& fingerprint = "f") {
     return Applied(decider_->Decide(*incident_table_.Get(incident_table_.IncidentOf(fingerprint)),
                                     incident_table_));
@@ -177,7 +177,7 @@ TEST_F(AlertDeciderTest, TellsOnceHoweverOftenItIsFound) {
   EXPECT_THAT(Decide(), ElementsAre("all opened"));
   for (int i = 0; i < 4096; ++i) Put();
   EXPECT_THAT(Decide(), ElementsAre());
-  Restart(0);  // another process that read what was kept
+  Restart(0);  // another process that read what was stored
   EXPECT_THAT(Decide(), ElementsAre());
 }
 
@@ -207,7 +207,7 @@ TEST_F(AlertDeciderTest, SaysNothingWhileAcknowledgedOrSilenced) {
   Put(v1::LEVEL_WARNING);
   Decide();
   ASSERT_TRUE(incident_table_.Apply(AlertUpdate("f", Action::ACTION_SILENCE)).ok());
-  EXPECT_THAT(Decide(), ElementsAre("all nothing"));  // remembered, not told
+  EXPECT_THAT(Decide(), ElementsAre("all nothing"));  // recorded, not sent
   Put(v1::LEVEL_ERROR);
   EXPECT_THAT(Decide(), ElementsAre());
   Put(v1::LEVEL_ERROR, 1);
@@ -251,7 +251,7 @@ TEST_F(AlertDeciderTest, ForgetsIncidentsThatTheBookDoesNotHave) {
 
 // ---- one cause at several sites ------------------------------------------------------------
 
-// Of route "all" (a webhook) and, where a test adds it, "am" (an Alertmanager).
+// Decisions of route "all" (a webhook) and, if a test adds it, "am" (an Alertmanager).
 class AlertSites : public AlertDeciderTest {
  protected:
   v1::Finding At(const std::string& layer, const std::string& cause,
@@ -268,7 +268,7 @@ class AlertSites : public AlertDeciderTest {
     config_.routes.push_back(route);
     Restart(0);
   }
-  // What is decided of every incident that changed, as the deciding thread comes to them.
+  // Returns the decisions for every incident that changed, in the order of the deciding thread.
   std::vector<std::string> DecideAll() {
     std::vector<std::string> events;
     IncidentTable::Change change;
@@ -300,7 +300,7 @@ TEST_F(AlertSites, ARefinedCauseIsNotToldAgainUnlessItIsWorse) {
   const std::string first = last_["incident"]["fingerprint"];
   incident_table_.Put(At("a", "rounding"), 2);
   incident_table_.Put(At("b", "rounding"), 2);
-  // The old incident closes as merged: its receiver is told by no word, the alert is replaced.
+  // The old incident closes as merged: its receiver gets no message, and the alert is replaced.
   EXPECT_THAT(DecideAll(), ElementsAre("all nothing", "all nothing", "am moved", "am nothing"));
   EXPECT_EQ(last_["ended"][0]["fingerprint"], first);
   EXPECT_NE(last_["incident"]["fingerprint"], first);
@@ -345,7 +345,7 @@ TEST_F(AlertSites, AnAcknowledgementGoesOnWithTheFindings) {
   EXPECT_THAT(DecideAll(), ElementsAre("all reopened", "am reopened"));
 }
 
-// A server before told of findings, each by itself.
+// An older server reported each finding on its own.
 TEST_F(AlertSites, WhatWasToldOfAFindingCountsForItsIncident) {
   incident_table_.Put(At("a", "x"), 1);
   incident_table_.Put(At("b", "x"), 1);

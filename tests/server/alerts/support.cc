@@ -88,7 +88,7 @@ int FreePort() {
 }
 
 Alertmanager::Alertmanager(const std::string& webhook_url) {
-  // The port is free, unless somebody takes it first.
+  // The port is free, unless another process takes it first.
   for (int i = 0; i < 3 && !ok_; ++i) Start(webhook_url);
 }
 

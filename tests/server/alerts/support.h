@@ -25,17 +25,17 @@ struct ReceivedRequest {
   nlohmann::json json() const { return nlohmann::json::parse(body, nullptr, false); }
 };
 
-// Answers every request with one status, and remembers it.
+// Answers every request with one status, and stores it.
 class HttpReceiver {
  public:
   HttpReceiver();
-  HttpReceiver(const std::string& certificate_file, const std::string& key_file);  // by TLS
+  HttpReceiver(const std::string& certificate_file, const std::string& key_file);  // with TLS
   ~HttpReceiver();
   std::string url(const std::string& path = "") const;
   int port() const { return port_; }
   void Answer(int status);
   std::vector<ReceivedRequest> requests() const;
-  // The requests' bodies once there are `count`; fewer after kPatience.
+  // Returns the requests' bodies once there are `count`; fewer after kPatience.
   std::vector<nlohmann::json> Wait(size_t count) const;
 
  private:
@@ -50,13 +50,13 @@ class HttpReceiver {
   std::vector<ReceivedRequest> requests_;
 };
 
-// GET; the body, or empty.
+// Sends a GET; returns the body, or an empty text.
 std::string HttpGet(const std::string& address, const std::string& path);
 
-// Debian's Alertmanager on loopback, with a webhook receiver behind it.
+// Debian's Alertmanager on loopback, which sends to a webhook receiver.
 class Alertmanager {
  public:
-  // Groups by fingerprint and waits for nothing. Not ok(): see errors().
+  // Groups by fingerprint and waits for nothing. If not ok(), see errors().
   explicit Alertmanager(const std::string& webhook_url);
   bool ok() const { return ok_; }
   std::string url() const { return "http://" + address_; }
@@ -80,9 +80,9 @@ class Prometheus {
  public:
   Prometheus(const std::string& target, const std::string& alertmanager = "");
   nlohmann::json Get(const std::string& path) const;  // discarded if nothing valid is returned
-  // The instant value of `expression` (already URL-encoded); empty: no series.
+  // Returns the instant value of `expression` (already URL-encoded); empty if there is no series.
   std::string Value(const std::string& expression) const;
-  // The alert's label `label` if it fires; empty: it does not.
+  // Returns the alert's label `label` if it fires; otherwise an empty text.
   std::string Firing(const std::string& alert, const std::string& label) const;
   std::string errors() const { return process_->errors(); }
 
@@ -92,10 +92,10 @@ class Prometheus {
   std::unique_ptr<Process> process_;
 };
 
-// A file of one line that others cannot read.
+// Writes a file of one line that others cannot read.
 void WriteSecret(const std::string& path, const std::string& line);
 
-// A port that was free a moment ago.
+// Returns a port that was free a moment ago.
 int FreePort();
 
 v1::Finding AlertFinding(const std::string& fingerprint, v1::Level level = v1::LEVEL_ERROR,

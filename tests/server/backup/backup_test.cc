@@ -40,7 +40,7 @@ TEST_F(BackupTest, AStoppedServerIsCopiedByTheNamesOfItsConfiguration) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(Dir()))
     EXPECT_EQ(entry.status().permissions() & std::filesystem::perms(077), std::filesystem::perms(0))
         << entry.path();
-  // What `sha256sum` says of each file is in the manifest, for tools of others.
+  // The manifest has the digests of `sha256sum`, for other tools.
   const std::string manifest = ReadFile(Dir() + "/manifest.json");
   for (const std::string& file : FilesBelow(Dir())) {
     if (file == "manifest.json") continue;
@@ -71,7 +71,7 @@ TEST_F(BackupTest, AFolderThatIsNoDataDirectoryIsRefused) {
                                  HasSubstr("is " + Data() + " the data directory of a plumbd?")));
   EXPECT_FALSE(Exists(Dir()));
   EXPECT_FALSE(Exists(Dir() + ".unfinished"));
-  EXPECT_EQ(RunToEnd({PLUMBD_PROGRAM, "backup", Dir()}).status, 2);  // which one?
+  EXPECT_EQ(RunToEnd({PLUMBD_PROGRAM, "backup", Dir()}).status, 2);  // --data is missing
   EXPECT_EQ(RunToEnd({PLUMBD_PROGRAM, "backup", "--data", Data()}).status, 2);
 }
 
@@ -91,7 +91,7 @@ TEST_F(BackupTest, WhatStandsAtItsPlaceIsKept) {
   refused(Data() + "/backup", "lies in the data directory");
   refused(folder_.File("none/backup"), "cannot be made");
 
-  std::filesystem::create_directory(Dir());  // empty: as good as none
+  std::filesystem::create_directory(Dir());  // empty: like a missing one
   ASSERT_EQ(Backup(Dir()).status, 0);
   // An older one of the same journal is replaced, a newer one is not.
   const std::string first = ReadFile(Dir() + "/manifest.json");
@@ -109,7 +109,7 @@ TEST_F(BackupTest, WhatStandsAtItsPlaceIsKept) {
   std::filesystem::remove_all(Data());
   ASSERT_EQ(Restore(older, Data()).status, 0);
   refused(Dir(), "which is kept: give another folder");
-  // A server that began anew: its backup must not replace the only one of the former journal.
+  // A server with a new journal: its backup must not replace the only one of the earlier journal.
   std::filesystem::remove_all(Data());
   MakeData(3);
   refused(Dir(), "expected a backup of the journal");
@@ -151,7 +151,7 @@ TEST_F(BackupTest, AFileSizeLimitLeavesNone) {
   EXPECT_FALSE(Exists(Dir() + ".unfinished"));
 }
 
-// What the server does not know to be lost must not be missing unseen.
+// If entries are missing that the server does not list as lost, the backup must report it.
 TEST_F(BackupTest, DamageOfTheServersOwnFilesIsNamed) {
   MakeData();
   const auto failed = [&](const std::string& why) {
@@ -175,7 +175,7 @@ TEST_F(BackupTest, DamageOfTheServersOwnFilesIsNamed) {
   WriteFile(path, bytes);
   FlipByte(path, bytes.size() / 2);
   failed(name + ": byte ");
-  // A start lists it, and then the copy is as whole as the server.
+  // A start lists the loss; then the copy is as complete as the server.
   {
     const auto server = Start(Data());
     EXPECT_TRUE(Eventually(

@@ -1,4 +1,4 @@
-// A server with data, and the two commands as an operator calls them.
+// A server with data, and the two commands of an operator.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ class BackupTest : public testing::Test {
   Ended Restore(const std::string& directory, const std::string& data) const {
     return RunToEnd({PLUMBD_PROGRAM, "restore", directory, "--data", data});
   }
-  // One rank of "run" sends steps, all of which are held then.
+  // Sends steps of one rank of "run"; returns once all are held.
   void Send(const Plumbd& server, uint64_t first, uint64_t last) const {
     AgentStream agent(server, 5, {source_}, first);
     for (uint64_t step = first; step <= last; ++step) {
@@ -41,7 +41,7 @@ class BackupTest : public testing::Test {
     }
     ASSERT_TRUE(agent.Acknowledged(last));
   }
-  // Of a server that has stopped, with findings, checkpoints and several segments.
+  // Makes the data of a server that has stopped, with findings, checkpoints and several segments.
   void MakeData(uint64_t steps = 100) {
     const auto server = Start(Data(), {"--config", Small()});
     Send(*server, 1, steps);
@@ -53,7 +53,7 @@ class BackupTest : public testing::Test {
                          "4096\ncommit_bytes = 1\nsync = \"never\"\n");
   }
 
-  // Paths below `directory`, sorted.
+  // Returns the paths below `directory`, sorted.
   static std::vector<std::string> FilesBelow(const std::string& directory) {
     std::vector<std::string> out;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {

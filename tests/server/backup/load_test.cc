@@ -1,4 +1,4 @@
-// Backups of a server that takes evidence meanwhile, packs, forgets and is killed: whatever was
+// Backups of a server that meanwhile takes evidence, packs, deletes and is killed: everything
 // acknowledged before a backup began is in the restored server's store, and its findings are those
 // of an uninterrupted engine. PLUMB_LONG=1: 60 rounds.
 #include <csignal>
@@ -27,7 +27,7 @@ bool Long() {
 
 using Losses = std::map<std::pair<uint32_t, int64_t>, double>;  // rank, step
 
-// What the store of `server` holds of the loss.
+// Returns the values of the loss in the store of `server`.
 Losses StoredLosses(const Plumbd& server) {
   grpc::ClientContext context;
   v1::QuerySeriesRequest request;
@@ -80,7 +80,7 @@ class BackupLoadTest : public BackupTest {
     }
     return out;
   }
-  // All that was acknowledged of each agent at that time, and what was found in all of it.
+  // Checks that everything acknowledged to each agent at that time is there, with all findings.
   void CheckRestored(const std::string& data, const std::vector<uint64_t>& acknowledged) {
     const auto held = BatchesOfJournal(data + "/journal");
     const Findings expected = FindingsOfJournal(data + "/journal");
@@ -134,7 +134,7 @@ TEST_F(BackupLoadTest, WhatWasAcknowledgedBeforeItBeganIsInTheRestoredServer) {
     const std::string data = folder_.File("restored");
     {
       Process backup(BackupCommand(Dir()));
-      const bool kill = round % 2 == 1;  // the server dies while it is copied
+      const bool kill = round % 2 == 1;  // the server dies during the copy
       const auto kill_at = std::chrono::steady_clock::now() + milliseconds(random_() % 40);
       bool killed = false;
       while (backup.running()) {
@@ -158,7 +158,7 @@ TEST_F(BackupLoadTest, WhatWasAcknowledgedBeforeItBeganIsInTheRestoredServer) {
     std::filesystem::remove_all(data);
     StartServer();
   }
-  EXPECT_GT(entries_meanwhile, 0u);  // ingest went on
+  EXPECT_GT(entries_meanwhile, 0u);  // ingest continued
 }
 
 // Every few milliseconds a segment is begun, packed or removed, and a checkpoint replaced.
@@ -198,7 +198,7 @@ TEST_F(BackupLoadTest, RetentionAndPackingMeanwhileTakeNothingOfIt) {
   }
   stop = true;
   sender.join();
-  // Something of the journal has gone meanwhile, or nothing was tried.
+  // Part of the journal was removed meanwhile, otherwise nothing was tested.
   EXPECT_GT(server::ListSegments(Data() + "/journal")->front().first, 1u);
 }
 

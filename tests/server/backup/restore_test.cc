@@ -1,5 +1,5 @@
-// `plumbd restore`: every file of a backup is checked before anything is written; what it fills
-// belongs to whoever owns the folder.
+// `plumbd restore`: every file of a backup is checked before anything is written. Restored files
+// belong to the owner of the folder.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,7 +48,7 @@ TEST_F(RestoreTest, EachFileThatIsMissingShortOrDamagedIsNamed) {
     WriteFile(path, bytes.substr(0, bytes.size() / 2));
     refused(file, "short");
     std::string damaged = bytes;
-    if (file == "manifest.json") {  // a digit of a size, else what no parser sees
+    if (file == "manifest.json") {  // a digit of a size; otherwise a change that no parser detects
       const size_t digit = damaged.find("\"bytes\": ") + 9;
       damaged[digit] = damaged[digit] == '9' ? '8' : '9';
     } else {
@@ -80,10 +80,10 @@ TEST_F(RestoreTest, AFolderInUseOrWithFilesIsRefused) {
   EXPECT_EQ(Restore(Dir(), folder_.File("other")).status, 1);
   EXPECT_EQ(ReadFile(folder_.File("other/mine")), "mine");
   EXPECT_EQ(Restore(Dir(), folder_.File("other/mine")).status, 1);
-  EXPECT_EQ(Restore(folder_.File("other"), To()).status, 1);  // no backup
+  EXPECT_EQ(Restore(folder_.File("other"), To()).status, 1);  // not a backup
 }
 
-// A manifest that somebody else made must not reach elsewhere.
+// A hostile manifest must not reach elsewhere.
 TEST_F(RestoreTest, NamesOutsideTheBackupAreRefused) {
   const std::string path = Dir() + "/manifest.json", text = ReadFile(path);
   for (const std::string name : {"../gaps.plg", "/gaps.plg", "a/../gaps.plg", "./gaps.plg"}) {
@@ -96,7 +96,7 @@ TEST_F(RestoreTest, NamesOutsideTheBackupAreRefused) {
   }
 }
 
-// As with DynamicUser=: the service's folder is a symlink, and belongs to a user of its own.
+// As with DynamicUser=: the service's folder is a symlink, and belongs to a separate user.
 TEST_F(RestoreTest, ASymlinkIsFollowedAndFilesGetTheFoldersOwner) {
   std::filesystem::create_directories(folder_.File("private/plumbd"));
   std::filesystem::create_symlink("private/plumbd", To());
@@ -119,7 +119,7 @@ TEST_F(RestoreTest, ASymlinkIsFollowedAndFilesGetTheFoldersOwner) {
   }
   EXPECT_GT(files, 7u);
   EXPECT_TRUE(Serves(To()));
-  // The folder behind the symlink is gone altogether.
+  // The target of the symlink is missing.
   std::filesystem::remove_all(folder_.File("private/plumbd"));
   ASSERT_EQ(Restore(Dir(), To()).status, 0);
   EXPECT_TRUE(std::filesystem::is_symlink(To()));
@@ -135,7 +135,7 @@ TEST_F(RestoreTest, OneThatIsCutOffIsNotStartedAndIsCompletedByTheNext) {
   }
   ASSERT_EQ(Backup(Dir()).status, 0);
   int cut_off = 0;
-  // On a busy machine a restore may be over before the signal: until one was cut off.
+  // On a busy machine a restore may end before the signal: repeats until one was interrupted.
   for (int i = 0; i < 5 || (cut_off == 0 && i < 40); ++i) {
     {
       Process restore({PLUMBD_PROGRAM, "restore", Dir(), "--data", To()});

@@ -1,5 +1,5 @@
-// Capsules: who is asked for which step, what comes is checked and kept, and what plumb capsule
-// fetches is judged to the same finding.
+// Capsules: which ranks are requested for which step, how parts are checked and stored, and that
+// what plumb capsule fetches is judged to the same finding.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ TEST_F(CapsuleTest, EveryRankGivesOneStepAndTheAuditReachesTheFinding) {
   EXPECT_TRUE(reached) << audit.output;
 }
 
-// With [redact] what is kept of a rank holds hashes, and is judged to the same finding.
+// With [redact] the stored parts of a rank hold hashes, and are judged to the same finding.
 TEST_F(CapsuleTest, AServerThatRedactsKeepsHashes) {
   const std::string key = folder_.Write("redact.key", "0123456789abcdef0123");
   std::filesystem::permissions(key, std::filesystem::perms(0600));
@@ -122,7 +122,7 @@ TEST_F(CapsuleTest, ARankThatWasPastTheStepMovesItForAll) {
   EXPECT_EQ(Capsules(*server_)[0].tries(), 2u);
 }
 
-// What was under way for the step before must not become the beginning of this one's.
+// A part that was in flight for the step before must not become the beginning of this one's.
 TEST_F(CapsuleTest, PartsOfAStepThatIsNotWantedAnyMoreAreLeftOut) {
   Start();
   TwoLeakingRanks();
@@ -147,7 +147,7 @@ TEST_F(CapsuleTest, DamagedPartsAreAskedForAgain) {
   EXPECT_EQ(ranks_[0]->Ordered().offset(), 100u);
   ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(order, 300, 100)));  // a gap
   EXPECT_EQ(ranks_[0]->Ordered().offset(), 100u);
-  // Parts that fit, and a whole that does not.
+  // Valid parts with a wrong digest of the whole.
   const uint64_t total = ranks_[0]->Bytes(order.step()).size();
   v1::CapsulePart last = ranks_[0]->Part(order, 100, total);
   last.set_sha256(std::string(32, 'x'));
@@ -157,7 +157,7 @@ TEST_F(CapsuleTest, DamagedPartsAreAskedForAgain) {
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
 }
 
-// What one rank sends never becomes another's, and never more than was allowed.
+// A rank's data never counts for another rank, and is never more than allowed.
 TEST_F(CapsuleTest, ARankCannotSpeakForAnother) {
   Start("[capsules]\nrank_bytes = 65536\n");
   TwoLeakingRanks();
@@ -171,7 +171,7 @@ TEST_F(CapsuleTest, ARankCannotSpeakForAnother) {
     ASSERT_TRUE(ranks_[0]->Send(stolen));
   }
   v1::CapsulePart other = ranks_[0]->Part(order, 0, 100);
-  other.set_stream_id(11);  // of a stream that is not this call's
+  other.set_stream_id(11);  // a stream that is not this call's
   ASSERT_TRUE(ranks_[0]->Send(other));
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_PARTIAL));
   const auto info = Capsules(*server_)[0];
@@ -180,10 +180,10 @@ TEST_F(CapsuleTest, ARankCannotSpeakForAnother) {
                                                       : v1::CapsuleRank::STATE_HELD);
   }
   EXPECT_EQ(info.ranks(0).error().rfind("damaged:", 0), 0u) << info.ranks(0).error();
-  // The streams are unharmed.
+  // The streams are unaffected.
   ASSERT_TRUE(ranks_[0]->Step(1));
   EXPECT_TRUE(ranks_[0]->stream().Acknowledged(2));
-  // What there is is written, and what is missing is said.
+  // The existing parts are written, and the missing ones are reported.
   Process capsule = Fetch(Fingerprint());
   EXPECT_EQ(capsule.Wait(), 2);
   EXPECT_NE(capsule.errors().find("missing"), std::string::npos) << capsule.errors();
@@ -202,7 +202,7 @@ TEST_F(CapsuleTest, AnOldAgentIsNeverSentADirective) {
   ASSERT_TRUE(old.Send(LeakingStep(SourceOf("run", 0, 1), 1), 2));
   EXPECT_TRUE(old.Acknowledged(2));
   EXPECT_EQ(old.directives(), 0u);
-  // The journal has what the finding was judged from.
+  // The journal has the inputs of the finding.
   Process nothing = Fetch(Fingerprint());
   EXPECT_EQ(nothing.Wait(), 2);
   EXPECT_NE(nothing.errors().find("--judged"), std::string::npos) << nothing.errors();
@@ -213,7 +213,7 @@ TEST_F(CapsuleTest, AnOldAgentIsNeverSentADirective) {
   EXPECT_NE(audit.output.find(Fingerprint()), std::string::npos);
 }
 
-// A curve's points are many and of all steps: what judges them again is said.
+// A curve has many points, from all steps: the message names what judges them again.
 TEST_F(CapsuleTest, AFindingOfASeriesSaysWhatJudgesItAgain) {
   Start();
   AgentStream agent(*server_, 10, {SourceOf("run", 0, 1)});
@@ -243,7 +243,7 @@ TEST_F(CapsuleTest, BoundedByRanksAndOneACause) {
   ranks_[0]->SendAll(ranks_[0]->Ordered());
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
   EXPECT_EQ(Capsules(*server_)[0].omitted_ranks(), 1u);
-  // One more site of a cause whose capsule is there needs none.
+  // A further site of a cause with a capsule needs none.
   for (auto& r : ranks_) ASSERT_TRUE(r->stream().Send(LeakingStep(r->source(), 1, "layers.7"), 2));
   ASSERT_TRUE(Eventually([&] {
     const auto leaks = server_->Statuses("run", "causality/moe-future-leak");
@@ -275,7 +275,7 @@ TEST_F(CapsuleTest, APersonAsksAndARankThatGoesIsNotWaitedFor) {
   EXPECT_EQ(std::string(manifest["missing"][0]["reason"]).rfind("gone:", 0), 0u);
 }
 
-// A resumed run has ranks of the same numbers, which cannot give what the first ones saw.
+// A resumed run has ranks of the same numbers, which cannot send what the first ones saw.
 TEST_F(CapsuleTest, TheNextAttemptIsNotAskedForTheRestOfTheFirstOnes) {
   Start("[ingest]\ngrace_seconds = 0.5\n");
   TwoLeakingRanks();

@@ -1,4 +1,4 @@
-// Two ranks that leak, a plumbd that is killed and started again, and plumb capsule beside them.
+// Two ranks that leak, a plumbd that is killed and started again, and plumb capsule.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class CapsuleTest : public ::testing::Test {
     for (uint32_t r = 0; r < 2; ++r) Connect(r, 1);
     for (auto& rank : ranks_) ASSERT_TRUE(rank->Step(0));
   }
-  // One of two ranks, for the first time or again.
+  // Connects one of two ranks, for the first time or again.
   void Connect(uint32_t rank, uint64_t next_sequence = 2) {
     ranks_[rank] = nullptr;
     ranks_[rank] =
@@ -58,7 +58,7 @@ class CapsuleTest : public ::testing::Test {
   std::string PartOfRank0() {
     return folder_.File("data/capsules/") + Fingerprint() + "/trainer-0.part";
   }
-  // Each rank is found by itself, the first a moment before the second.
+  // Returns true once both ranks are found; each is found separately.
   bool Found() {
     return Eventually([this] {
       const auto incidents = server_->Incidents("run", "causality/moe-future-leak");
@@ -68,7 +68,8 @@ class CapsuleTest : public ::testing::Test {
   bool FoundForGood() {
     return Found() && ranks_[0]->stream().Acknowledged(1) && ranks_[1]->stream().Acknowledged(1);
   }
-  // Of the capsule rank 1's part is held; `order` is what rank 0 is asked for.
+  // Reaches a state in which rank 1's part of the capsule is stored; `order` is the request to rank
+  // 0.
   void HoldRankOne(v1::SendCapsule* order) {
     Start();
     TwoLeakingRanks();

@@ -1,6 +1,5 @@
-// Whom an order goes to: which connection of a stream (connections end and begin on threads of
-// their own, so the news of them may come in any order), and which ranks of a run that is still
-// gathering.
+// The receivers of a request: which connection of a stream (connections end and begin on separate
+// threads, so their events may come in any order), and which ranks of a run that is still starting.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -46,7 +45,7 @@ class CapsuleKeeperTest : public ::testing::Test {
   static constexpr uint64_t kStream = 7;
 
   void SetUp() override { Start(); }
-  // Also again, as after a kill.
+  // Starts a keeper; a second call acts like a restart after a kill.
   void Start(std::chrono::nanoseconds grace = std::chrono::seconds(30),
              std::chrono::nanoseconds silence = std::chrono::seconds(30)) {
     keeper_.reset();
@@ -68,7 +67,7 @@ class CapsuleKeeperTest : public ::testing::Test {
     *hello.add_sources() = source;
     keeper_->Joined(kStream + source.rank(), connection, line, hello);
   }
-  // How many processes are asked.
+  // Returns how many processes are requested.
   int Request(std::vector<uint32_t> named = {}, bool anew = false) {
     v1::Finding finding;
     finding.set_fingerprint("00ff");
@@ -139,11 +138,12 @@ TEST_F(CapsuleKeeperTest, StepsThatWerePassedAreNoStepsWithoutACall) {
     Refuse(line->last(), "no-call: the site was not called");
     ASSERT_TRUE(test::Eventually([&] { return line->orders == n + 1; })) << n;
   }
-  Refuse(line->last(), "no-call: the site was not called");  // the fourth: it is hardly ever called
+  // the fourth time: the site is hardly ever called
+  Refuse(line->last(), "no-call: the site was not called");
   EXPECT_TRUE(test::Eventually([&] { return Info().state() == v1::CapsuleInfo::STATE_FAILED; }));
 }
 
-// Rank 0 may be found out before rank 1 is there.
+// Rank 0 may have a finding before rank 1 is connected.
 TEST_F(CapsuleKeeperTest, RanksThatAreStillStartingAreWaitedFor) {
   const auto first = std::make_shared<Line>(), second = std::make_shared<Line>();
   Joined(1, first, test::SourceOf("run", 0, 2));
@@ -176,7 +176,7 @@ TEST_F(CapsuleKeeperTest, ARankThatTheFindingNamesAndThatIsAwayIsMissing) {
   EXPECT_TRUE(test::Eventually([&] { return Info().state() == v1::CapsuleInfo::STATE_FAILED; }));
 }
 
-// What is held of a rank is of no use once another had passed that step.
+// The stored part of a rank is useless once another rank had passed that step.
 TEST_F(CapsuleKeeperTest, ARankThatIsHeldIsAskedForAnotherStepAfterARestart) {
   const auto first = std::make_shared<Line>(), second = std::make_shared<Line>();
   const v1::Source rank0 = test::SourceOf("run", 0, 2), rank1 = test::SourceOf("run", 1, 2);
@@ -205,7 +205,7 @@ TEST_F(CapsuleKeeperTest, AKillAfterTheLastRankIsHeldIsNoEnd) {
   SendAll(line->last(), test::SourceOf("run", 0, 1));
   ASSERT_TRUE(Reaches(v1::CapsuleInfo::STATE_COMPLETE));
   keeper_.reset();
-  // As it was saved with the rank, before it was saved as settled.
+  // The state after the rank was saved, before the capsule was saved as finished.
   const std::string path = folder_.File("capsules/00ff/info.pb");
   v1::CapsuleInfo info;
   ASSERT_TRUE(info.ParseFromString(test::ReadFile(path)));

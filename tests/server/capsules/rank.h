@@ -1,5 +1,5 @@
-// A rank for the tests of capsules: it speaks the agent's half of the protocol by hand. How the
-// capsules of a server stand.
+// A rank for the tests of capsules, which implements the agent's half of the protocol. Also queries
+// the state of a server's capsules.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,14 +16,14 @@
 
 namespace plumbline::test {
 
-// What a rank takes at a step.
+// Returns what a rank sends for a step.
 inline std::string TakenAt(const v1::Source& source, int64_t step) {
   v1::Batch batch = LeakingStep(source, step);
   batch.clear_progress();
   return batch.SerializeAsString();
 }
 
-// `size` bytes of it from `from` on, or what is left of it.
+// Returns a part of `size` bytes from `from` on, or what is left.
 inline v1::CapsulePart PartOf(const v1::SendCapsule& order, const std::string& bytes, uint64_t from,
                               uint64_t size) {
   v1::CapsulePart part;
@@ -48,7 +48,7 @@ inline v1::CapsulePart Refusal(const v1::SendCapsule& order, const std::string& 
   return part;
 }
 
-// A rank that follows directives: it leaks at every step that it is told to send.
+// A rank that follows directives: it leaks at every step that it must send.
 class CapsuleRank {
  public:
   CapsuleRank(const Plumbd& server, uint64_t stream, v1::Source source, uint64_t next = 1)
@@ -62,7 +62,7 @@ class CapsuleRank {
   AgentStream& stream() { return *agent_; }
   const v1::Source& source() const { return source_; }
 
-  // The next order for a capsule, releases left out.
+  // Returns the next request for a capsule, without releases.
   v1::SendCapsule Ordered() {
     const auto directive = agent_->NextDirective(
         [](const v1::Directive& d) { return d.has_capsule() && !d.capsule().release(); });
@@ -85,7 +85,7 @@ class CapsuleRank {
     *message.mutable_capsule() = std::move(part);
     return agent_->SendRaw(message);
   }
-  // All of it from `from` on, in parts of `size` bytes.
+  // Sends all of it from `from` on, in parts of `size` bytes.
   void SendAll(const v1::SendCapsule& order, uint64_t from = 0, uint64_t size = 100) {
     const uint64_t total = Bytes(order.step()).size();
     for (; from < total; from += size) ASSERT_TRUE(Send(Part(order, from, size)));
@@ -111,7 +111,7 @@ inline std::vector<v1::CapsuleInfo> Capsules(const Plumbd& server) {
   return {response.capsules().begin(), response.capsules().end()};
 }
 
-// It has one capsule, which comes to stand so.
+// Returns true once the server's only capsule is in this state.
 inline bool Reaches(const Plumbd& server, v1::CapsuleInfo::State state) {
   return Eventually([&] {
     const auto list = Capsules(server);
@@ -119,7 +119,7 @@ inline bool Reaches(const Plumbd& server, v1::CapsuleInfo::State state) {
   });
 }
 
-// Its first capsule comes to hold all of this rank.
+// Returns true once a capsule has all of this rank.
 inline bool Holds(const Plumbd& server, uint32_t rank) {
   return Eventually([&] {
     for (const v1::CapsuleInfo& capsule : Capsules(server)) {

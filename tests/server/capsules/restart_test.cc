@@ -1,4 +1,4 @@
-// Capsules through breaks of connections and kill -9 of the server.
+// Capsules with broken connections and kill -9 of the server.
 #include "tests/server/capsules/fixture.h"
 
 namespace plumbline::test {
@@ -28,7 +28,7 @@ TEST_F(CapsuleTest, GoesOnAfterABreakAndAfterKillOfTheServer) {
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
 }
 
-// All was written, but not looked at: the digest, which came last, is asked for again.
+// All bytes were written but not checked: the digest, which came last, is requested again.
 TEST_F(CapsuleTest, AKillBetweenTheLastByteAndItsCheckIsNoEnd) {
   v1::SendCapsule order;
   ASSERT_NO_FATAL_FAILURE(HoldRankOne(&order));
@@ -43,7 +43,7 @@ TEST_F(CapsuleTest, AKillBetweenTheLastByteAndItsCheckIsNoEnd) {
   EXPECT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
 }
 
-// The first order may have been lost with the server: the next must be ahead of the ranks again.
+// The first request may have been lost with the server: the next must be ahead of the ranks again.
 TEST_F(CapsuleTest, AfterKillOfTheServerTheStepMovesAheadOfTheRanks) {
   Start();
   TwoLeakingRanks();
@@ -78,8 +78,8 @@ TEST_F(CapsuleTest, AfterARestartTheRanksOfTheFindingAreWaitedFor) {
   EXPECT_EQ(Capsules(*server_)[0].ranks_size(), 2);
 }
 
-// A finding that was kept and not told of before the kill gets its capsule; the test stands in for
-// the moment between by not taking any at first.
+// A finding that was stored but not reported before the kill gets its capsule. The test creates
+// this state by taking no capsules at first.
 TEST_F(CapsuleTest, AFindingFromBeforeTheKillGetsItsCapsule) {
   Start("[capsules]\ntake = \"off\"\n");
   TwoLeakingRanks();

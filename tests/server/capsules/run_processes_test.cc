@@ -1,4 +1,4 @@
-// Who is waited for, how long, and who stands for nobody.
+// Which ranks are awaited, for how long, and which streams do not count.
 #include "server/capsules/run_processes.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST_F(AttendanceTest, AfterAStartOfTheServerAnybodyMayComeBack) {
   EXPECT_FALSE(More({}, start_ + seconds(30))) << "and later nobody is there";
 }
 
-// One that comes back does not open the time anew; a run that was gone as a whole does.
+// A rank that reconnects does not restart the time; a run that was gone as a whole does.
 TEST_F(AttendanceTest, TheTimeBeginsWithTheFirstOfARun) {
   Join(1, SourceOf("run", 0, 3), later_);
   Join(2, SourceOf("run", 1, 3), later_);
@@ -112,7 +112,7 @@ TEST_F(AttendanceTest, TheNewsOfConnectionsMayComeInAnyOrder) {
   EXPECT_TRUE(run_processes_.ProcessesOf("run").empty());
 }
 
-// A relay speaks for many, and says the same source twice if it likes.
+// A relay has many sources, and may send the same source twice.
 TEST_F(AttendanceTest, AStreamOfManySources) {
   run_processes_.Joined(
       1, StreamOf(1, {SourceOf("run", 0, 3), SourceOf("run", 1, 3), SourceOf("run", 1, 3)}),

@@ -1,7 +1,6 @@
-// What parts of capsules cost is measured by their bytes, as work_fuzz_test does it for batches:
-// the keeper of as many capsules as there are is sent what no honest rank sends. Neither time nor
-// memory may depend on how many capsules are known, and what waits or is kept is bounded by what it
-// says.
+// The cost of capsule parts must be proportional to their bytes, as in work_fuzz_test for batches.
+// A keeper with a given number of capsules gets parts that no honest rank sends. Neither time nor
+// memory may depend on how many capsules are known, and queued or stored parts are limited.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -21,7 +20,7 @@ namespace {
 
 using Random = std::mt19937;
 
-// Of all threads: the keeper has its own.
+// Returns the CPU time of all threads, because the keeper has its own.
 double CpuSeconds() {
   timespec t{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -59,7 +58,7 @@ class Line : public Connection {
 
 constexpr uint64_t kStream = 7;
 
-// A keeper that waits for a rank of each of so many capsules, each of a run of its own.
+// A keeper that waits for a rank of each of `capsules` capsules, each of a separate run.
 class Keeper {
  public:
   explicit Keeper(int capsules, size_t queue_bytes = 64u << 20)
@@ -85,7 +84,7 @@ class Keeper {
     EXPECT_EQ(orders_.size(), static_cast<size_t>(capsules));
   }
 
-  // All that was sent before has been looked at.
+  // Requests a capsule; returns once everything sent before has been handled.
   v1::CapsuleInfo Ask(int capsule) {
     v1::Finding finding;
     finding.set_rule("causality/moe-future-leak");
@@ -183,9 +182,9 @@ constexpr Kind kHostile[] = {{"of no capsule", OfNoCapsule}, {"of another step",
                              {"long digests", LongDigests},  {"by chance", ByChance}};
 
 struct Cost {
-  double first_seconds = 0;  // of a part of each capsule: one may end it, which is written down
+  double first_seconds = 0;  // for a part of each capsule: one may end it, which is written to disk
   double first_bytes = 0;
-  double seconds = 0;  // of what comes then
+  double seconds = 0;  // for the parts after these
   double heap = 0;
   double bytes = 0;
 };
@@ -217,26 +216,26 @@ Cost Measure(const Kind& kind, int capsules, unsigned seed, size_t parts) {
   return cost;
 }
 
-constexpr double kPart = 500e-6;         // seconds of a part, however small: some go to the disk
-constexpr double kCapsule = 1e-3;        // ... of one that ends a capsule
-constexpr double kSecondsAByte = 50e-9;  // an ordinary byte of a batch
+constexpr double kPart = 500e-6;         // seconds per part, however small: some go to the disk
+constexpr double kCapsule = 1e-3;        // ... per part that ends a capsule
+constexpr double kSecondsAByte = 50e-9;  // per byte of an ordinary batch
 constexpr double kSlack = 0.02;
 constexpr double kHeapSlack = 1 << 20;
-constexpr double kHeapAByte = 0.25;  // parts are written or passed over, not kept
+constexpr double kHeapAByte = 0.25;  // parts are written or skipped, not stored in memory
 
 TEST(CapsuleWork, NoPartCostsMoreThanItsBytesHoweverManyCapsulesThereAre) {
   const auto parts = static_cast<size_t>(test::Rounds(2000, 20000));
   for (unsigned seed = 1; seed <= static_cast<unsigned>(test::Rounds(1, 10)); ++seed) {
     for (const Kind& kind : kHostile) {
       Cost few = Measure(kind, 20, seed, parts), many = Measure(kind, 1000, seed, parts);
-      // A part that belongs to one of many open capsules may cost the disk what a first part did.
-      // Who looks through all capsules at each part pays twice as much as that: with every first
-      // part he looked through half of them on average.
+      // A part of one of many open capsules may cost the disk as much as a first part. Code that
+      // searches all capsules for each part would cost twice as much: with every first part it
+      // would search half of them on average.
       const double firsts = static_cast<double>(parts) / 1000;
       const auto steep = [&] {
         return many.seconds > kSlack + 3 * few.seconds + firsts * many.first_seconds;
       };
-      for (int again = 0; again < 3 && steep(); ++again) {  // the machine may be busy with others
+      for (int again = 0; again < 3 && steep(); ++again) {  // other processes may use the machine
         many.seconds = std::min(many.seconds, Measure(kind, 1000, seed, parts).seconds);
         few.seconds = std::max(few.seconds, Measure(kind, 20, seed, parts).seconds);
       }
@@ -256,7 +255,7 @@ TEST(CapsuleWork, NoPartCostsMoreThanItsBytesHoweverManyCapsulesThereAre) {
   }
 }
 
-// What waits for the keeper's thread has a bound, whatever a part is large by.
+// The queue of the keeper's thread has a limit, whatever makes a part large.
 TEST(CapsuleWork, PartsThatWaitHaveABoundWhateverTheySay) {
   constexpr size_t kQueue = 1 << 20;
   for (const Kind& kind : {Kind{"long words", LongWords}, Kind{"long digests", LongDigests}}) {

@@ -1,4 +1,4 @@
-// An authority of a test's own, and certificates by it, as PEM files.
+// A test's certificate authority, and certificates by it, as PEM files.
 #pragma once
 
 #include <memory>

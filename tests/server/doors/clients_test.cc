@@ -1,5 +1,5 @@
-// The clients' side of the doors: a trainer's agent, a relay and the spool with certificates and
-// tokens from files.
+// The clients' side: a trainer's agent, a relay and the spool with certificates and tokens from
+// files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,8 @@ class DoorsClients : public testing::Test {
            WriteSecret(folder_, name + ".tokens", token.line) + "'\nscopes = " + scopes +
            "\nruns = " + runs + "\n";
   }
-  bool ComesToKnow(const std::string& run) const {  // what is acknowledged is judged a moment later
+  // an acknowledged batch is judged a moment later
+  bool ComesToKnow(const std::string& run) const {
     return Eventually([&] { return Knows(run); });
   }
   bool Knows(const std::string& run) const {
@@ -40,7 +41,7 @@ class DoorsClients : public testing::Test {
     }
     return false;
   }
-  // A trainer of one step, as a process with this environment.
+  // Starts a trainer of one step, as a process with this environment.
   std::unique_ptr<Process> Train(const std::string& run,
                                  std::vector<std::string> environment) const {
     environment.insert(environment.end(),
@@ -57,12 +58,12 @@ class DoorsClients : public testing::Test {
   std::unique_ptr<Plumbd> server_;
 };
 
-#ifndef PLUMBLINE_SANITIZED  // whose runtime does not let the agent's library be opened
+#ifndef PLUMBLINE_SANITIZED  // the sanitizer's runtime cannot load the agent's library
 TEST_F(DoorsClients, AnAgentFindsItsCredentialsInTheEnvironment) {
   const std::string ca = "PLUMBLINE_TLS_CA=" + authority_.file();
   const std::string token = "PLUMBLINE_TOKEN_FILE=" + writer_.file;
   const auto good = Train("exp1", {ca, token});
-  // All at once: each gives up only when its close has waited in vain.
+  // All at the same time: each gives up only when its close has timed out.
   const auto other_run = Train("other", {ca, token});
   const auto no_token = Train("exp2", {ca});
   const auto no_file = Train("exp2", {ca, "PLUMBLINE_TOKEN_FILE=/nonexistent"});
@@ -105,7 +106,7 @@ TEST_F(DoorsClients, ARelayProvesWhoItIsAndAsksWhoComes) {
   EXPECT_EQ(nobody.Ended().error_code(), grpc::StatusCode::UNAUTHENTICATED);
   AgentStream elsewhere(channel, 7, {SourceOf("theirs")});
   EXPECT_EQ(elsewhere.Ended().error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  // The relay would let it pass, the server above does not; the others go on.
+  // The relay would allow it, the server does not; the others continue.
   AgentStream wild(channel, 8, {SourceOf("wild")});
   const grpc::Status above = wild.Ended();
   EXPECT_EQ(above.error_code(), grpc::StatusCode::PERMISSION_DENIED);
@@ -113,7 +114,7 @@ TEST_F(DoorsClients, ARelayProvesWhoItIsAndAsksWhoComes) {
   agent.Send(ScalarStep(source, 2), 2);
   EXPECT_TRUE(agent.Acknowledged(2));
 
-  // A token that may only write gets the address of the server above; a caller without one does
+  // A token that may only write gets the address of the upstream server; a caller without one does
   // not.
   const auto asked = [](const std::shared_ptr<grpc::Channel>& by) {
     grpc::ClientContext context;
@@ -125,7 +126,7 @@ TEST_F(DoorsClients, ARelayProvesWhoItIsAndAsksWhoComes) {
   EXPECT_THAT(referred.error_message(), HasSubstr("this is a relay of " + server_->address()));
   EXPECT_EQ(asked(relay->Channel()).error_code(), grpc::StatusCode::UNAUTHENTICATED);
 
-  // With a token that may not write, every stream hears why.
+  // With a token that may not write, every stream gets the reason.
   TempFolder second_folder;
   const auto second = StartWith(second_folder, relay_toml(reader_));
   ASSERT_FALSE(second->address().empty()) << second->process().errors();

@@ -1,5 +1,5 @@
-// Each pair of a client and a server that cannot speak: plumb, plumb doctor and the trainer's agent
-// name the fault and the variable or option that fixes it.
+// Each pair of a client and a server that cannot communicate: plumb, plumb doctor and the trainer's
+// agent name the fault and the variable or option that fixes it.
 #include "transport/diagnosis.h"
 
 #include <gmock/gmock.h>
@@ -130,8 +130,9 @@ class DoorsDiagnosis : public testing::Test {
 
 TEST_F(DoorsDiagnosis, EachFaultIsNamedWithWhatFixesIt) {
   const std::vector<Case> cases = Cases();
-#ifndef PLUMBLINE_SANITIZED  // whose runtime does not let the agent's library be opened
-  std::vector<std::unique_ptr<Process>> agents;  // all at once: each waits in vain for two seconds
+#ifndef PLUMBLINE_SANITIZED  // the sanitizer's runtime cannot load the agent's library
+  // all at the same time: each times out after two seconds
+  std::vector<std::unique_ptr<Process>> agents;
   for (const Case& c : cases) {
     agents.push_back(std::make_unique<Process>(
         std::vector<std::string>{PLUMB_LOAD_CHECK, PLUMBLINE_LIBRARY}, Environment(c)));

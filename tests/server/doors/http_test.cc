@@ -1,5 +1,5 @@
-// What a client of HTTP may do before anybody knows who it is: one whole request without a body at
-// a time, soon, or its connection is closed. And what a session of a browser is.
+// What an HTTP client may do without credentials: one complete request without a body at a time,
+// within the time limit, or its connection is closed. Also tests browser sessions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -21,7 +21,7 @@ using testing::Not;
 using testing::StartsWith;
 using Clock = std::chrono::steady_clock;
 
-// All that comes back for `bytes` until the server closes; "(open) " before it: it did not within
+// Returns the answer to `bytes` until the server closes; begins with "(open) " if it did not within
 // `patience`.
 std::string Exchange(const std::string& http, const std::string& bytes,
                      std::chrono::milliseconds patience = std::chrono::seconds(8)) {
@@ -131,7 +131,7 @@ TEST_F(DoorsHttp, WhatIsNoPlainRequestIsRefusedAndTheConnectionClosed) {
     EXPECT_EQ(Count(answer, "HTTP/1.1 "), 1u) << c.what << ": the rest was taken for a request";
   }
   EXPECT_GE(server_->Info().dropped().at("http-refused"), std::size(cases));
-  // What is good is answered, one after another on one connection.
+  // Valid requests are answered, one after another on one connection.
   EXPECT_EQ(Count(Exchange(http_, get + "\r\n" + get + "Content-Length: 0\r\n\r\n" + get +
                                       "Connection: close\r\n\r\n"),
                   "HTTP/1.1 200"),
@@ -139,7 +139,7 @@ TEST_F(DoorsHttp, WhatIsNoPlainRequestIsRefusedAndTheConnectionClosed) {
   EXPECT_THAT(Exchange(http_, "GET /version HTTP/1.0\r\n\r\n"), HasSubstr(" 200 "));
 }
 
-// The bodies of the former server: 3 KB that unpack to 4 GiB, and a flood of headers.
+// Attacks on the earlier server: 3 KB that decompress to 4 GiB, and a flood of headers.
 TEST_F(DoorsHttp, NothingThatIsSentGrowsTheServer) {
   Start();
   const uint64_t before = PeakMiB(server_->process());
@@ -153,13 +153,13 @@ TEST_F(DoorsHttp, NothingThatIsSentGrowsTheServer) {
   std::string ranges = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\nRange: bytes=0-";
   for (int i = 0; i < 1500; ++i) ranges += ",0-";
   const std::string ranged = Exchange(http_, ranges + "\r\n\r\n");
-  EXPECT_THAT(ranged, StartsWith("HTTP/1.1 200"));  // ranges are not spoken here
+  EXPECT_THAT(ranged, StartsWith("HTTP/1.1 200"));  // ranges are not supported
   EXPECT_LT(ranged.size(), size_t{1} << 20);
   EXPECT_LT(PeakMiB(server_->process()), before + 64);
   for (const int fd : floods) close(fd);
 }
 
-// Requests never finished, answers never taken, connections that say nothing: each used to hold one
+// Requests that never end, answers that are never read, silent connections: each used to block one
 // of 32 threads for 5 to 35 s.
 TEST_F(DoorsHttp, AHundredHostileConnectionsLeaveAScrapeUnderASecond) {
   Start();
@@ -188,7 +188,7 @@ TEST_F(DoorsHttp, AHundredHostileConnectionsLeaveAScrapeUnderASecond) {
 TEST_F(DoorsHttp, ThousandsOfConnectionsDoNotShutANewOneOut) {
   Start();
   std::vector<int> hostile;
-  for (int i = 0; i < 900; ++i) {  // more than are held
+  for (int i = 0; i < 900; ++i) {  // more than are kept
     hostile.push_back(Dial(http_));
     (void)!send(hostile.back(), "GET /", 5, MSG_NOSIGNAL);
   }
@@ -250,8 +250,8 @@ TEST_F(DoorsHttp, ASessionStandsForItsTokenAndDiesWithIt) {
   std::string guessed = cookie;
   guessed[guessed.size() - 4] = guessed[guessed.size() - 4] == '0' ? '1' : '0';
   EXPECT_THAT(HttpAnswer(http_, "/version", guessed), StartsWith("HTTP/1.1 401"));
-  EXPECT_THAT(Post(cookie), StartsWith("HTTP/1.1 401"));  // it opens no other one
-  // A bearer's word counts before a cookie's: a page of others cannot lend its own.
+  EXPECT_THAT(Post(cookie), StartsWith("HTTP/1.1 401"));  // a session cannot open another one
+  // A bearer token counts before a cookie, so that another site's page cannot use its own.
   EXPECT_THAT(HttpAnswer(http_, "/version", Bearer(unknown) + cookie), StartsWith("HTTP/1.1 401"));
 
   WriteSecret(folder_, "all.tokens", "# revoked\n");
@@ -283,7 +283,7 @@ TEST(WebSessions, RunOutAndAreBoundedByTokenAndInAll) {
   EXPECT_EQ(sessions.TokenOf(brief, 100 + WebSessions::kSeconds - 1), token(0));
   EXPECT_EQ(sessions.TokenOf(brief, 100 + WebSessions::kSeconds), std::nullopt);
   EXPECT_EQ(sessions.TokenOf("", 100), std::nullopt);
-  // Of as many tokens as one likes: the oldest goes, and only that.
+  // With any number of tokens only the oldest session is ended.
   std::vector<std::string> ids;
   for (size_t i = 0; i <= WebSessions::kMost; ++i) {
     ids.push_back(*sessions.Open(token(static_cast<int>(i) + 1), 200));
@@ -313,7 +313,7 @@ TEST_F(DoorsHttp, TlsTakesTheCiphersOfGrpcAndMakesCookiesSecure) {
                            "ECDHE-ECDSA-AES128-CCM8", "AES128-SHA"}) {
     EXPECT_THAT(shake({"-tls1_2", "-cipher", weak}), Not(HasSubstr("Verification: OK"))) << weak;
   }
-  // In the clear, it is no handshake: nothing of HTTP is answered.
+  // Unencrypted bytes are not a handshake: HTTP does not answer.
   EXPECT_THAT(Exchange(http_, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"), Not(HasSubstr("HTTP/")));
 
   Process client(

@@ -1,5 +1,5 @@
-// Who is who, also later: a stream's owner after a restart, a certificate after it ran out or was
-// revoked, and what a refusal tells of others.
+// Identities over time: a stream's owner after a restart, a certificate after it expired or was
+// revoked, and what a refusal reveals about others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ class DoorsIdentity : public testing::Test {
   TempFolder folder_;
 };
 
-// Known only to the server that was killed, a stream's id was once enough to go on under it.
+// After a restart, knowing a stream's id was once enough to continue it.
 TEST_F(DoorsIdentity, AStreamKeepsItsOwnerAcrossARestart) {
   const TestToken mine = NewToken(folder_, "mine"), all = NewToken(folder_, "all");
   const std::string toml = Entry("mine", mine, "['mine-*']") + Entry("all", all, "['*']");
@@ -54,7 +54,7 @@ TEST_F(DoorsIdentity, AStreamKeepsItsOwnerAcrossARestart) {
   }
   const auto server = StartWith(folder_, toml, data);
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
-  // Another's token; the right token and another rank; and nobody's rank.
+  // Another's token; the right token with another rank; and an unknown rank.
   AgentStream thief(As(*server, mine), 9, {SourceOf("mine-1")}, 2);
   const grpc::Status of_another = thief.Ended();
   EXPECT_EQ(of_another.error_code(), grpc::StatusCode::PERMISSION_DENIED);
@@ -68,7 +68,7 @@ TEST_F(DoorsIdentity, AStreamKeepsItsOwnerAcrossARestart) {
   AgentStream back(As(*server, all), 9, {owner}, 2);
   uint64_t held = 0;
   ASSERT_TRUE(back.Welcomed(&held));
-  EXPECT_EQ(held, 1u);  // and none of them used a number up
+  EXPECT_EQ(held, 1u);  // and none of them used up a number
   back.Send(ScalarStep(owner, 2), 2);
   EXPECT_TRUE(back.Acknowledged(2));
 }
@@ -85,7 +85,7 @@ TEST_F(DoorsIdentity, ASegmentBeginsWithTheOwners) {
   ASSERT_TRUE(named.ParseFromString(*read.streams().at(7).sources.begin()));
   EXPECT_EQ(named.run(), "run");
   EXPECT_EQ(named.rank(), 3u);
-  // What one stream says cannot fill memory: beyond the bound it is one of many anyway.
+  // A stream's ranks cannot fill memory: beyond the limit they are not stored.
   for (uint32_t rank = 0; rank < 1000; ++rank) {
     source.set_rank(rank);
     incident_table.Note(7, 1, {}, {server::RecordOf(source)});
@@ -93,7 +93,7 @@ TEST_F(DoorsIdentity, ASegmentBeginsWithTheOwners) {
   EXPECT_EQ(incident_table.streams().at(7).sources.size(), server::StreamPositions::kMostSources);
 }
 
-// As a wire, a relay or a card might spoil it: a bit of a name, of a value, of the batch's number.
+// Damage by a wire, a relay or a card: a bit of a name, of a value, of the batch's number.
 TEST_F(DoorsIdentity, ABatchThatIsNotAsItWasSentIsRefusedByItsNumber) {
   const auto server = StartWith(folder_, "[ingest]\nack_seconds = 0.05\n");
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
@@ -111,7 +111,7 @@ TEST_F(DoorsIdentity, ABatchThatIsNotAsItWasSentIsRefusedByItsNumber) {
       message.mutable_batch()->set_stream_id(id);
       message.mutable_batch()->set_sequence(sequence);
       const std::string bytes = message.batch().SerializeAsString();
-      // Present, it must fit; of an older agent there is none.
+      // A checksum that is present must match; an older agent sends none.
       if (sequence < 3) {
         message.mutable_backlog()->set_batch_crc32c(Crc32c(bytes.data(), bytes.size()));
       }
@@ -127,7 +127,7 @@ TEST_F(DoorsIdentity, ABatchThatIsNotAsItWasSentIsRefusedByItsNumber) {
   EXPECT_FALSE(server->Run("ruo").has_value());
 }
 
-// Agents, spools and tools all write batches in one place.
+// Agents, spools and tools all frame batches in one function.
 TEST(TransportWire, EveryBatchThatIsFramedCarriesItsChecksum) {
   const auto body =
       std::make_shared<const std::string>(ScalarStep(SourceOf("r"), 1).SerializeAsString());
@@ -169,7 +169,7 @@ TEST_F(DoorsCapsule, OfOthersAreNotThere) {
     return CallOnce(As(*server, token), "/plumbline.v1.Query/GetCapsule",
                     request.SerializeAsString());
   };
-  EXPECT_NE(get(all, fingerprint).bytes, "");  // cancelled then
+  EXPECT_NE(get(all, fingerprint).bytes, "");  // then it is cancelled
   for (const std::string& which : {fingerprint, std::string("0123"), made_up}) {
     const Answer answer = get(mine, which);
     EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::NOT_FOUND) << which;
@@ -206,8 +206,8 @@ class DoorsCertificate : public DoorsIdentity {
   const CertificateFiles own_ = authority_.Issue({.name = "server"});
 };
 
-// A name of one kind that reads like one of another: who issues e-mail names is not who issues
-// hosts'.
+// A name of one kind that reads like one of another: an issuer of e-mail names may not issue host
+// names.
 TEST_F(DoorsCertificate, NamesCountByTheirKind) {
   const auto server = StartWith(folder_, Tls() + San("hosts", "a.example") +
                                              San("services", "uri:spiffe://example/*") +
@@ -282,7 +282,7 @@ TEST_F(DoorsCertificate, ARevokedOneIsShownInVain) {
   stays.Send(ScalarStep(SourceOf("other"), 1), 1);
   EXPECT_TRUE(stays.Acknowledged(1));
 
-  // A list that cannot be read lets nobody in by a certificate, until it is mended.
+  // If the list cannot be read, no certificate is accepted until it is fixed.
   folder_.Write("revoked", "sha256:12\n");
   EXPECT_TRUE(Eventually([&] { return !ListRuns(With(*server, third)).ok(); }));
   EXPECT_THAT(server->process().errors(), HasSubstr("revoked:1: expected sha256:HEX"));

@@ -1,5 +1,5 @@
-// What is too large, too deep, too slow or too much: refused with a status, and the stream of
-// another rank unharmed.
+// Input that is too large, too deep, too slow or too much: refused with a status, and the stream of
+// another rank unaffected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -16,7 +16,7 @@ namespace {
 using testing::AnyOf;
 using testing::HasSubstr;
 
-// Another rank of another run beside all that is tried: it must not notice.
+// Another rank of another run is connected during all attempts and must be unaffected.
 class DoorsLimits : public testing::Test {
  protected:
   void Start(const std::string& ingest, const std::vector<std::string>& options = {}) {
@@ -51,7 +51,7 @@ TEST_F(DoorsLimits, AMessageThatIsTooLarge) {
   EXPECT_THAT(status.error_message(), HasSubstr("larger than max"));
 }
 
-// Groups within groups, which no field of ours is: the parser stops at 100.
+// Groups within groups, which no field of ours uses: the parser stops at 100.
 TEST_F(DoorsLimits, AMessageThatIsTooDeep) {
   Start("");
   std::string deep(200000, '\x1b');  // field 3, group begins
@@ -92,7 +92,7 @@ TEST_F(DoorsLimits, AMessageThatIsPacked) {
 }
 
 TEST_F(DoorsLimits, ACallThatSaysNoHello) {
-  // Of TCP connections too, so that all others must shake hands as fast.
+  // The limit also applies to TCP connections, so all clients must complete the handshake in time.
   Start("hello_seconds = 3.0\n");
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kPatience);
@@ -106,8 +106,8 @@ TEST_F(DoorsLimits, ACallThatSaysNoHello) {
   EXPECT_EQ(server_->Info().dropped().at("slow-hellos"), 1u);
 }
 
-// One byte now and then, for ever: TCP connections that never become calls.
-// Connections that send what they have to say byte by byte and then fall silent.
+// Sends one byte from time to time, forever: TCP connections that never become calls. Connections
+// that send `says` byte by byte and then fall silent.
 class Trickle {
  public:
   Trickle(const std::string& address, size_t count, std::string says) : says_(std::move(says)) {
@@ -120,7 +120,7 @@ class Trickle {
     for (const int fd : sockets_) close(fd);
   }
 
-  // One byte more of each. How many are still open?
+  // Sends one more byte on each. Returns how many are still open.
   size_t Next() {
     size_t open = 0;
     for (const int fd : sockets_) {
@@ -144,12 +144,12 @@ TEST_F(DoorsLimits, AConnectionThatTrickles) {
   Start("hello_seconds = 5.0\n");
   Trickle slow(server_->address(), 200, "PRI * HTTP/2.0\r\n\r\nSM\r\n");
   const auto begun = std::chrono::steady_clock::now();
-  // Before keepalive would end them (30 s), so that it is the handshake's time that did.
+  // Before keepalive would end them (30 s), so that the handshake's limit must have done it.
   constexpr std::chrono::seconds kLate{25};
   size_t open = slow.Next();
   while (open > 0 && std::chrono::steady_clock::now() - begun < kLate) {
     open = slow.Next();
-    EXPECT_TRUE(ListRuns(server_->Channel()).ok());  // meanwhile others are served
+    EXPECT_TRUE(ListRuns(server_->Channel()).ok());  // meanwhile other clients are served
   }
   EXPECT_EQ(open, 0u) << "still open after " << kLate.count() << " s";
 }
@@ -176,7 +176,7 @@ TEST_F(DoorsLimits, TenThousandSeriesNames) {
   many.Send(WithSeries(source, 10000), 1);
   EXPECT_THAT(many.RejectedReason(1),
               HasSubstr("run \"many\" has 5000 names of series and sites, and may not have more"));
-  // Names that are known go on, those of evidence count too, and so do those of a hello.
+  // Known names are still accepted; those of evidence count too, and so do those of a hello.
   v1::Batch evidence = ScalarStep(source, 2);
   evidence.mutable_evidence(0)->mutable_site()->set_op("series.17");
   many.Send(std::move(evidence), 2);
@@ -187,7 +187,7 @@ TEST_F(DoorsLimits, TenThousandSeriesNames) {
   EXPECT_THAT(many.RejectedReason(3), HasSubstr("(ingest.max_series)"));
   EXPECT_FALSE(many.over());
   EXPECT_EQ(server_->Info().dropped().at("rejected-evidence"), 10'001u) << "rows count, too";
-  // How much it lost it can still report, by at most 64 causes.
+  // It can still report its losses, by at most 64 causes.
   const auto lost = [&](const std::string& cause, const std::string& op) {
     v1::Batch report = BatchOf(source);
     v1::Loss& loss = *report.add_losses();
@@ -212,7 +212,7 @@ TEST_F(DoorsLimits, TenThousandSeriesNames) {
   EXPECT_THAT(full.error_message(), HasSubstr("already knows 3 runs (ingest.max_runs)"));
 }
 
-// A batch may name the runs of its hello alone: one sender's batches use up no names.
+// A batch may only have the runs of its hello, so that one sender's batches use up no names.
 TEST_F(DoorsLimits, BatchesUseUpNoNamesOfRuns) {
   Start("max_runs = 4\n");
   AgentStream greedy(*server_, 2, {SourceOf("greedy-0")});
@@ -287,7 +287,7 @@ TEST_F(DoorsLimits, BatchesThatAreMalformed) {
   EXPECT_EQ(server_->Info().dropped().at("rejected-batches"), std::size(cases));
 }
 
-// Well-formed, and absurd: numbers at the ends of their ranges must cost neither time nor memory.
+// Well-formed but absurd: numbers at the ends of their ranges must cost neither time nor memory.
 TEST_F(DoorsLimits, BatchesThatAreAbsurd) {
   Start("");
   const uint64_t before = PeakMiB(server_->process());

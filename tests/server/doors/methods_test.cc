@@ -1,6 +1,5 @@
-// Every method that a server really has, asked by itself through reflection: closed to who shows
-// nothing, and closed for runs that are not the caller's. A new method fails here until
-// server/access/methods.cc says what it needs.
+// Every method of a real server, listed by reflection: refused without credentials, and refused for
+// runs that are not the caller's. A new method fails here until server/access/methods.cc lists it.
 #include "server/access/methods.h"
 
 #include <gmock/gmock.h>
@@ -21,8 +20,8 @@ using google::protobuf::DescriptorPool;
 using google::protobuf::MethodDescriptor;
 using testing::HasSubstr;
 
-// ServerReflectionResponse.list_services_response (6) .service (1) .name (1): written out, because
-// the generated code is not in Debian's headers.
+// Parses ServerReflectionResponse.list_services_response (6) .service (1) .name (1) by hand,
+// because the generated code is not in Debian's headers.
 std::vector<std::string> ServiceNames(const std::string& response) {
   using google::protobuf::io::CodedInputStream;
   std::vector<std::string> names;
@@ -51,7 +50,7 @@ std::vector<std::string> ServiceNames(const std::string& response) {
   return names;
 }
 
-// What these have is not in the descriptors that we link.
+// The methods of services that are not in the descriptors that we link.
 const std::map<std::string, std::vector<std::string>>& ForeignServices() {
   static const std::map<std::string, std::vector<std::string>> services = {
       {"grpc.health.v1.Health", {"Check", "Watch"}},
@@ -80,14 +79,14 @@ class DoorsMethods : public testing::Test {
     return ChannelTo(server_->address(), credentials);
   }
 
-  // "/package.Service/Method" of all that the server says it has.
+  // Returns "/package.Service/Method" of all that the server lists.
   std::vector<std::string> Paths() const {
     const Answer answer =
         CallOnce(As(all_.file), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
                  std::string("\x3a\x01*", 3));  // list_services (7)
     std::vector<std::string> services = ServiceNames(answer.bytes);
     EXPECT_GE(services.size(), 3u) << answer.status.error_message();
-    services.emplace_back("grpc.health.v1.Health");  // it has no descriptor to be listed by
+    services.emplace_back("grpc.health.v1.Health");  // it has no descriptor, so it is not listed
     std::vector<std::string> paths;
     for (const std::string& service : services) {
       const auto foreign = ForeignServices().find(service);
@@ -135,7 +134,7 @@ TEST_F(DoorsMethods, WhatIsNotListedIsForThoseWhoMayDoEverything) {
   EXPECT_EQ(CallOnce(As(all_.file), path, "").status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
-// Whatever the request: its field `run` is set to a run of others.
+// Whatever the request, its field `run` is set to a run of others.
 TEST_F(DoorsMethods, EachRefusesARunOfOthers) {
   const auto channel = As(mine_.file);
   const auto* query = DescriptorPool::generated_pool()->FindServiceByName("plumbline.v1.Query");
@@ -159,7 +158,7 @@ TEST_F(DoorsMethods, EachRefusesARunOfOthers) {
     if (!rule.by_run) continue;
     EXPECT_THAT(answer.status.error_message(), HasSubstr("run \"theirs\""));
   }
-  // These speak of no run, or of incidents: doors/token_test.cc tries them one by one.
+  // These have no run, or concern incidents: doors/token_test.cc tests them one by one.
   EXPECT_THAT(without_run,
               testing::UnorderedElementsAre("ListRuns", "GetServerInfo", "ListIncidentHistory",
                                             "UpdateIncident", "RequestCapsule", "GetCapsule"));

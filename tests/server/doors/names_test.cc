@@ -1,5 +1,5 @@
-// Names, lists of them, and batches that wait: what is kept of them has a bound in bytes, of all
-// and of one run, and a restart does not begin to count anew.
+// Names, lists of names, and waiting batches: the stored bytes are limited, in total and per run,
+// and a restart does not reset the count.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ v1::SeriesSet List(uint64_t id, int columns, unsigned seed) {
 using server::AddressOf;
 using server::Sender;
 
-// Of how many new runs the table takes.
+// Returns how many new runs the table takes.
 int Named(NameTable* names, const std::string& prefix, int count, const Sender& sender) {
   int taken = 0;
   for (int i = 0; i < count; ++i)
@@ -51,13 +51,13 @@ TEST(RunNames, OneSenderWithoutEndLeavesNamesToOtherAddresses) {
   NameTable names(1000, 10);
   EXPECT_EQ(Named(&names, "before-", 300, From("10.0.0.2")), 300);
   EXPECT_EQ(Named(&names, "hog-", 5000, From("10.0.0.1")), 700 + 125);
-  // New runs of one that had many before, and of a hundred that had none.
+  // New runs of one sender that had many before, and of a hundred that had none.
   EXPECT_EQ(Named(&names, "new-", 20, From("10.0.0.2")), 20);
   for (int host = 0; host < 100; ++host) {
     const std::string name = std::to_string(host);
     EXPECT_TRUE(names.AddRun("of-" + name, From("10.0.1." + name)).ok()) << host;
   }
-  // Those that are known are known to all, however full it is.
+  // Known runs are accepted from every sender, even if the table is full.
   EXPECT_EQ(Named(&names, "before-", 300, From("10.0.0.1")), 300);
 }
 
@@ -69,7 +69,7 @@ TEST(RunNames, SendersWithoutEndOfSeveralAddressesLeaveAPartEach) {
                    From("10.0.0." + std::to_string(host)));
   EXPECT_LT(taken, 1250);
   EXPECT_TRUE(names.AddRun("honest", From("10.0.1.1")).ok());
-  // An end there is all the same.
+  // There is still a final limit.
   for (int host = 0; host < 2000; ++host)
     (void)names.AddRun("x" + std::to_string(host), From("11.0.0." + std::to_string(host)));
   const absl::Status full = names.AddRun("beyond", From("10.0.1.2"));
@@ -78,13 +78,13 @@ TEST(RunNames, SendersWithoutEndOfSeveralAddressesLeaveAPartEach) {
               HasSubstr("already knows 1000 runs (ingest.max_runs); of 250 more"));
 }
 
-// Behind a relay, whose address is the sender's without end too.
+// Through a relay, each process has a share of its own, in addition to that of the relay's address.
 TEST(RunNames, ProcessesBehindARelayHaveAPartOfTheirOwn) {
   NameTable names(1000, 10);
   EXPECT_EQ(Named(&names, "hog-", 5000, From("10.0.0.1", "10.1.0.1")), 1000 + 125 + 125);
   EXPECT_EQ(Named(&names, "new-", 20, From("10.0.0.1", "10.1.0.2")), 20);
   EXPECT_EQ(Named(&names, "direct-", 20, From("10.0.0.3")), 20);
-  // Who makes up addresses of processes leaves those of others alone.
+  // A sender that invents addresses of processes does not affect those of others.
   for (int i = 0; i < 2000; ++i)
     (void)names.AddRun("up-" + std::to_string(i), From("10.0.0.1", std::to_string(i)));
   EXPECT_EQ(Named(&names, "direct-again-", 20, From("10.0.0.4")), 20);
@@ -186,7 +186,8 @@ class DoorsNames : public testing::Test {
     server_->process().Signal(SIGKILL);
     server_->process().Wait();
   }
-  // How many batches of `names` new names each the server takes of a run, of at most `most`.
+  // Returns how many batches of `names` new names each the server takes of a run, of at most
+  // `most`.
   int Taken(AgentStream* agent, const v1::Source& source, uint64_t* sequence, int names, int most) {
     for (int taken = 0; taken < most; ++taken) {
       v1::Batch batch = BatchOf(source);
@@ -207,7 +208,7 @@ class DoorsNames : public testing::Test {
   uint64_t refused_ = 0;
 };
 
-// The number of a set is new, its names are known: what grew was the list.
+// The number of a set is new, its names are known: only the list grows.
 TEST_F(DoorsNames, ListsOfTheSameNamesWithoutEnd) {
   Start();
   const v1::Source source = SourceOf("lists");
@@ -223,7 +224,7 @@ TEST_F(DoorsNames, ListsOfTheSameNamesWithoutEnd) {
   }
   EXPECT_THAT(refused, HasSubstr("limits.name_bytes"));
   EXPECT_FALSE(agent.over());
-  // Others have room still.
+  // Others still have space.
   AgentStream other(*server_, 3, {SourceOf("other")});
   other.Send(ScalarStep(SourceOf("other"), 1), 1);
   EXPECT_TRUE(other.Acknowledged(1));
@@ -232,7 +233,7 @@ TEST_F(DoorsNames, ListsOfTheSameNamesWithoutEnd) {
 
 TEST_F(DoorsNames, ARestartCountsOnWhereItWas) {
   Start();
-  const v1::Source source = SourceOf("names", 0, 2);  // rank 1 never comes: the run goes on
+  const v1::Source source = SourceOf("names", 0, 2);  // rank 1 never comes, so the run stays open
   uint64_t sequence = 0;
   int first = 0;
   {
@@ -245,12 +246,12 @@ TEST_F(DoorsNames, ARestartCountsOnWhereItWas) {
   Start();
   refused_ = 0;
   ASSERT_TRUE(Eventually([&] { return !server_->Info().catching_up(); }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));  // the clock by which it is noted
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));  // until the clock records it
   AgentStream agent(*server_, 2, {source}, sequence + 1);
   EXPECT_EQ(Taken(&agent, source, &sequence, 100, 100), 0);
 }
 
-// Batches ahead of a gap, of many streams that never close it, connected or gone.
+// Batches after a gap, of many streams that never fill it, connected or not.
 TEST_F(DoorsNames, BatchesThatWaitForOthersOfManyStreams) {
   Start();
   v1::Batch batch = BatchOf(SourceOf("waits"));
@@ -272,7 +273,7 @@ TEST_F(DoorsNames, BatchesThatWaitForOthersOfManyStreams) {
     return ended >= 6;
   })) << ended;
   EXPECT_LE(ended, 10) << "some 4 MiB may wait";
-  // Who sends in order waits for nobody.
+  // A sender that sends in order needs no space.
   AgentStream other(*server_, 3, {SourceOf("other")});
   other.Send(ScalarStep(SourceOf("other"), 1), 1);
   EXPECT_TRUE(other.Acknowledged(1));

@@ -1,4 +1,4 @@
-// Messages that come in part and never end: what is held of all of them together is bounded.
+// Messages that arrive in part and never end: the memory of all of them together is limited.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -12,8 +12,8 @@
 namespace plumbline::test {
 namespace {
 
-// One HTTP/2 connection by hand, with one call on it: a message of 64 MiB is announced, and all but
-// the end of it is sent, as fast as the server lets us.
+// One hand-written HTTP/2 connection with one call: announces a message of 64 MiB, and sends all
+// but its end as fast as the server allows.
 class HalfSent {
  public:
   explicit HalfSent(const std::string& address) : socket_(Dial(address)) {
@@ -33,7 +33,7 @@ class HalfSent {
   HalfSent(const HalfSent&) = delete;
   HalfSent& operator=(const HalfSent&) = delete;
 
-  // Reads what there is and sends what may be sent. False: nothing more is to be done.
+  // Reads what arrived and sends what is allowed. Returns false if nothing more can be done.
   bool Go() {
     Receive();
     while (!over_ && left_ > 0) {
@@ -119,7 +119,7 @@ TEST(DoorsReceive, MessagesThatComeInPartAreBoundedTogether) {
   const uint64_t before = PeakMiB(server->process());
   std::vector<std::unique_ptr<HalfSent>> calls;
   for (int i = 0; i < 24; ++i) calls.push_back(std::make_unique<HalfSent>(server->address()));
-  // 1,440 MiB, were they all taken. Nobody waits for the whole of them.
+  // 1,440 MiB if all were taken. The test does not wait for all of it.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   bool more = true;
   while (more && std::chrono::steady_clock::now() < end) {
@@ -131,7 +131,7 @@ TEST(DoorsReceive, MessagesThatComeInPartAreBoundedTogether) {
   EXPECT_GT(
       std::count_if(calls.begin(), calls.end(), [](const auto& call) { return call->over(); }), 8);
   calls.clear();
-  // Who has something to say is served.
+  // A client with a complete message is served.
   const v1::Source source = SourceOf("run");
   EXPECT_TRUE(Eventually([&] {
     AgentStream agent(*server, 7, {source});

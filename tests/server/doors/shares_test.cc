@@ -1,4 +1,4 @@
-// Two tenants, and one of them takes all that there is: the other one still gets in.
+// Two tenants; one of them uses up everything it can: the other one can still connect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class DoorsShares : public testing::Test {
     for (uint32_t rank = 0; rank < ranks; ++rank) sources.push_back(SourceOf(run, rank, ranks));
     return sources;
   }
-  // The other one, after whatever was tried.
+  // Checks the other tenant, after each attempt.
   void ExpectBGetsIn() {
     const v1::Source source = SourceOf("of-b");
     AgentStream b(As(b_), 900'000, {source});
@@ -111,8 +111,8 @@ TEST_F(DoorsShares, NamesOfRunsInHellosAndInBatches) {
   ExpectBGetsIn();
 }
 
-// One connection a run: a's names are at its share. Its runs that are connected go on, b's too, and
-// b's new runs get in up to b's own share.
+// One connection per run: a's names are at its share. Its connected runs continue, b's too, and b's
+// new runs are accepted up to b's own share.
 TEST_F(DoorsShares, NamesOfRunsOfManyConnections) {
   Start("max_runs = 20\n");
   const v1::Source before = SourceOf("of-b-0");
@@ -142,7 +142,7 @@ TEST_F(DoorsShares, NamesOfRunsOfManyConnections) {
     AgentStream more(As(b_), 500 + i, {SourceOf("of-b-" + std::to_string(i))});
     EXPECT_TRUE(more.Welcomed()) << i;
   }
-  // A run that was named before comes back on a new connection.
+  // A run that was used before returns on a new connection.
   welcomed.clear();
   AgentStream again(As(a_), 1, {SourceOf("a-1")}, 2);
   EXPECT_TRUE(again.Welcomed());
@@ -165,7 +165,7 @@ TEST_F(DoorsShares, CallsThatSayNothing) {
   }
 }
 
-// Who leaves many streams behind pushes out his own, not those that another may come back to.
+// A sender that leaves many streams evicts its own, not those of others.
 TEST_F(DoorsShares, StreamsThatAreRememberedAreSharedToo) {
   Start("max_streams = 20\n");
   const v1::Source source = SourceOf("of-b");
@@ -196,14 +196,14 @@ TEST_F(DoorsShares, AreWhatTheEntrySays) {
   ExpectBGetsIn();
 }
 
-// Nobody's run is larger than that of b, and yet it is a that holds more than its share.
+// No run is larger than b's, but a holds more than its share.
 TEST_F(DoorsShares, OpenStepsOfManyRuns) {
   server_ = StartWith(folder_,
                       "[ingest]\nack_seconds = 0.05\n[limits]\nopen_bytes = 16_777_216\n" +
                           Entry("a", a_, "") + Entry("b", b_, ""),
                       {"--data", folder_.File("data"), "--grace", "600"});
   ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
-  // Some 1.3 MB a step, which nobody can close: the other rank never comes.
+  // About 1.3 MB per step, which cannot close, because the other rank never comes.
   const auto send = [&](const TestToken& token, const std::string& run, uint64_t stream,
                         int64_t steps) {
     const v1::Source source = SourceOf(run, 0, 2);
@@ -226,7 +226,7 @@ TEST_F(DoorsShares, OpenStepsOfManyRuns) {
   EXPECT_FALSE(closed.contains("of-b"));
 }
 
-// ---- nobody is asked: addresses have shares ----------------------------------------------------
+// ---- without access control: shares per address -------------------------------------------------
 
 class DoorsAddresses : public testing::Test {
  protected:
@@ -237,7 +237,7 @@ class DoorsAddresses : public testing::Test {
     agent.Send(ScalarStep(source, 1), 1);
     return agent.Acknowledged(1);
   }
-  // All of 40 names, and the sender's half of 10 more.
+  // Uses up all of 40 names, and the sender's half of 10 more.
   void UseUp(const std::string& address) {
     for (uint64_t i = 1; i <= 45; ++i)
       ASSERT_TRUE(Welcomed(address, i, "hog-" + std::to_string(i))) << i;

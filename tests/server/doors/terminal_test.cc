@@ -1,5 +1,5 @@
-// Names that a hostile trainer gives: whatever command shows them, a terminal is not steered by
-// them, and neither is who reads the log.
+// Names of a hostile trainer: no command that shows them sends control characters to a terminal,
+// and neither does the log.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,8 @@ const char kHostile[] =
     "x\x1b[31m\x1b]0;title\x07\x1b]52;c;ZXZpbA==\x07\nplumb: all is well\r\t\x7f\xc2\x9b"
     "2J\xe2\x80\xae\xe2\x80\x8b\xef\xbb\xbfz";
 
-// Anything that steers: C0 but for the newlines of our own, DEL, C1, bidi and invisible characters.
+// Returns all control characters: C0 except our own newlines, DEL, C1, bidi and invisible
+// characters.
 std::string Steering(const std::string& text) {
   std::string found;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -54,12 +55,13 @@ class DoorsTerminal : public testing::Test {
     batch = ScalarStep(source, 2);
     batch.mutable_evidence(0)->mutable_site()->set_layer(valid);
     agent.Send(std::move(batch), 2);
-    // Refused, and said in the log and to the agent.
+    // Refused, and reported in the log and to the agent.
     batch = ScalarStep(source, 3);
     batch.mutable_evidence(0)->mutable_site()->set_op(valid + std::string(600, 'x'));
     agent.Send(std::move(batch), 3);
     ASSERT_TRUE(agent.Acknowledged(3));
-    AgentStream claimed(*server_, 9, {source});  // by another process, while this one is there
+    // claimed by another process while this one is connected
+    AgentStream claimed(*server_, 9, {source});
     EXPECT_EQ(claimed.Ended().error_code(), grpc::StatusCode::ALREADY_EXISTS);
     agent.Send(Goodbye(source, 3), 4);
     ASSERT_TRUE(agent.Acknowledged(4));

@@ -1,4 +1,5 @@
-// The doors that TLS shuts: certificates that are wrong, expired, missing or of somebody else.
+// Connections that TLS refuses: certificates that are wrong, expired, missing or from another
+// authority.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +31,7 @@ class DoorsTls : public testing::Test {
   CertificateFiles Client(const std::string& name, const std::vector<std::string>& sans) const {
     return authority_.Issue({.name = name, .sans = sans});
   }
-  // The status of a query with that certificate; none: empty.
+  // Returns the status of a query with that certificate; none: empty.
   grpc::Status Query(const Plumbd& server, const CertificateFiles& client) const {
     return ListRuns(ChannelTo(server.address(), {authority_.file(), client.cert, client.key, ""}));
   }
@@ -45,7 +46,7 @@ TEST_F(DoorsTls, OnlyTheServersAuthorityIsTrustedAndOnlyForItsName) {
   const auto server = StartWith(folder_, Tls(own_, false));
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
   EXPECT_TRUE(Query(*server, {}).ok());
-  // A client in the clear, and one that trusts somebody else.
+  // A client without TLS, and one that trusts another authority.
   EXPECT_EQ(ListRuns(server->Channel()).error_code(), kUnavailable);
   const grpc::Status wrong = ListRuns(ChannelTo(server->address(), {stranger_.file(), "", "", ""}));
   EXPECT_EQ(wrong.error_code(), kUnavailable);
@@ -73,7 +74,7 @@ TEST_F(DoorsTls, ClientsAreKnownByTheNamesInTheirCertificates) {
   const CertificateFiles writer = Client("writer", {"DNS:x", "URI:spiffe://example/train/7"});
   EXPECT_TRUE(Query(*server, reader).ok());
 
-  // No certificate; one of another authority; one that has expired; one that nobody listed.
+  // No certificate; one of another authority; an expired one; one that is not listed.
   EXPECT_EQ(Query(*server, {}).error_code(), kUnavailable);
   const CertificateFiles foreign =
       stranger_.Issue({.name = "foreign", .sans = {"DNS:a.read.example"}});
@@ -85,7 +86,7 @@ TEST_F(DoorsTls, ClientsAreKnownByTheNamesInTheirCertificates) {
   EXPECT_EQ(unlisted.error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_THAT(unlisted.error_message(), HasSubstr("no [[access]] entry fits the names"));
 
-  // A name that merely contains the right one.
+  // A name that only contains the right one.
   EXPECT_EQ(Query(*server, Client("like", {"DNS:a.read.example.evil"})).error_code(),
             grpc::StatusCode::UNAUTHENTICATED);
 

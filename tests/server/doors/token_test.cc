@@ -1,5 +1,5 @@
-// The doors that tokens shut: unknown, expired, revoked, of another scope, for another run; and
-// that no token shows up where somebody else could read it.
+// Calls that tokens refuse: unknown, expired, revoked, of another scope, for another run; and that
+// no token is visible where others could read it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -82,7 +82,7 @@ TEST_F(DoorsToken, AnExpiredTokenIsRefusedAndItsStreamEnds) {
   EXPECT_THAT(past.error_message(), HasSubstr("has expired"));
   AgentStream stream(As(*server, token_), 9, {SourceOf("run")});
   ASSERT_TRUE(stream.Welcomed());
-  WriteSecret(folder_, "soon.tokens", soon(1));  // the file is looked at each second
+  WriteSecret(folder_, "soon.tokens", soon(1));  // the file is checked each second
   EXPECT_EQ(stream.Ended().error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_THAT(ListRuns(As(*server, token_)).error_message(), HasSubstr("has expired"));
 }
@@ -107,7 +107,7 @@ TEST_F(DoorsToken, ARevokedTokenIsReplayedInVain) {
   stays.Send(ScalarStep(SourceOf("run", 1, 2), 1), 1);
   EXPECT_TRUE(stays.Acknowledged(1));
 
-  // A file that cannot be trusted opens to nobody, until it is mended.
+  // A file that cannot be trusted lets no caller in, until it is fixed.
   chmod(folder_.File("agents.tokens").c_str(), 0644);
   EXPECT_TRUE(Eventually([&] { return !ListRuns(As(*server, other_)).ok(); }));
   EXPECT_EQ(stays.Ended().error_code(), grpc::StatusCode::UNAUTHENTICATED);
@@ -136,7 +136,7 @@ TEST_F(DoorsToken, AWriterWritesItsRunsAlone) {
   later.Send(ScalarStep(SourceOf("theirs", 1, 2), 1), 2);
   EXPECT_EQ(later.Ended().error_code(), grpc::StatusCode::PERMISSION_DENIED);
 
-  // Under another's number: its stream would be ended, and its numbers used up.
+  // With another sender's stream id: that stream would end, and its numbers would be used up.
   AgentStream thief(As(*server, token_), 1, {SourceOf("mine-1")});
   EXPECT_EQ(thief.Ended().error_code(), grpc::StatusCode::PERMISSION_DENIED);
 
@@ -224,7 +224,7 @@ TEST_F(DoorsToken, AReaderSeesItsRunsAlone) {
                 ->RequestCapsule(&capsule_context, capsule, &no_capsule)
                 .error_code(),
             grpc::StatusCode::NOT_FOUND);
-  // As if it were not there, to the letter; by its beginning, too.
+  // Exactly the answer for a missing incident; also for the beginning of a fingerprint.
   for (const size_t digits : {foreign.size(), size_t{8}}) {
     const std::string theirs = foreign.substr(0, digits), nobodys(digits, '0');
     const grpc::Status silenced = Silence(As(*server, token_), theirs);
@@ -233,7 +233,7 @@ TEST_F(DoorsToken, AReaderSeesItsRunsAlone) {
     EXPECT_EQ(silenced.error_message(), Replaced(made_up.error_message(), nobodys, theirs));
   }
 
-  // Who did it is not only what they said.
+  // The history has the verified access entry, not only the name in the request.
   EXPECT_TRUE(Silence(As(*server, other_), foreign).ok());
   bool said = false;
   const v1::ListIncidentsResponse afterwards = incidents(other_);
@@ -242,7 +242,7 @@ TEST_F(DoorsToken, AReaderSeesItsRunsAlone) {
   }
   EXPECT_TRUE(said);
 
-  // A watch of everything shows what may be seen.
+  // A watch of everything shows what the caller may read.
   grpc::ClientContext watch_context;
   watch_context.set_deadline(std::chrono::system_clock::now() + kPatience);
   const auto watch = v1::Query::NewStub(As(*server, token_))->WatchIncidents(&watch_context, {});
@@ -268,7 +268,7 @@ TEST_F(DoorsToken, HttpAsksToo) {
     return "authorization: bearer " + Trimmed(ReadFile(token.file)) + "\r\n";
   };
   EXPECT_THAT(HttpAnswer(http, "/healthz"), HasSubstr("200 OK"));
-  // Paths that are not there are no different: nothing is learnt of them.
+  // Missing paths get the same answer, so that it reveals nothing.
   for (const char* path :
        {"/version", "/metrics", "/nothing", "//healthz", "/healthz/../version"}) {
     const std::string nobody = HttpAnswer(http, path);
@@ -301,7 +301,7 @@ TEST_F(DoorsToken, NoTokenIsLoggedOrOnACommandLine) {
     }
     EXPECT_THAT(text, Not(HasSubstr(token_.line.substr(7, 16))));
   }
-  // No option takes a secret: all of them name files.
+  // No option takes a secret: all of them take files.
   for (const char* program : {PLUMBD_PROGRAM, PLUMB_PROGRAM}) {
     Process help({program, "--help"});
     help.Wait();
@@ -333,7 +333,7 @@ TEST_F(DoorsToken, FilesThatAreNoTokenFilesStopTheStart) {
     chmod(folder_.File("x.tokens").c_str(), mode);
     EXPECT_THAT(CheckedConfig(folder_, entry).errors, HasSubstr("lets others at it")) << mode;
   }
-  // Root may hand the file to a group, and then reads it as a member of the group does.
+  // Root may give the file to a group, and then reads it like a member of the group.
   if (geteuid() == 0) {
     ASSERT_EQ(chown(folder_.File("x.tokens").c_str(), 0, 65534), 0);
     for (const mode_t mode : {0640, 0660, 0644}) {

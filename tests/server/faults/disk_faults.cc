@@ -24,7 +24,7 @@ struct Faults {
   long clock_seconds = 0;
 };
 
-// Read anew at each call: the test changes the file while the server runs.
+// Read again at each call, because the test changes the file while the server runs.
 Faults Now() {
   Faults faults{fault_of_process.load(), 0};
   const char* path = getenv("PLUMB_FAULT_FILE");

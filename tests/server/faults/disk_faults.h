@@ -1,5 +1,5 @@
-// A disk that refuses. Linked into a test, the calls below stand before libc's; the same file as a
-// shared object does it to a real plumbd by LD_PRELOAD (then PLUMB_FAULT_FILE names a file whose
+// Simulates disk faults. Linked into a test, the calls below replace libc's. The same file as a
+// shared object does so in a real plumbd by LD_PRELOAD (then PLUMB_FAULT_FILE names a file whose
 // content is the fault: "full", "sync", "write" or nothing, and a number of seconds that the clock
 // is off).
 #pragma once
@@ -13,11 +13,11 @@ enum class DiskFault {
   kWrite,  // writes end with EIO
 };
 
-// Of this process. Thread-safe.
+// Sets the fault of this process. Thread-safe.
 void SetDiskFault(DiskFault fault);
 
-// The `nth` call from now on (of those below, and rename; 1: the next) ends this process at once
-// with kDiedAtCall instead, a write after half of its bytes. 0: none does. Not for threads.
+// Lets the `nth` call from now on (of those below, and rename; 1: the next) end this process with
+// kDiedAtCall; a write does half of its bytes first. 0: none does. Not for several threads.
 inline constexpr int kDiedAtCall = 77;
 void DieAtCall(int nth);
 

@@ -1,6 +1,6 @@
-// A plumbd that dies, or has no memory, while it judges a run: by LD_PRELOAD. PLUMB_JUDGE_FAULT
-// names a file whose content is the fault: "die RUN" (as one that is killed for its memory),
-// "crash RUN" (SIGSEGV), "memory RUN" (each allocation fails), or anything else for none.
+// Makes plumbd die, or run out of memory, while it judges a run: by LD_PRELOAD. PLUMB_JUDGE_FAULT
+// names a file whose content is the fault: "die RUN" (like a kill for lack of memory), "crash RUN"
+// (SIGSEGV), "memory RUN" (each allocation fails), or anything else for none.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ bool EndsIn(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-// The file that says whom the process judges, when it maps it.
+// Records the mapping of the file that marks the judged runs.
 void NoteMapping(void* address, int fd, int flags) {
   if (address == MAP_FAILED || fd < 0 || (flags & MAP_SHARED) == 0) return;
   char link[32], path[4096];
@@ -49,7 +49,7 @@ void* Map(void* address, size_t size, int protection, int flags, int fd, off_t o
   return mapped;
 }
 
-// What this thread judges; null: nothing.
+// Returns what this thread judges; null if nothing.
 const server::JudgingMarkPage::Place* PlaceOfThread() {
   const server::JudgingMarkPage* page = page_of_process;
   if (page == nullptr) return nullptr;

@@ -1,4 +1,4 @@
-// Findings of one cause gathered into one incident, live: the same as a report makes of them.
+// Findings of one cause gathered into one incident, live: the result is that of a report.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -98,12 +98,12 @@ TEST_F(Gather, ARefinedCauseMovesTheFindingAndAnEmptyIncidentIsMerged) {
   EXPECT_EQ(incident_table_.OpenIn("r"), 1u);
   ASSERT_EQ(incident_table_.List({}).size(), 1u);
   EXPECT_EQ(changes_.back().second, Change::CHANGE_MERGED);
-  // It is never resolved on top of that.
+  // It is not resolved a second time.
   incident_table_.StepClosed("r", 1000);
   EXPECT_EQ(changes_.back().second, Change::CHANGE_RESOLVED);
   EXPECT_EQ(changes_.back().first, StatusOf("rounding").fingerprint());
   EXPECT_EQ(Of("rounding").state(), v1::Incident::STATE_RESOLVED);
-  // The cause was not that after all.
+  // Later evidence changes the cause again.
   incident_table_.Put(Found("b", "unknown", 1001), 6);
   EXPECT_EQ(Of("unknown").state(), v1::Incident::STATE_OPEN);
   EXPECT_EQ(StatusOf("unknown").merged_into(), "");
@@ -121,7 +121,7 @@ TEST_F(Gather, WhatPeopleSaidHoldsForWhatHasItsFindingsAndNoOthers) {
   incident_table_.Put(Found("c", "third"), 1);
   incident_table_.Put(Found("b", "third"), 2);
   EXPECT_EQ(Of("third").state(), v1::Incident::STATE_OPEN) << "c is news";
-  // What is said of a merged one is meant for the one that has its findings.
+  // An update of a merged incident applies to the one that has its findings.
   ASSERT_TRUE(incident_table_.Apply(Acknowledge(StatusOf("other").fingerprint())).ok());
   EXPECT_EQ(Of("third").state(), v1::Incident::STATE_ACKNOWLEDGED);
 }
@@ -172,12 +172,12 @@ TEST_F(Gather, ManySitesAreCountedAndFewAreKeptWhole) {
   for (const v1::IncidentMember& member : state.incidents(0).members())
     whole += member.finding().explanation().empty() ? 0 : 1;
   EXPECT_EQ(whole, 64u);
-  // One that comes to show is whole again.
+  // A finding that becomes the representative is complete again.
   incident_table_.Put(Found("layers.500", "x", 500, v1::LEVEL_ERROR), 2);
   EXPECT_EQ(Of("x").finding().explanation(), "of layers.500");
 }
 
-// What a server before wrote: an incident a finding.
+// The state of an older server: one incident per finding.
 TEST_F(Gather, AnOldCheckpointIsGathered) {
   v1::IncidentBookState old;
   old.set_book("b");
@@ -207,7 +207,7 @@ TEST_F(Gather, AnOldCheckpointIsGathered) {
 
 // ---- live as offline -----------------------------------------------------------------------
 
-// Incidents as both sides know them: who is in them and what shows.
+// Returns an incident as both sides compare it: its findings and its representative.
 std::string Line(const std::string& fingerprint, const v1::Finding& shown,
                  std::vector<std::string> findings) {
   std::string text = fingerprint + " " + shown.SerializeAsString();
@@ -235,7 +235,7 @@ std::set<std::string> Offline(const rules::Report& report) {
   return lines;
 }
 
-// Verdicts of a few sites that name causes at random, and are surer or less sure of them.
+// Returns verdicts of a few sites with random causes and confidences.
 std::vector<v1::Verdict> RandomVerdicts(std::mt19937_64* rng) {
   constexpr const char* kCauses[] = {"", "rounding", "flush", "overflow"};
   std::vector<v1::Verdict> verdicts;
@@ -268,7 +268,7 @@ TEST(Gathering, IncidentsFollowFromTheFindingsWhateverCameFirst) {
       auto incident_table = std::make_unique<IncidentTable>([] { return 7; }, 50);
       const size_t killed = verdicts.empty() ? 0 : rng() % verdicts.size();
       for (size_t i = 0; i < verdicts.size(); ++i) {
-        if (i == killed) {  // another process takes over
+        if (i == killed) {  // another process continues
           const v1::IncidentBookState state = incident_table->Checkpoint();
           incident_table = std::make_unique<IncidentTable>([] { return 7; }, 50);
           incident_table->Restore(state);

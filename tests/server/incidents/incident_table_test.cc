@@ -43,7 +43,7 @@ TEST(IncidentTable, WhatDoctorPlantsIsSeenAndNeverStaysOpen) {
   for (uint64_t times = 1; times <= 2; ++times) {
     EXPECT_TRUE(incident_table.Put(Finding("a", "plumb-doctor"), times).opened);
     IncidentTable::Change change;
-    ASSERT_TRUE(incident_table.Next({}, &cursor, &change));  // who waits for it gets it
+    ASSERT_TRUE(incident_table.Next({}, &cursor, &change));  // a watcher gets it
     EXPECT_EQ(change.incident.finding().fingerprint(), "a");
     EXPECT_EQ(change.incident.state(), v1::Incident::STATE_RESOLVED);
     EXPECT_EQ(incident_table.OpenIn("plumb-doctor"), 0u);
@@ -117,7 +117,7 @@ v1::Finding FoundAt(int64_t step, v1::Level level = v1::LEVEL_WARNING) {
 
 std::string Incident(const IncidentTable& incident_table) { return incident_table.IncidentOf("a"); }
 
-// A table of one incident, and what was said of it.
+// A table of one incident, and its recorded changes.
 class Life : public testing::Test {
  protected:
   Life() {
@@ -166,7 +166,7 @@ TEST_F(Life, WhatIsSeldomLookedForIsQuietLater) {
   EXPECT_EQ(state(), v1::Incident::STATE_OPEN);
   incident_table_.StepClosed("r", step + 401);
   EXPECT_EQ(state(), v1::Incident::STATE_RESOLVED);
-  // One that comes back after ages is not open for as long again.
+  // An incident that returns after a very long time is not kept open for as long again.
   incident_table_.Put(FoundAt(1'000'000), 7);
   incident_table_.StepClosed("r", 1'001'600);
   EXPECT_EQ(state(), v1::Incident::STATE_OPEN);

@@ -16,7 +16,8 @@ bool HasIncident(const Plumbd& server, const std::string& run) {
   return Eventually([&] { return !server.Incidents(run, audit::kDoctorRule).empty(); });
 }
 
-// Everything of `run` that was sent has been judged: later items are, and there is one thread.
+// Returns true once everything sent of `run` has been judged: later items are, and there is one
+// thread.
 bool Judged(const Plumbd& server, const std::string& run, uint64_t evidence, int64_t step) {
   return Eventually([&] {
     const auto info = server.Run(run);
@@ -24,7 +25,7 @@ bool Judged(const Plumbd& server, const std::string& run, uint64_t evidence, int
   });
 }
 
-// The verdicts of a step are told one after another, so its incident gathers its ranks.
+// The verdicts of a step are added one after another, so its incident gathers its ranks.
 bool HasIncidentOfBothRanks(const Plumbd& server, const std::string& run) {
   return Eventually([&] {
     const auto incidents = server.Incidents(run, audit::kDoctorRule);
@@ -64,7 +65,7 @@ TEST_F(IngestTest, LeakingEvidenceBecomesOneIncident) {
   EXPECT_EQ(server_.Run("exp")->open_incidents(), server_.Incidents("exp").size());
 }
 
-// A word of a few bytes about thousands of ranks, without a pause.
+// A message of a few bytes about thousands of ranks, without a pause.
 TEST_F(IngestTest, AFloodOfHeartbeatsIsHeardOneByOne) {
   std::vector<v1::Source> sources;
   for (uint32_t rank = 0; rank < 4096; ++rank) sources.push_back(SourceOf("beats", rank, 4096));
@@ -91,7 +92,7 @@ TEST_F(IngestTest, AcknowledgesEveryEightBatchesAndAtOnceWhenFinished) {
   AgentStream agent(server_, 12, {source});
   for (uint64_t s = 1; s <= 16; ++s) agent.Send(ScalarStep(source, static_cast<int64_t>(s)), s);
   ASSERT_TRUE(agent.Acknowledged(16));
-  // Two at best; a slow machine may add some by the clock, never one for each batch.
+  // Two at best; a slow machine may add some by the timer, but never one per batch.
   EXPECT_LE(agent.acks(), 12u);
   agent.Send(Goodbye(source, 16), 17);
   ASSERT_TRUE(agent.Acknowledged(17));
@@ -194,7 +195,7 @@ TEST_F(IngestTest, EachMalformedBatchIsRefusedAndNobodyElseIsHarmed) {
       {[](auto& b) { b.mutable_sources(0)->set_rank(2); }, "rank 2 of 2"},
       {[](auto& b) { b.mutable_evidence(0)->mutable_site()->set_op(std::string(100000, 'x')); },
        "site.op: 100000"},
-      // The rank of another stream: whoever sent it could otherwise poison that rank's evidence.
+      // The rank of another stream: otherwise a sender could corrupt that rank's evidence.
       {[](auto& b) { b.mutable_sources(0)->set_rank(1); }, "already reported by another"},
   };
   uint64_t sequence = 0;
@@ -206,7 +207,7 @@ TEST_F(IngestTest, EachMalformedBatchIsRefusedAndNobodyElseIsHarmed) {
   }
   EXPECT_EQ(server_.Info().dropped().at("rejected-batches"), sequence);
   EXPECT_EQ(server_.Info().dropped().at("rejected-evidence"), sequence);
-  // Both streams go on, and what they say is joined.
+  // Both streams continue, and their evidence is joined.
   good.Send(LeakingStep(good_source, 0), 1);
   bad.Send(LeakingStep(bad_source, 0), ++sequence);
   ASSERT_TRUE(Judged(server_, "mixed", 2, 0));
@@ -336,7 +337,7 @@ TEST(Ingest, AFullQueueStopsTheStreamsAndLosesNothing) {
   Plumbd server({"--config", config});
   const v1::Source source = SourceOf("flood");
   AgentStream agent(server, 33, {source});
-  // Each batch takes far longer to judge than to send; together they are many times the queue.
+  // Each batch takes much longer to judge than to send; together they are many times the queue.
   constexpr int kBatches = 60;
   for (int i = 0; i < kBatches; ++i) {
     v1::Batch batch = LeakingStep(source, i);
@@ -350,14 +351,14 @@ TEST(Ingest, AFullQueueStopsTheStreamsAndLosesNothing) {
   ASSERT_TRUE(Judged(server, "flood", kBatches * 41, kBatches - 1));
   EXPECT_EQ(server.Run("flood")->lost(), 0u);
   const v1::ServerInfo info = server.Info();
-  EXPECT_GT(info.paused_reads(), 0u);  // or the test showed nothing
+  EXPECT_GT(info.paused_reads(), 0u);  // otherwise the test showed nothing
   for (const auto& [cause, count] : info.dropped()) EXPECT_EQ(count, 0u) << cause;
   const auto incidents = server.Incidents("flood", audit::kDoctorRule);
   ASSERT_EQ(incidents.size(), 1u);
   EXPECT_EQ(incidents[0].count(), uint64_t{kBatches} * 41);
 }
 
-// Of two ranks with everything to send the one that is read first does not close the other's steps.
+// If two ranks have a large backlog, the one that is read first does not close the other's steps.
 TEST(Ingest, WhoIsFarAheadOfABacklogWaitsForIt) {
   Plumbd server;
   const v1::Source fast = SourceOf("race", 0, 2), slow = SourceOf("race", 1, 2);

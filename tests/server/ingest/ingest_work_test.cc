@@ -1,6 +1,7 @@
-// What ingest does for a message is linear in its size: the products that used to stop everybody
-// (sources by columns, sources by sources, sets by sets, claims by streams) at their largest. The
-// bounds on time are generous: linear is milliseconds, what they replace seconds to minutes.
+// The work of ingest for a message is linear in its size. Tests the products that used to block
+// everything (sources by columns, sources by sources, sets by sets, claims by streams) at their
+// largest. The time limits are generous: linear work takes milliseconds, the earlier code took
+// seconds to minutes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,7 +66,8 @@ TEST(IngestWork, CausesOfSitesAndDeclarationsAreNamesToo) {
   batch.add_declarations()->mutable_site()->set_op("c");
   EXPECT_TRUE(names.Add(batch).ok());
   lost("",
-       "d");  // of no site: counted apart, so that a run without a name left still reports losses
+       "d");  // without a site: counted separately, so that a run that has used up its names can
+              // still report losses
   EXPECT_TRUE(names.Add(batch).ok());
   lost("s", "e");
   EXPECT_THAT(std::string(names.Add(batch).message()), HasSubstr("may not have more"));
@@ -137,7 +139,7 @@ TEST(IngestWork, RanksAreFoundWhateverTheirOrder) {
             }),
             2.0);
   EXPECT_EQ(ranks.size(), size_t{kMost});
-  // Another attempt of a rank takes the place of the earlier one.
+  // Another attempt of a rank replaces the earlier one.
   EXPECT_FALSE(ranks.Has(SourceOf("run", 7, 2)));
   EXPECT_EQ(ranks.Add(SourceOf("run", 7, 2))->attempt(), 0u);
   EXPECT_TRUE(ranks.Has(SourceOf("run", 7, 1)));
@@ -145,7 +147,7 @@ TEST(IngestWork, RanksAreFoundWhateverTheirOrder) {
   EXPECT_EQ(ranks.size(), size_t{kMost});
 }
 
-// Streams that go make room without a look at the claims of all others.
+// Evicting streams does not visit the claims of all others.
 TEST(IngestWork, AStreamThatGoesTakesItsClaimsAlone) {
   constexpr size_t kStreams = 2000;
   StreamTable table(kStreams, {});
@@ -172,7 +174,7 @@ TEST(IngestWork, AStreamThatGoesTakesItsClaimsAlone) {
   EXPECT_TRUE(table.Claim(2001, SourceOf("2001", 0)).ok());
 }
 
-// Numbers that share their remainder by every prime a table might use are no trouble.
+// Numbers with the same remainder for every prime size of a table cause no collisions.
 TEST(IngestWork, NumbersOfStreamsCannotBeChosenToCollide) {
   StreamTable table(40000, {});
   EXPECT_LT(Seconds([&] {

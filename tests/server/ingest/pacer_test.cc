@@ -42,25 +42,25 @@ class PacerTest : public ::testing::Test {
     return test::SourceOf("run", static_cast<uint32_t>(stream), world_);
   }
   void Join(uint64_t stream) { pacer_.Join(stream, Call(stream), HelloOf({Rank(stream)}), &free_); }
-  // Whether it may be read on.
+  // Reports a batch; returns true if the stream may be read on.
   bool Read(uint64_t stream, int64_t step, uint64_t unsent) {
     return pacer_.Hear(
         stream, Through({Rank(stream)}, step), unsent, [this] { ++resumed_; }, &free_);
   }
-  // How many were let go since last asked.
+  // Returns how many were resumed since the last call.
   int Resumed() {
     for (const auto& resume : std::exchange(free_, {})) resume();
     return std::exchange(resumed_, 0);
   }
   const void* Call(uint64_t stream) { return &calls_[stream]; }
-  // Over a relay's call, which is the same for all.
+  // Joins through a relay's call, which is the same for all.
   void JoinShared(uint64_t stream) {
     v1::Hello hello = HelloOf({Rank(stream)});
     hello.set_shared(true);
     pacer_.Join(stream, Call(0), hello, &free_);
   }
 
-  uint32_t world_ = 0;  // unknown: nobody is expected who has not joined
+  uint32_t world_ = 0;  // unknown: only joined ranks are expected
   std::array<char, 16> calls_{};
   Pacer::Clock::time_point now_{};
   Pacer pacer_{{kWindow, seconds(5), [this] { return now_; }}};
@@ -68,14 +68,14 @@ class PacerTest : public ::testing::Test {
   int resumed_ = 0;
 };
 
-// Its hello may be behind what is not read.
+// Its hello may be in the unread part of the call.
 TEST_F(PacerTest, ASharedCallDoesNotWaitForARankThatIsNotConnected) {
   world_ = 3;
   for (const uint64_t stream : {1, 2}) JoinShared(stream);
   for (const uint64_t stream : {1, 2}) EXPECT_TRUE(Read(stream, 0, 5));
   pacer_.Leave(2, &free_);
   for (int64_t step = 1; step < 3 * kWindow; ++step) ASSERT_TRUE(Read(1, step, 5)) << step;
-  // It waits for one that is connected elsewhere, and for one of its own it is not ahead.
+  // It waits for a rank that is connected elsewhere; it is not ahead of one in its own call.
   Join(3);
   EXPECT_TRUE(Read(3, 0, 5));
   EXPECT_FALSE(Read(1, 3 * kWindow, 5));
@@ -84,7 +84,7 @@ TEST_F(PacerTest, ASharedCallDoesNotWaitForARankThatIsNotConnected) {
   EXPECT_EQ(Resumed(), 1) << "what went may come back behind it";
 }
 
-// Healthy twin: a call of its own does, since the other hello has a call of its own as well.
+// Healthy twin: a separate call does wait, since the other hello has a separate call as well.
 TEST_F(PacerTest, ACallOfItsOwnWaitsForARankThatIsNotConnected) {
   world_ = 2;
   for (const uint64_t stream : {1, 2}) Join(stream);
@@ -156,7 +156,7 @@ TEST_F(PacerTest, WhoHasNotSaidWhereItIsStandsWhereTheOthersBegan) {
   Join(2);
   EXPECT_TRUE(Read(2, 10, 0));
   v1::Hello hello = HelloOf({Rank(1)});
-  hello.mutable_state()->set_queued_batches(3);  // from which step on it does not say
+  hello.mutable_state()->set_queued_batches(3);  // it does not report from which step on
   pacer_.Join(1, Call(1), hello, &free_);
   EXPECT_TRUE(Read(2, 42, 0));
   EXPECT_FALSE(Read(2, 43, 0));
@@ -201,7 +201,8 @@ TEST_F(PacerTest, WhoTakesARankOverEndsTheWaitForWhoHadIt) {
   EXPECT_EQ(Resumed(), 1);
 }
 
-// What a restart finds in its journal: who was how far, and who is not waited for.
+// The state that a restart finds in its journal: each rank's progress, and ranks that are not
+// awaited.
 TEST_F(PacerTest, AFormerServersRanksAreExpectedWhereTheyWere) {
   world_ = 4;
   constexpr int64_t kNowhere = std::numeric_limits<int64_t>::min();
@@ -301,7 +302,7 @@ TEST_F(PacerTest, StreamsOfOneCallStopWhenTheSlowestIsAhead) {
   }
   Read(1, 0, 50);
   Read(3, 10, 50);
-  EXPECT_TRUE(Read(2, 50, 50));  // behind it in the call waits what is needed
+  EXPECT_TRUE(Read(2, 50, 50));  // the needed batches follow it in the call
   EXPECT_FALSE(Read(3, 40, 50));
 }
 
@@ -330,8 +331,8 @@ TEST_F(PacerTest, StepsThatNobodyCountsDoNoHarm) {
   EXPECT_FALSE(Read(2, 33, 3));
 }
 
-// Streams with everything to send, read in an order that favours some: all of it is read, and
-// nobody is ever further ahead of the slowest than half a window and one batch.
+// Streams with a large backlog, read in an order that favours some: all of it is read, and no
+// stream is ever further ahead of the slowest than half a window and one batch.
 TEST_F(PacerTest, RandomReadersDrainWithinHalfAWindow) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     std::mt19937_64 random(seed);

@@ -72,7 +72,7 @@ Answer CallOnce(const std::shared_ptr<grpc::Channel>& channel, const std::string
   call.Write(request);
   call.WritesDone();
   Answer answer;
-  if (call.Read(&answer.bytes)) call.Cancel();  // a stream would go on
+  if (call.Read(&answer.bytes)) call.Cancel();  // a stream would continue
   answer.status = call.Status();
   return answer;
 }

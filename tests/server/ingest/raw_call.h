@@ -1,4 +1,4 @@
-// Calls of a server with bytes instead of messages: any method, and requests that are none.
+// Calls a server with bytes instead of messages: any method, and invalid requests.
 #pragma once
 
 #include <grpcpp/generic/generic_stub.h>
@@ -11,19 +11,19 @@ namespace plumbline::test {
 
 inline constexpr char kAgentStream[] = "/plumbline.v1.Ingest/Stream";
 
-// Ends after kPatience at the latest. Its end is to be waited for: by Finish, Ended or Status.
+// Ends after kPatience at the latest. The caller must wait for its end: by Finish, Ended or Status.
 class RawCall {
  public:
   RawCall(const std::shared_ptr<grpc::Channel>& channel, const std::string& path);
 
   bool Write(const std::string& bytes);     // false: the call is over
-  void WritesDone();                        // says that nothing follows
-  bool Read(std::string* bytes = nullptr);  // the next message; false: there is none
+  void WritesDone();                        // closes the sending side
+  bool Read(std::string* bytes = nullptr);  // reads the next message; false: there is none
   void Cancel() { context_.TryCancel(); }
 
-  grpc::Status Finish();  // says that nothing follows, and reads until the server ends the call
+  grpc::Status Finish();  // closes the sending side, and reads until the server ends the call
   grpc::Status Ended();   // reads until the server ends the call
-  grpc::Status Status();  // of a call of which nothing more is read
+  grpc::Status Status();  // of a call without further reads
 
  private:
   bool Next();
@@ -35,7 +35,7 @@ class RawCall {
   bool ok_ = false;
 };
 
-// One request, and what came of it.
+// The result of one request.
 struct Answer {
   grpc::Status status;
   std::string bytes;  // of the first message

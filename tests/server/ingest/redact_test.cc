@@ -1,4 +1,4 @@
-// A plumbd that hashes ids on receipt, and one whose journal was rid of its samples.
+// A plumbd that hashes ids on receipt, and one whose journal lost its samples to retention.
 #include "transport/redact.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ using ::testing::SizeIs;
 
 constexpr int32_t kFirstSequence = 0x5b4a3927;
 
-// A step that leaks, whose ids can be recognised.
+// Returns a step that leaks, with recognisable ids.
 v1::Batch RecognisableStep(const v1::Source& source, int64_t step) {
   v1::Batch batch = LeakingStep(source, step);
   v1::RoutingSample& sample = *batch.mutable_evidence(0)->mutable_routing()->mutable_sample();
@@ -59,7 +59,7 @@ class RedactingServerTest : public ::testing::Test {
     std::filesystem::permissions(path, std::filesystem::perms(0600));
     return "[redact]\nids = true\nkey_file = \"" + path + "\"\n";
   }
-  // `one_by_one`: each is a commit of its own.
+  // `one_by_one`: each is a separate commit.
   void SendSteps(int64_t steps, bool one_by_one = false) {
     const v1::Source source = SourceOf("run");
     AgentStream agent(*server_, 11, {source});
@@ -73,7 +73,7 @@ class RedactingServerTest : public ::testing::Test {
     }));
     agent.Finish();
   }
-  // Rule, level and times found, of each incident.
+  // Returns rule, level and count of each incident.
   std::vector<std::string> Incidents() {
     std::vector<std::string> out;
     for (const v1::Incident& i : server_->Incidents("run"))
@@ -82,7 +82,7 @@ class RedactingServerTest : public ::testing::Test {
     std::sort(out.begin(), out.end());
     return out;
   }
-  // Every entry of the journal, unpacked.
+  // Returns every entry of the journal, unpacked.
   std::string Journal() {
     std::string all;
     auto reader = JournalReader::Open(folder_.File("data/journal"), 1);
@@ -129,7 +129,7 @@ TEST_F(RedactingServerTest, KeepsHashesAloneAndFindsTheSame) {
   EXPECT_TRUE(Eventually([&] { return Incidents() == raw; }));
 }
 
-// What an agent has hashed is not hashed again: it joins with what others hashed under that key.
+// What an agent has hashed is not hashed again: it joins with what others hashed with that key.
 TEST_F(RedactingServerTest, LeavesWhatAnAgentHashed) {
   Start(WithKey());
   const v1::Source source = SourceOf("run");
@@ -159,7 +159,7 @@ TEST_F(RedactingServerTest, AKeyThatCannotBeOneStopsTheStart) {
 
 // ---- samples that are too old ------------------------------------------------------------------
 
-// Writes every segment but the newest again without samples, as two late looks would.
+// Rewrites every segment but the newest without samples, as two checks that far apart would.
 void RemoveSamples(const std::string& journal, const server::NeededSamples& needed,
                    server::Counters* counters) {
   server::SampleRetentionOptions samples;
@@ -196,7 +196,7 @@ TEST_F(RedactingServerTest, AJournalWithoutOldSamplesGivesTheSameFindings) {
   Start(kSmallSegments);
   EXPECT_EQ(Incidents(), found) << "what was judged stays judged";
   EXPECT_EQ(server_->Stop(), 0);
-  // Without a checkpoint the steps are judged by their summaries: nothing is made up.
+  // Without a checkpoint the steps are judged by their summaries, without invented findings.
   std::filesystem::remove_all(folder_.File("data/checkpoint"));
   std::filesystem::remove(folder_.File("data/store.sqlite"));
   Start(kSmallSegments);
@@ -208,7 +208,7 @@ TEST_F(RedactingServerTest, AJournalWithoutOldSamplesGivesTheSameFindings) {
     EXPECT_NE(i.finding().rule(), "meta/data-loss");
   EXPECT_EQ(server_->Stop(), 0);
 
-  // What findings need stays: even the journal alone gives them all.
+  // What findings need stays: the journal alone gives them all.
   std::filesystem::remove_all(folder_.File("data"));
   std::filesystem::rename(folder_.File("copy"), folder_.File("data"));
   server::Counters none;

@@ -1,6 +1,6 @@
-// What a word costs does not grow with what is known besides: four times as many ranks, streams or
-// runs take less than thirteen times as long where each speaks once (a product of them would take
-// sixteen and, caches apart, four is linear), and hardly longer at all where one of them does.
+// The cost of a message does not grow with the known state. With four times as many ranks, streams
+// or runs, all messages together take less than thirteen times as long (a product would take
+// sixteen; apart from caches, linear is four), and a single message takes hardly longer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using Resumes = std::vector<Pacer::Resume>;
 
-// Of this thread: the machine may be busy with others.
+// Returns the CPU time of this thread, because other processes may use the machine.
 double CpuSeconds() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -31,8 +31,8 @@ double Seconds(const std::function<void()>& work) {
   return CpuSeconds() - start;
 }
 
-// How many times as long the work takes at four times the size; the least of some tries:
-// caches are shared with others.
+// Returns how many times as long the work takes at four times the size; the least of some tries,
+// because caches are shared.
 double Growth(const std::function<std::function<void()>(int size)>& prepare, int size) {
   double least = 1e9;
   for (int attempt = 0; attempt < 5 && least > 3; ++attempt) {
@@ -101,7 +101,7 @@ TEST(StateWork, ABeatOfManyRanksIsPacedAtOnce) {
   EXPECT_LT(Growth(prepare, 1000), 2.5);
 }
 
-// Streams of one call, each of which says how far it is.
+// Streams of one call, each of which reports its progress.
 TEST(StateWork, ManyStreamsOfOneCallArePacedInLinearTime) {
   const auto prepare = [](int streams) {
     return [streams] {
@@ -122,7 +122,7 @@ TEST(StateWork, ManyStreamsOfOneCallArePacedInLinearTime) {
   EXPECT_LT(Growth(prepare, 6000), 13);
 }
 
-// A stream that names ever new attempts is known by the last of them.
+// If a stream names ever new attempts, only the last of them are kept.
 TEST(StateWork, AStreamOfEverNewAttemptsIsKeptSmall) {
   Pacer pacer({});
   Resumes free;
@@ -161,7 +161,7 @@ TEST(StateWork, RanksThatComeAgainAreFoundInLinearTime) {
   EXPECT_LT(Growth(prepare, 8000), 13);
 }
 
-// The list of runs asks for the state of each.
+// The list of runs computes the state of each.
 TEST(StateWork, StatesOfManyRunsAreFoundInLinearTime) {
   const auto prepare = [](int runs) {
     auto live = std::make_shared<Liveness>();
@@ -179,7 +179,7 @@ TEST(StateWork, StatesOfManyRunsAreFoundInLinearTime) {
   EXPECT_LT(Growth(prepare, 6000), 13);
 }
 
-// What a stream's beats and connections hand to the judge is one list, not a copy each.
+// A stream's heartbeats and connections share one list with the judge instead of a copy each.
 TEST(StateWork, TheRanksOfAStreamAreSharedUntilTheyChange) {
   ClaimedRanks ranks;
   const v1::Hello hello = HelloOf(4096);

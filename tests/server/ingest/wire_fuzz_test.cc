@@ -1,5 +1,5 @@
-// Damaged messages on the wire, every one that plumbd takes: the server answers each with a status,
-// stays up, and another rank's stream is unharmed. Fixed seeds; PLUMB_LONG=1: for minutes.
+// Damaged messages of every type that plumbd takes: the server answers each with a status, stays
+// up, and another rank's stream is unaffected. Fixed seeds; PLUMB_LONG=1: for minutes.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/dynamic_message.h>
 #include <gtest/gtest.h>
@@ -64,15 +64,14 @@ TEST(WireFuzz, NoMessageHarmsTheServerOrAnotherRank) {
   second.Send(Goodbye(other, last_step), 1);
   EXPECT_TRUE(Eventually([&] { return !server.Incidents("fuzz", audit::kDoctorRule).empty(); }));
   EXPECT_EQ(server.Run("fuzz")->evidence(), good_sequence + 1);
-  // Something was in fact refused, or this test would show nothing.
+  // Some were refused, otherwise this test would show nothing.
   EXPECT_GT(server.Info().dropped().at("rejected-batches"), 20u);
   EXPECT_EQ(server.Stop(), 0) << server.process().errors();
 }
 
-// Good messages of an agent, of every kind that AgentMessage has (newer ones too: by reflection),
-// with fields that lie. Most pass the parser; many pass the checks and reach the rules.
-// Ranks of a world that lies never come, and a stream that is ahead of them is not read until the
-// grace is over.
+// Valid messages of an agent, of every kind in AgentMessage (newer ones too: by reflection), with
+// false values. Most pass the parser; many pass the checks and reach the rules. Ranks of a false
+// world never come, and a stream that is ahead of them is not read until the grace is over.
 TEST(WireFuzz, NoFieldHarmsTheServerOrAnotherRank) {
   TempFolder folder;
   const std::string config = folder.File("plumbd.toml");
@@ -114,7 +113,7 @@ TEST(WireFuzz, NoFieldHarmsTheServerOrAnotherRank) {
     EXPECT_NE(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << "seed " << seed;
     ASSERT_TRUE(server.process().running()) << "seed " << seed;
     if (seed % 100 != 0) continue;
-    // A call of its own each time: in long runs one would outlast its deadline.
+    // A separate call each time: in long runs one would exceed its deadline.
     AgentStream good(server, 71, {good_source}, ++sent);
     good.Send(ScalarStep(good_source, static_cast<int64_t>(sent)), sent);
     ASSERT_TRUE(good.Acknowledged(sent)) << "seed " << seed;
@@ -127,7 +126,7 @@ TEST(WireFuzz, NoFieldHarmsTheServerOrAnotherRank) {
   EXPECT_EQ(server.Stop(), 0) << server.process().errors();
 }
 
-// A relay looks into messages only so far as it must.
+// A relay parses messages only as far as needed.
 TEST(WireFuzz, NothingHarmsARelay) {
   Plumbd server({"--log-level", "off"});
   Plumbd relay({"--relay", server.address(), "--log-level", "off"});
@@ -159,8 +158,8 @@ TEST(WireFuzz, NothingHarmsARelay) {
     EXPECT_NE(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << "seed " << seed;
     ASSERT_TRUE(relay.process().running() && server.process().running()) << "seed " << seed;
   }
-  // One agent's garbage must not end what others send through the same call: here with a number
-  // that is not due, so that it cannot be refused by number.
+  // One agent's invalid data must not end other streams of the same call: here with an unexpected
+  // number, so that it cannot be refused by number.
   v1::AgentMessage message;
   message.mutable_hello()->set_stream_id(9);
   message.mutable_hello()->set_protocol(1);
@@ -171,11 +170,11 @@ TEST(WireFuzz, NothingHarmsARelay) {
   message.mutable_batch()->set_stream_id(9);
   message.mutable_batch()->set_sequence(99);
   std::string bytes = message.SerializeAsString();
-  bytes.replace(bytes.find("loss"), 4, "\xff\xff\xff\xff");  // no UTF-8
+  bytes.replace(bytes.find("loss"), 4, "\xff\xff\xff\xff");  // invalid UTF-8
   garbage.Write(bytes);
   const grpc::Status ended = garbage.Ended();
   EXPECT_EQ(ended.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << ended.error_message();
-  // Nor must a second hello, which a server without a relay ends the call for.
+  // Nor must a second hello, for which a server without a relay ends the call.
   RawCall twice(channel, kAgentStream);
   message.mutable_hello()->set_stream_id(10);
   message.mutable_hello()->set_protocol(1);
@@ -195,7 +194,7 @@ TEST(WireFuzz, QueriesWithDamagedRequestsAreAnswered) {
   TempFolder folder;
   Plumbd server({"--log-level", "off", "--data", folder.File("data")});
   ASSERT_FALSE(server.address().empty());
-  // Something to ask about.
+  // Data for the queries.
   const v1::Source source = SourceOf("fuzz");
   AgentStream agent(server, 1, {source});
   for (int64_t step = 1; step <= 5; ++step) {
@@ -231,7 +230,7 @@ TEST(WireFuzz, QueriesWithDamagedRequestsAreAnswered) {
       ASSERT_TRUE(server.process().running()) << path << " seed " << seed;
     }
   }
-  // Updates that name an incident that is there.
+  // Updates that name an existing incident.
   for (unsigned seed = 0; seed < rounds; ++seed) {
     std::mt19937 random(seed);
     v1::UpdateIncidentRequest request;
@@ -246,7 +245,7 @@ TEST(WireFuzz, QueriesWithDamagedRequestsAreAnswered) {
   }
   EXPECT_TRUE(audit::Client(server.address()).Health(30).ok());
   EXPECT_EQ(server.Stop(), 0) << server.process().errors();
-  // What was decided is in the journal, and can be read again.
+  // Decisions are in the journal, and can be read again.
   Plumbd again({"--log-level", "off", "--data", folder.File("data")});
   EXPECT_FALSE(again.address().empty()) << again.process().errors();
 }

@@ -1,8 +1,8 @@
-// What a message may cost is measured by its bytes: hostile batches that pass the checks, of every
-// shape that the wire allows, go through all that ingest and the judge do for them. What a byte of
-// them costs in time and in memory is compared with what a byte of ordinary batches does, and with
-// a batch of a quarter of the size: nothing is more than so many times an ordinary one, and nothing
-// grows faster than the bytes. PLUMB_LONG=1: more of them, and larger.
+// The cost of a message must be proportional to its bytes. Hostile batches that pass the checks, of
+// every shape that the wire allows, go through everything that ingest and the judge do with them.
+// The time and memory per byte are compared with those of ordinary batches, and with a batch of a
+// quarter of the size. No batch may cost more than a fixed multiple of an ordinary one, and no cost
+// may grow faster than the bytes. PLUMB_LONG=1: more of them, and larger.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -34,7 +34,8 @@ double CpuSeconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// In use by the whole process; 0 where the allocator does not say (sanitizers).
+// Returns the heap bytes of the whole process; 0 if the allocator does not report them
+// (sanitizers).
 size_t HeapBytes() {
   const struct mallinfo2 info = mallinfo2();
   return info.uordblks + info.hblkhd;
@@ -42,13 +43,13 @@ size_t HeapBytes() {
 
 struct Cost {
   double seconds = 0;
-  double heap = 0;  // bytes that are kept
+  double heap = 0;  // bytes that stay in use
   double bytes = 0;
   bool refused = false;
   std::string why;
 };
 
-// One server's memory of one stream, without sockets, disk and threads.
+// A server's memory for one stream, without sockets, disk and threads.
 class Parts {
  public:
   Parts() {
@@ -81,7 +82,7 @@ class Parts {
     return cost;
   }
 
-  // What the clock does ten times a second, and what the end of the runs does.
+  // Does what the timer does ten times a second, and what happens at the end of the runs.
   Cost Look() {
     Cost cost;
     const double start = CpuSeconds();
@@ -129,7 +130,8 @@ class Parts {
   std::vector<Pacer::Resume> free_;
 };
 
-// ---- what is sent: batches of about so many bytes, one after the other -----------------------
+// ---- kinds of batches, each of about the given number of bytes, sent one after the other
+// ---------
 
 struct Kind {
   const char* name;
@@ -172,7 +174,7 @@ v1::Progress& AddProgressOf(v1::Batch* batch, int source, int64_t step) {
   return progress;
 }
 
-// Ordinary ones: scalars by rows, tensors, routers with their samples.
+// Ordinary batches: scalars in rows, tensors, routers with their samples.
 v1::Batch OrdinaryScalars(Random&, int bytes, int64_t number) {
   v1::Batch batch;
   AddSources(&batch, 1, 1);
@@ -223,7 +225,7 @@ v1::Batch OrdinaryRouters(Random&, int bytes, int64_t number) {
   return batch;
 }
 
-// A row a source, of few columns.
+// One row per source, of few columns.
 v1::Batch ManySources(Random&, int bytes, int64_t number) {
   v1::Batch batch;
   const int count = std::clamp(bytes / 40, 1, 4096);
@@ -234,7 +236,7 @@ v1::Batch ManySources(Random&, int bytes, int64_t number) {
   return batch;
 }
 
-// As many columns as may be; rows of nothing.
+// As many columns as allowed; rows without values.
 v1::Batch ManyColumns(Random&, int bytes, int64_t number) {
   v1::Batch batch;
   AddSources(&batch, 64, 64);
@@ -259,7 +261,7 @@ v1::Batch ManySets(Random&, int bytes, int64_t number) {
   return batch;
 }
 
-// Worlds of which nobody comes, and a step in each word.
+// Worlds whose ranks never come, and a step in each report.
 v1::Batch ClaimedWorlds(Random& random, int bytes, int64_t number) {
   v1::Batch batch;
   const int count = std::clamp(bytes / 200, 1, 4096);
@@ -275,7 +277,7 @@ v1::Batch ClaimedWorlds(Random& random, int bytes, int64_t number) {
   return batch;
 }
 
-// Every item has a step of its own, far from the others'.
+// Every item has a different step, far from the others.
 v1::Batch SparseSteps(Random& random, int bytes, int64_t number) {
   v1::Batch batch;
   AddSources(&batch, 2, 2);
@@ -289,7 +291,7 @@ v1::Batch SparseSteps(Random& random, int bytes, int64_t number) {
   return batch;
 }
 
-// Thousands of steps that all close at once.
+// Thousands of steps that all close at the same time.
 v1::Batch StepsThatClose(Random&, int bytes, int64_t number) {
   v1::Batch batch;
   AddSources(&batch, 1, 1);
@@ -304,7 +306,7 @@ v1::Batch StepsThatClose(Random&, int bytes, int64_t number) {
   return batch;
 }
 
-// As many roles as may be.
+// As many roles as allowed.
 v1::Batch ManyRoles(Random&, int bytes, int64_t number) {
   v1::Batch batch;
   const int count = std::clamp(bytes / 80, 1, 4096);
@@ -385,7 +387,7 @@ v1::Batch Losses(Random&, int bytes, int64_t number) {
   return batch;
 }
 
-// Many words of one rank about how far it is.
+// Many progress reports of one rank.
 v1::Batch ManyWords(Random& random, int bytes, int64_t number) {
   v1::Batch batch;
   const int sources = std::clamp(bytes / 500, 1, 4096);
@@ -396,7 +398,7 @@ v1::Batch ManyWords(Random& random, int bytes, int64_t number) {
   return batch;
 }
 
-// One rank closes what others have not sent: all of theirs is late, a step at a time.
+// One rank closes what others have not sent: all of theirs is late, one step at a time.
 v1::Batch Late(Random&, int bytes, int64_t number) {
   v1::Batch batch;
   const int sources = std::clamp(bytes / 200, 2, 4096);
@@ -433,7 +435,7 @@ v1::Batch GoodbyesAgainAndAgain(Random&, int bytes, int64_t number) {
   return batch;
 }
 
-// Whatever the messages may hold.
+// Random content.
 v1::Batch ByChance(Random& random, int bytes, int64_t number) {
   v1::Batch batch;
   AddSources(&batch, 4, 4);
@@ -475,7 +477,7 @@ constexpr Kind kHostile[] = {{"many sources", ManySources},
                              {"goodbyes again and again", GoodbyesAgainAndAgain},
                              {"by chance", ByChance}};
 
-// The dearest of some batches in a row, its end included.
+// Returns the highest cost among some consecutive batches and their end.
 Cost Dearest(const Kind& kind, unsigned seed, int bytes) {
   Random random(seed);
   Parts parts;
@@ -495,7 +497,7 @@ Cost Dearest(const Kind& kind, unsigned seed, int bytes) {
     if (number == 0) {
       dearest.bytes = cost.bytes;
     }
-    // By the byte, so that small ones count too; beside a part that is the message's own.
+    // Per byte, so that small ones count too; a fixed part is allowed per message.
     dearest.seconds = std::max(
         dearest.seconds, cost.seconds * dearest.bytes / std::max(cost.bytes, dearest.bytes / 8));
     dearest.heap =
@@ -506,7 +508,7 @@ Cost Dearest(const Kind& kind, unsigned seed, int bytes) {
   return dearest;
 }
 
-// The machine may be busy with others: the cheapest of some tries.
+// Returns the lowest cost of some tries, because other processes may use the machine.
 Cost Measure(const Kind& kind, unsigned seed, int bytes, int tries) {
   Cost least = Dearest(kind, seed, bytes);
   for (int i = 1; i < tries; ++i) {
@@ -517,10 +519,10 @@ Cost Measure(const Kind& kind, unsigned seed, int bytes, int tries) {
   return least;
 }
 
-constexpr double kSlack = 0.003;      // seconds; of a message, however small
-constexpr double kTimesOrdinary = 6;  // a byte of the dearest ordinary kind
-// Of a batch four times as large; a product costs 16 times. Sparse steps cost 11: of few of them
-// few close at once, and a step that closes costs more than one that is held.
+constexpr double kSlack = 0.003;      // seconds per message, however small
+constexpr double kTimesOrdinary = 6;  // per byte, compared with the most expensive ordinary kind
+// For a batch four times as large; a product costs 16 times. Sparse steps cost 11: if there are
+// few, few close at the same time, and a step that closes costs more than one that is held.
 constexpr double kTimesForFour = 12;
 constexpr double kHeapTimesOrdinary = 4;
 constexpr double kHeapSlack = 1 << 18;
@@ -553,7 +555,7 @@ TEST(WorkFuzz, NoByteCostsMuchMoreThanAnOrdinaryOne) {
       EXPECT_LE(cost.heap, kHeapSlack + kHeapTimesOrdinary * heap_a_byte * cost.bytes)
           << kind.name << " (seed " << seed << "): " << cost.heap / cost.bytes
           << " bytes are kept for one, where it is " << heap_a_byte << " for an ordinary one";
-      // Products show when what is multiplied grows.
+      // A product is visible when its factors grow.
       const auto steep = [&](const Cost& small) {
         const double grown = cost.bytes / small.bytes;
         return cost.seconds > kSlack + small.seconds * grown * kTimesForFour / 4;

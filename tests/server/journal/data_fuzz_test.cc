@@ -1,7 +1,7 @@
-// What plumbd finds in its data directory when it starts, damaged: frames that were cut, frames
-// whose checksums are right and whose contents lie, checkpoints of nobody. It starts, or says what
-// is wrong and where; it never crashes and never takes the memory that a file asks for. Fixed
-// seeds; PLUMB_LONG=1: for minutes.
+// Damages the data directory before plumbd starts: frames that were cut, frames with correct
+// checksums and false contents, foreign checkpoints. plumbd must start, or report what is wrong and
+// where. It must not crash or allocate as much memory as a file claims. Fixed seeds; PLUMB_LONG=1:
+// for minutes.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -75,7 +75,7 @@ std::string LieOf(FrameType type, std::string_view body, std::mt19937& random) {
   }
 }
 
-// Another content with a right checksum.
+// Changes the content; the checksum will be correct.
 void Damage(Frame* frame, std::mt19937& random) {
   const size_t prefix = IsEntry(frame->type) ? EntryPrefix::kSize : 0;
   if (random() % 4 == 0 || frame->payload.size() < prefix) {
@@ -121,7 +121,7 @@ class DataFuzz : public testing::Test {
       const auto names = ListCheckpoints(folder_.File("good/checkpoint"));
       return names.ok() && !names->empty() && (*names)[0].entry >= 13;
     }));
-    server.process().Signal(SIGKILL);  // no farewell: what is there is what a crash leaves
+    server.process().Signal(SIGKILL);  // without a stop: the files are as after a crash
     server.process().Wait();
   }
 
@@ -129,7 +129,7 @@ class DataFuzz : public testing::Test {
     return {"--config", folder_.File("toml"), "--data", folder_.File(data), "--log-level", "error"};
   }
 
-  // Starts on a copy that `damage` has changed. It serves, or it ends with a message.
+  // Starts on a copy that `damage` has changed. plumbd must serve, or end with a message.
   void TryWith(const std::function<void(const std::string& data)>& damage, unsigned seed) {
     fs::remove_all(folder_.File("bad"));
     fs::copy(folder_.File("good"), folder_.File("bad"), fs::copy_options::recursive);
@@ -154,7 +154,7 @@ class DataFuzz : public testing::Test {
 
   void TrySegments(const std::function<void(std::vector<Frame>*, std::mt19937&)>& damage);
 
-  // The files of a directory that end so, in order.
+  // Returns the files of a directory with this ending, in order.
   static std::vector<std::string> Files(const std::string& directory, const std::string& end) {
     std::vector<std::string> files;
     for (const auto& entry : fs::directory_iterator(directory)) {
@@ -168,8 +168,8 @@ class DataFuzz : public testing::Test {
   int served_ = 0;
 };
 
-// Each round: some copies without checkpoints or store, so that more is read again, and every
-// segment's frames damaged.
+// Each round damages every segment's frames; some copies have no checkpoints or store, so that more
+// is read again.
 void DataFuzz::TrySegments(const std::function<void(std::vector<Frame>*, std::mt19937&)>& damage) {
   const auto rounds = static_cast<unsigned>(Rounds(20, 600));
   for (unsigned seed = 0; seed < rounds; ++seed) {
@@ -199,7 +199,7 @@ TEST_F(DataFuzz, SegmentsOfTheJournal) {
   });
 }
 
-// The same, in a segment that was packed: the newest never is, so it is done here.
+// The same with packed segments: the newest is never packed, so the test packs them.
 TEST_F(DataFuzz, PackedSegments) {
   const auto segments = ListSegments(folder_.File("good/journal"));
   ASSERT_TRUE(segments.ok());
@@ -229,7 +229,7 @@ TEST_F(DataFuzz, Checkpoints) {
             ASSERT_FALSE(frames.empty());
             for (uint32_t i = 0, n = 1 + random() % 3; i < n; ++i) {
               Frame& frame = frames[random() % frames.size()];
-              // Past the name of the part, so that its reader sees the damage.
+              // After the name of the part, so that its reader gets the damage.
               const size_t name = frame.payload.find('\0') + 1;
               frame.payload =
                   frame.payload.substr(0, name) + DamageBytes(frame.payload.substr(name), random);

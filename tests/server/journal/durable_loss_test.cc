@@ -1,5 +1,5 @@
-// What a disk can do to a plumbd, and what it keeps all the same: a journal whose end is gone,
-// files that may not grow, readers who should not be.
+// Disk faults that plumbd must survive: a journal whose end is gone, files that may not grow, and
+// files that other users can read.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using testing::AnyOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// All that is known of what was found: incidents, their sites, their counts.
+// Returns all that is known of the findings: incidents, their sites, their counts.
 std::string Found(const Plumbd& server) {
   std::string all, text;
   for (const v1::Incident& incident : server.Incidents("run")) {
@@ -54,7 +54,7 @@ class DurableLossTest : public testing::Test {
     server_->process().Signal(SIGKILL);
     server_->process().Wait();
   }
-  // Steps `first` to `last` of one rank, a leak in a layer of its own each.
+  // Sends steps `first` to `last` of one rank, each with a leak in a different layer.
   void Leak(uint64_t stream, uint64_t first, uint64_t last) {
     AgentStream agent(*server_, stream, {source_}, first);
     for (uint64_t step = first; step <= last; ++step) {
@@ -70,7 +70,7 @@ class DurableLossTest : public testing::Test {
       return run && run->evidence() == steps && run->closed_step() >= static_cast<int64_t>(steps);
     });
   }
-  // One stands at this batch, or behind it.
+  // Returns true once a checkpoint contains this batch.
   bool HasCheckpoint(uint64_t batches) {
     return Eventually([&] {
       std::error_code error;
@@ -81,7 +81,7 @@ class DurableLossTest : public testing::Test {
       return false;
     });
   }
-  // Names of segments, in order.
+  // Returns the names of segments, in order.
   std::vector<std::string> Segments() const {
     std::vector<std::string> names;
     for (const auto& file : fs::directory_iterator(Journal())) {
@@ -101,8 +101,8 @@ class DurableLossTest : public testing::Test {
   const v1::Source source_ = SourceOf("run");
 };
 
-// The host lost what it had not written, or a copy was cut short. The checkpoint knows more than
-// the journal, whatever else is there.
+// The host lost unwritten data, or a copy was cut short. The checkpoint has more than the journal,
+// with various other files missing.
 class LostEnd : public DurableLossTest, public testing::WithParamInterface<const char*> {};
 
 TEST_P(LostEnd, ACheckpointBeyondTheJournalsEndIsKept) {
@@ -125,13 +125,13 @@ TEST_P(LostEnd, ACheckpointBeyondTheJournalsEndIsKept) {
   ASSERT_TRUE(run);
   EXPECT_EQ(run->evidence(), 24u);
   EXPECT_EQ(run->closed_step(), 24);
-  // Told: in the log, where gaps are listed, in the metrics.
+  // Reported in the log, in the list of gaps, and in the metrics.
   EXPECT_THAT(server_->process().errors(), HasSubstr("are lost"));
   ASSERT_EQ(run->gaps_size(), 1);
   EXPECT_THAT(run->gaps(0).reason(), HasSubstr("what was found is kept, the evidence is gone"));
   EXPECT_GE(Metric("plumbline_journal_lost_entries_total"), what == "journal" ? 24u : 12u);
 
-  // The stream goes on where it was judged, in entries whose numbers nobody had.
+  // The stream continues where it was judged, in entries with unused numbers.
   {
     AgentStream agent(*server_, 61, {source_}, 25);
     uint64_t held = 0;
@@ -145,7 +145,7 @@ TEST_P(LostEnd, ACheckpointBeyondTheJournalsEndIsKept) {
   ASSERT_FALSE(Segments().empty());
   EXPECT_GT(std::stoull(Segments().back().substr(0, 20)), 24u);
 
-  // And the next start finds the same gap, no other.
+  // The next start finds the same gap, and no other.
   Start();
   ASSERT_TRUE(Judged(26));
   EXPECT_EQ(Found(*server_), then);
@@ -158,7 +158,7 @@ TEST_P(LostEnd, ACheckpointBeyondTheJournalsEndIsKept) {
 INSTANTIATE_TEST_SUITE_P(Without, LostEnd, testing::Values("end", "journal", "store"),
                          [](const auto& value) { return std::string(value.param); });
 
-// One that cannot be read proves as much; only what it knew is gone.
+// An unreadable checkpoint proves the loss as well; only its state is gone.
 TEST_F(DurableLossTest, ADamagedCheckpointBeyondTheJournalsEndUsesItsNumbersUp) {
   Start();
   Leak(62, 1, 6);
@@ -183,11 +183,11 @@ TEST_F(DurableLossTest, ADamagedCheckpointBeyondTheJournalsEndUsesItsNumbersUp) 
   EXPECT_GT(std::stoull(Segments().back().substr(0, 20)), 12u);
 }
 
-// Behind the checkpoint nothing is read when plumbd starts: what is lost there is said all the
-// same.
+// Entries before the checkpoint are not read when plumbd starts; their loss is reported
+// nevertheless.
 class LostBehind : public DurableLossTest, public testing::WithParamInterface<const char*> {
  protected:
-  // What the disk does to a segment that no replay reads.
+  // Damages a segment that no replay reads.
   void Damage(const std::string& what, const std::vector<std::string>& segments) const {
     const std::string middle = Journal() + "/" + segments[segments.size() / 3];
     if (what == "first") fs::remove(Journal() + "/" + segments[0]);
@@ -230,7 +230,7 @@ TEST_P(LostBehind, ASegmentThatIsGoneIsSaidAtTheStartAndTheRestAudited) {
     EXPECT_TRUE(Eventually([&] { return Metric("plumbline_journal_lost_entries_total") > 0; }));
     EXPECT_LT(Metric("plumbline_journal_lost_entries_total"), 60u);
     EXPECT_THAT(server_->process().errors(), HasSubstr("are lost"));
-    // What was found stays found.
+    // The findings stay.
     EXPECT_EQ(Found(*server_), before);
     Process audit({PLUMB_PROGRAM, "audit", "--server", server_->address(), "--run", "run"});
     EXPECT_EQ(audit.Wait(), 2) << audit.errors();  // not all of it could be read
@@ -245,7 +245,7 @@ INSTANTIATE_TEST_SUITE_P(TheCheckpoint, LostBehind,
                          testing::Values("first", "missing", "cut", "emptied", "overwritten"),
                          [](const auto& value) { return std::string(value.param); });
 
-// Who asks first is told the gap with the rest, whether the start has seen it or not.
+// The first audit reports the gap with the rest, whether the start has detected it or not.
 TEST_F(DurableLossTest, AnAuditListsTheDamageThatItFindsItself) {
   const std::string config =
       folder_.Write("small.toml",
@@ -281,7 +281,7 @@ TEST_F(DurableLossTest, ALimitOnFileSizesIsAFullDisk) {
   AgentStream agent(*server_, 63, {source_}, 3);
   ASSERT_TRUE(agent.Send(LeakingStep(source_, 3), 3));
   EXPECT_TRUE(Eventually([&] { return HttpAnswer(http, "/healthz").find("HTTP/1.1 503") == 0; }));
-  // Whoever is called finds what it is, and what to do, where they look.
+  // The operator finds the reason, and what to do, in the usual places.
   const std::string health = HttpAnswer(http, "/healthz");
   EXPECT_THAT(health, HasSubstr("fits into no file: this process may write files of at most 1000 "
                                 "bytes (ulimit -f, LimitFSIZE= of the unit)"));
@@ -297,7 +297,7 @@ TEST_F(DurableLossTest, ALimitOnFileSizesIsAFullDisk) {
   ASSERT_TRUE(Judged(3));
 }
 
-// A file that may not grow is not the end of the journal: another one has room.
+// If a file may not grow, the journal continues in another one.
 TEST_F(DurableLossTest, TheJournalGoesOnInAnotherFileWhereOneMayNotGrow) {
   Start();
   constexpr rlim_t kLimit = 3u << 20;
@@ -318,7 +318,7 @@ TEST_F(DurableLossTest, TheJournalGoesOnInAnotherFileWhereOneMayNotGrow) {
   EXPECT_EQ(Metric("plumbline_journal_failures_total"), 0u);
 }
 
-// Paths under `directory`, itself included, that others than their owner may use.
+// Returns the paths in `directory`, with itself, that others than their owner may use.
 std::vector<std::string> OpenToOthers(const std::string& directory) {
   std::vector<std::string> open;
   const auto look = [&](const std::string& path) {
@@ -331,17 +331,18 @@ std::vector<std::string> OpenToOthers(const std::string& directory) {
 }
 
 TEST_F(DurableLossTest, NobodyElseMayReadWhatIsKept) {
-  const mode_t mask = umask(0);  // the worst that a plumbd could be started with
+  const mode_t mask = umask(0);  // the worst umask that plumbd could be started with
   Start({"--grpc", "unix:" + folder_.File("data/socket")});
   umask(mask);
-  // The socket's folder is made by the journal, which is opened first.
+  // The journal, which is opened first, creates the socket's folder.
   ASSERT_TRUE(fs::exists(Data() + "/socket")) << server_->process().errors();
   Leak(65, 1, 3);
   ASSERT_TRUE(HasCheckpoint(3));
   EXPECT_THAT(OpenToOthers(Data()), testing::IsEmpty());
   Kill();
 
-  // What a former one left open is closed; what is not ours is left alone, and so is its folder.
+  // Files that an earlier process left open are closed; files of others are unchanged, and so is
+  // their folder.
   for (const auto& entry : fs::recursive_directory_iterator(Data())) {
     fs::permissions(entry.path(), fs::perms::others_read, fs::perm_options::add);
   }
@@ -353,7 +354,7 @@ TEST_F(DurableLossTest, NobodyElseMayReadWhatIsKept) {
   EXPECT_THAT(server_->process().errors(), HasSubstr("were open to other users"));
 }
 
-// The rights of a folder that was there before are its owner's to set.
+// The owner of an existing folder sets its permissions.
 TEST_F(DurableLossTest, AFolderThatWasThereKeepsItsRights) {
   fs::create_directories(Data());
   fs::permissions(Data(), fs::perms(0755));
@@ -363,7 +364,7 @@ TEST_F(DurableLossTest, AFolderThatWasThereKeepsItsRights) {
   EXPECT_THAT(server_->process().errors(), HasSubstr("other users may list this folder"));
 }
 
-// After a flood no other line may come: a timer says what was left out.
+// After a flood no other line may come: a timer reports what was left out.
 TEST_F(DurableLossTest, LinesThatWereLeftOutAreTold) {
   Start();
   AgentStream agent(*server_, 66, {source_});

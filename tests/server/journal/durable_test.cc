@@ -1,4 +1,4 @@
-// plumbd with --data: what was acknowledged is there after kill -9, and means the same.
+// plumbd with --data: everything acknowledged is there after kill -9, with the same meaning.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Equal messages have equal text: maps in order.
+// Returns equal text for equal messages: maps are sorted.
 std::string Text(const google::protobuf::Message& message) {
   std::string text;
   google::protobuf::TextFormat::Printer printer;
@@ -35,7 +35,7 @@ class DurableTest : public testing::Test {
 
   void Start(std::vector<std::string> more = {}) {
     std::vector<std::string> options = {"--data", Data()};
-    if (more.empty()) more = {"--grace", "60"};  // no test is so slow
+    if (more.empty()) more = {"--grace", "60"};  // longer than any test
     options.insert(options.end(), more.begin(), more.end());
     server_ = std::make_unique<Plumbd>(options);
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
@@ -75,12 +75,12 @@ TEST_F(DurableTest, WhatWasAcknowledgedIsThereAfterAKill) {
   const auto after = server_->Incidents("kept");
   ASSERT_EQ(after.size(), before.size());
   for (size_t i = 0; i < after.size(); ++i) {
-    // Times and numbers too: they are those of the evidence, not of the process.
+    // Also times and numbers, which belong to the evidence and not to the process.
     EXPECT_EQ(Text(after[i]), Text(before[i]));
   }
   EXPECT_EQ(Text(server_->Verdicts("kept")), Text(verdicts));
 
-  // The stream goes on where it was; what it sends again is counted and judged once.
+  // The stream continues where it was; what it sends again is counted and judged once.
   AgentStream agent(*server_, 61, {source}, 5);
   uint64_t held = 0;
   ASSERT_TRUE(agent.Welcomed(&held));
@@ -99,7 +99,7 @@ TEST_F(DurableTest, WhatTheClockDecidedIsNotDecidedAgain) {
   const v1::Source rank0 = SourceOf("gone", 0, 2), rank1 = SourceOf("gone", 1, 2);
   {
     AgentStream agent0(*server_, 62, {rank0}), agent1(*server_, 63, {rank1});
-    ASSERT_TRUE(agent0.Welcomed());  // or the run would be over with rank 1
+    ASSERT_TRUE(agent0.Welcomed());  // otherwise the run would be over with rank 1
     agent1.Send(ScalarStep(rank1, 0), 1);
     ASSERT_TRUE(agent1.Acknowledged(1));
     agent1.Break();
@@ -116,7 +116,7 @@ TEST_F(DurableTest, WhatTheClockDecidedIsNotDecidedAgain) {
   const auto before = server_->Incidents("gone");
   const std::string verdicts = Text(server_->Verdicts("gone"));
   Kill();
-  Start({"--grace", "3600"});  // with which the clock would never have decided it
+  Start({"--grace", "3600"});  // so that the clock would never have decided it
   ASSERT_TRUE(Eventually([&] { return Text(server_->Verdicts("gone")) == verdicts; }));
   const auto after = server_->Incidents("gone");
   ASSERT_EQ(after.size(), before.size());
@@ -144,7 +144,7 @@ TEST_F(DurableTest, ARefusedBatchStaysRefused) {
   EXPECT_EQ(held, 2u);
 }
 
-// It listens before it has judged its journal again: who asks then waits for that.
+// It listens before it has judged its journal again; queries wait for that.
 TEST_F(DurableTest, WhoAsksAfterARestartIsToldAllThatWasFound) {
   const v1::Source source = SourceOf("long");
   constexpr uint64_t kSteps = 3000;
@@ -163,7 +163,7 @@ TEST_F(DurableTest, WhoAsksAfterARestartIsToldAllThatWasFound) {
     std::vector<std::string> words = {PLUMB_PROGRAM, command[0], "--server", server_->address()};
     words.insert(words.end(), command.begin() + 1, command.end());
     Ended plumb;
-    ASSERT_TRUE(Eventually([&] {  // a slow one says that it is not done
+    ASSERT_TRUE(Eventually([&] {  // on a slow machine it reports that it is not done
       plumb = RunToEnd(words);
       return plumb.status != 2 || plumb.errors.find("still judges") == std::string::npos;
     }));
@@ -225,7 +225,7 @@ TEST_F(DurableTest, ACheckpointTakesThePlaceOfWhatIsBeforeIt) {
   const auto after = server_->Incidents("checked");
   ASSERT_EQ(after.size(), before.size());
   for (size_t i = 0; i < after.size(); ++i) EXPECT_EQ(Text(after[i]), Text(before[i]));
-  // What comes next goes on from there.
+  // Later evidence continues from there.
   AgentStream agent(*server_, 66, {source}, 21);
   agent.Send(LeakingStep(source, 21), 21);
   agent.Send(Goodbye(source, 21), 22);
@@ -243,10 +243,10 @@ TEST_F(DurableTest, ADamagedCheckpointIsPassedOver) {
     ASSERT_TRUE(agent.Acknowledged(2));
     ASSERT_TRUE(Judged("worn", 1, 0));
   }
-  // What is decided while the journal stops is kept by nobody, and then there is no last one.
+  // A decision that is made while the journal stops is lost, and then there is no last one.
   ASSERT_TRUE(Eventually(
       [&] { return server_->process().errors().find("run \"worn\": over") != std::string::npos; }));
-  ASSERT_EQ(server_->Stop(), 0);  // writes one
+  ASSERT_EQ(server_->Stop(), 0);  // writes a checkpoint
   int damaged = 0;
   for (const auto& file : std::filesystem::directory_iterator(Data() + "/checkpoint")) {
     std::filesystem::resize_file(file.path(), std::filesystem::file_size(file.path()) - 1);
@@ -294,13 +294,13 @@ TEST_F(DurableTest, SeriesSetsOutliveTheProcess) {
   EXPECT_EQ(server_->Info().dropped().at("rejected-batches"), 0u);
 }
 
-// What ReadRun gives, judged anew, is what the server found.
+// The result of ReadRun, judged again, is what the server found.
 TEST_F(DurableTest, ARunIsReadAsItWasJudged) {
   Kill();
   Start({"--grace", "0.3"});
   const v1::Source rank0 = SourceOf("read", 0, 2), rank1 = SourceOf("read", 1, 2);
   const v1::Source other = SourceOf("other");
-  // Until the end of the test: only rank 1 is ever gone.
+  // Connected until the end of the test: only rank 1 is ever gone.
   AgentStream agent0(*server_, 71, {rank0}), agent1(*server_, 72, {rank1});
   AgentStream another(*server_, 73, {other});
   ASSERT_TRUE(agent0.Welcomed());
@@ -383,7 +383,7 @@ TEST_F(DurableTest, ADamagedEntryIsALossThatEveryoneSees) {
   const auto info = server_->Run("torn");
   ASSERT_EQ(info->gaps_size(), 1);
   EXPECT_THAT(info->gaps(0).reason(), HasSubstr("journal-damaged"));
-  // The stream goes on behind it.
+  // The stream continues after it.
   AgentStream agent(*server_, 74, {source}, 9);
   uint64_t held = 0;
   ASSERT_TRUE(agent.Welcomed(&held));

@@ -1,4 +1,4 @@
-// The journal by itself: order, restarts, cuts anywhere, damage, a disk that refuses.
+// The journal alone: order, restarts, cuts at any byte, damage, disk faults.
 #include "server/journal/journal.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ TEST_F(JournalTest, TellsInOrderOnceWhatItHolds) {
   std::promise<void> over;
   for (uint64_t s = 1; s <= 100; ++s) {
     journal->Append(EntryOf(7, s, "body " + std::to_string(s)), [&](const EntryPrefix& prefix) {
-      // What it tells of is in the files already.
+      // A reported entry is in the files already.
       if (prefix.number % 20 == 0) {
         EXPECT_GE(ReadJournal(folder_.path()).numbers.size(), prefix.number);
       }
@@ -46,7 +46,7 @@ TEST_F(JournalTest, TellsInOrderOnceWhatItHolds) {
   }
   EXPECT_EQ(told, expected);
   EXPECT_EQ(journal->committed(), 100u);
-  // By how many depends on how fast this thread appends.
+  // The number depends on how fast this thread appends.
   EXPECT_LT(counters_.journal_commits, 100u) << "commits are shared";
 }
 
@@ -82,7 +82,7 @@ TEST_F(JournalTest, SegmentsAreBoundedAndStartWithTheStreamsTheyNeed) {
   }
   const auto segments = folder_.Segments();
   ASSERT_GT(segments.size(), 5u);
-  // The last one alone tells what the stream declared in the first.
+  // The last segment alone has what the stream declared in the first.
   for (size_t i = 0; i + 1 < segments.size(); ++i) std::filesystem::remove(segments[i].path);
   const auto scan = ScanJournal(folder_.path(), 1, kManyStreams);
   ASSERT_TRUE(scan.ok());
@@ -97,8 +97,8 @@ TEST_F(JournalTest, SegmentsAreBoundedAndStartWithTheStreamsTheyNeed) {
   EXPECT_THAT(scan->lost, IsEmpty());
 }
 
-// Cut at every byte: what was whole before the cut is there, a restart goes on behind it, and
-// nothing is called lost.
+// Cut at every byte: what was complete before the cut is there, a restart continues after it, and
+// nothing is reported as lost.
 TEST_F(JournalTest, ACutAnywhereLosesOnlyWhatWasBehindIt) {
   {
     auto journal = folder_.Open(&counters_);
@@ -213,8 +213,8 @@ TEST_F(JournalTest, AFullDiskHoldsEverythingBackUntilThereIsSpace) {
   EXPECT_THAT(folder_.Segments(), SizeIs(1));
 }
 
-// After a failed fdatasync the kernel may have thrown the bytes away and forgotten it: they are
-// written again, elsewhere, and only then told of.
+// After a failed fdatasync the kernel may have dropped the bytes and the error: they are written
+// again elsewhere, and reported only after that.
 TEST_F(JournalTest, AFailedSyncIsWrittenAgainIntoANewSegment) {
   auto journal = folder_.Open(&counters_);
   Keep(*journal, 3, 1, "before");
@@ -234,7 +234,7 @@ TEST_F(JournalTest, AFailedSyncIsWrittenAgainIntoANewSegment) {
   ASSERT_THAT(folder_.Segments(), SizeIs(2));
   EXPECT_EQ(ReadFile(first), synced) << "nothing may be told from the file whose sync failed";
   EXPECT_THAT(ReadJournal(folder_.path()).bodies, ElementsAre("before", "during"));
-  // Even if the failed bytes are there after all: the later segment counts.
+  // Even if the failed bytes are on disk: the later segment counts.
   Keep(*journal, 3, 3, "after");
   journal.reset();
   WriteFile(first, synced + ReadFile(folder_.Segments()[1].path).substr(16));
@@ -266,7 +266,7 @@ TEST_F(JournalTest, EveryPolicyKeepsWhatItTells) {
   }
 }
 
-// A batch larger than a framed log takes by itself must not stop all others for ever.
+// A batch larger than the default limit of a framed log must not block all others forever.
 TEST_F(JournalTest, TakesWhateverCouldBeReceived) {
   auto journal = folder_.Open(&counters_);
   const std::string big((size_t{64} << 20) + 1, 'b');

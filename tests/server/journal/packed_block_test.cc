@@ -1,4 +1,4 @@
-// Blocks of entries come back byte for byte, or say that they do not.
+// Blocks of entries are restored byte for byte, or an error is reported.
 #include "server/journal/packed_block.h"
 
 #include <gmock/gmock.h>
@@ -72,9 +72,8 @@ TEST(PackedBlock, OneAfterAnotherFromTheSamePacker) {
   }
 }
 
-// 400 samples a batch of 8 ranks, as agents send them. Noise of a 10,000th of a float around 2 has
-// 24 bits that nothing foretells but sign and exponent: 2 to 3 bytes, and rows, names and numbers
-// beside.
+// Batches with 400 samples of 8 ranks, as agents send them. Noise of a 10,000th of a float around 2
+// has 24 unpredictable bits besides sign and exponent: 2 to 3 bytes, plus rows, names and numbers.
 TEST(PackedBlock, SamplesTakeAThirdOfTheirBytes) {
   std::mt19937 random(1);
   std::normal_distribution<float> noise(2, 0.01F);
@@ -109,7 +108,7 @@ TEST(PackedBlock, SamplesTakeAThirdOfTheirBytes) {
   EXPECT_GT(static_cast<double>(before) / static_cast<double>(samples), 8.0);
 }
 
-// What FindValueRuns says of a batch is the same whether its values are there or not.
+// FindValueRuns returns the same for a batch with and without its values.
 TEST(PackedBlock, ValuesAreFoundWithAndWithoutThem) {
   size_t found = 0;
   for (unsigned seed = 0; seed < 500; ++seed) {
@@ -135,7 +134,8 @@ TEST(PackedBlock, ValuesAreFoundWithAndWithoutThem) {
   EXPECT_GT(found, 300u);
 }
 
-// Checksums hold, contents lie. Never more memory than a block may have, and an end.
+// The checksums are correct, the contents false. Decoding must end, and never use more memory than
+// a block may have.
 TEST(PackedBlock, LyingBlocksAreRefusedOrReadAsFarAsTheyGo) {
   const auto rounds = static_cast<unsigned>(test::Rounds(3000, 200000));
   const std::string good = Pack(ByChance(1, 40));

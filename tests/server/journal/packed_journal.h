@@ -1,4 +1,4 @@
-// A journal of entries by chance in several segments, to be packed.
+// A journal of random entries in several segments, to be packed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace plumbline::server {
 
-// All that a reader tells, as text to be compared.
+// Returns everything that a reader returns, as text to compare.
 inline std::vector<std::string> Told(const std::string& directory, uint64_t from = 1) {
   std::vector<std::string> told;
   auto reader = JournalReader::Open(directory, from);

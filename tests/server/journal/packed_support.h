@@ -1,4 +1,4 @@
-// Entries of a journal by chance: everything that a batch may hold, and what no batch should.
+// Random entries of a journal: everything that a batch may hold, and invalid content.
 #pragma once
 
 #include <bit>
@@ -55,7 +55,7 @@ class EntryMaker {
     }
     one_source_ = Chance(2);
     if (Chance(3)) rows.mutable_absent()->assign(1 + random_() % 9, static_cast<char>(random_()));
-    // Counts that do not fit each other: no trainer's, but what a damaged one may send.
+    // Counts that do not match: no trainer sends them, but damaged data may have them.
     if (Chance(20)) rows.add_value(Value());
     if (Chance(20)) rows.clear_step();
     if (Chance(20)) rows.clear_value();
@@ -81,7 +81,7 @@ class EntryMaker {
     return batch;
   }
 
-  // Wire bytes of a batch, or what is none.
+  // Returns wire bytes of a batch, or invalid ones.
   std::string Body() {
     stream_ = 1 + random_() % 5;
     std::string wire = Batch().SerializeAsString();
@@ -90,7 +90,7 @@ class EntryMaker {
     return wire;
   }
 
-  // A whole payload; numbers go on from 1.
+  // Returns a complete payload; numbers count from 1.
   std::pair<FrameType, std::string> Entry() {
     FrameType type = FrameType::kJournalBatch;
     std::string body = Body();
@@ -116,8 +116,8 @@ class EntryMaker {
   std::mt19937& random() { return random_; }
 
  private:
-  // Legal on the wire, written by nobody: values one by one and in pieces, lengths in more bytes
-  // than they need, fields of a newer version.
+  // Adds content that is legal on the wire but that no writer makes: values one by one and in
+  // pieces, lengths in more bytes than needed, fields of a newer version.
   void AddOddFields(std::string* wire) {
     const double value = Value();
     std::string bytes(8, '\0');

@@ -1,4 +1,4 @@
-// What retention takes, and that it says so.
+// What retention removes, and that it is reported.
 #include "server/journal/retention.h"
 
 #include <gmock/gmock.h>
@@ -91,7 +91,7 @@ TEST_F(RetentionTest, BySizeTheOldestGoesAndIsListed) {
   for (const v1::Gap& gap : gaps) items += gap.items();
   EXPECT_EQ(items, (oldest - 1) * 4) << "one item of evidence and three values a step";
   EXPECT_THAT(gaps[0].reason(), HasSubstr("journal.keep_bytes"));
-  // A former process's gaps are known to the next.
+  // The next process knows the gaps.
   gaps_.reset();
   gaps_ = std::move(*GapTable::Open(Path()));
   EXPECT_THAT(gaps_->Of("run"), SizeIs(gaps.size()));
@@ -110,7 +110,7 @@ TEST_F(RetentionTest, ByAgeWhatIsWhollyOlderGoes) {
   EXPECT_THAT(all.lost, IsEmpty()) << "what retention took is no loss";
 }
 
-// A crash between the note and the removal: the segment is noted once.
+// A crash between the record and the removal: the segment is recorded once.
 TEST_F(RetentionTest, ASegmentIsNotedOnce) {
   const Segment first = folder_.Segments()[0];
   const std::string bytes = ReadFile(first.path);

@@ -1,4 +1,4 @@
-// Segments written again: damage, disks that refuse, crashes, and who removes them meanwhile.
+// Rewriting segments with damage, disk faults, crashes, and concurrent removal.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ TEST_F(SegmentPackerFaults, ADamagedSegmentStaysAsItIs) {
 
 TEST_F(SegmentPackerFaults, ASegmentWithAMissingEntryStaysAsItIs) {
   const auto segments = folder_.Segments();
-  // As a cut tail would leave it: its last entries are not there.
+  // Like a cut tail: its last entries are missing.
   std::filesystem::resize_file(segments[1].path, std::filesystem::file_size(segments[1].path) - 5);
   const auto told = Told(folder_.path());
   EXPECT_EQ(Pack(), static_cast<int>(segments.size()) - 2);
@@ -45,7 +45,7 @@ TEST_F(SegmentPackerFaults, DamageToAPackedSegmentIsCountedExactly) {
   EXPECT_EQ(all.numbers.size() + segments[2].first - segments[1].first, 120u);
 }
 
-// Right checksums around a block that lies.
+// A block with correct checksums and false contents.
 TEST_F(SegmentPackerFaults, ABlockThatLiesIsALossWithItsPlace) {
   ASSERT_GT(Pack(), 0);
   const auto segments = folder_.Segments();
@@ -134,7 +134,7 @@ TEST_F(SegmentPackerFaults, WhatAFormerProcessDidNotFinishIsRemoved) {
   EXPECT_EQ(Files(), before);
 }
 
-// Retention takes a segment while it is written again: it stays gone.
+// Retention removes a segment while it is rewritten: it stays removed.
 TEST_F(SegmentPackerFaults, WhatIsTakenMeanwhileStaysGone) {
   const auto segments = folder_.Segments();
   PackerOptions options = Options();

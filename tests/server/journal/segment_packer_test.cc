@@ -1,4 +1,4 @@
-// Segments written again: what is read from them stays the same.
+// Rewritten segments: what is read from them stays the same.
 #include "server/journal/segment_packer.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Journals of a test's own: written by the real writer, read back by the real reader.
+// A test's journals: written by the real writer, read back by the real reader.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class JournalFolder {
     options.unix_ns = [] { return int64_t{1234567}; };
     return options;
   }
-  // A journal that goes on where the last one stood.
+  // Opens a journal that continues after the last one.
   std::unique_ptr<Journal> Open(Counters* counters) { return Open(counters, Options()); }
   std::unique_ptr<Journal> Open(Counters* counters, JournalOptions options) {
     auto scan = ScanJournal(path(), 1, kManyStreams);

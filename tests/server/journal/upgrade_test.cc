@@ -1,12 +1,12 @@
-// A data directory that another build wrote, between two builds whose journals differ in format:
+// A data directory of another build, between two builds whose journals differ in format:
 // tests/server/journal/before_packing was recorded with the last plumbd before packed segments
-// (docs/decisions/0028). It is taken up, judged to the same findings, packed, and written back so
-// that the older build takes it up again.
+// (docs/decisions/0028). It is opened, judged to the same findings, packed, and written back so
+// that the older build can open it again.
 //
-// To record one of another build (what it must say is written beside it):
+// To record one with another build (the expected findings are written next to it):
 //   PLUMB_RECORD_WITH=OLDER/plumbd PLUMB_RECORD_TO=DIR server_upgrade_test
 //       --gtest_also_run_disabled_tests --gtest_filter=*Records*
-// and to try the way back with that build itself, with any such directory:
+// and to test the way back with that build itself, with any such directory:
 //   PLUMB_RECORD_WITH=OLDER/plumbd server_upgrade_test
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// What must not depend on the build: which findings each run has.
+// Returns what must not depend on the build: the findings of each run.
 std::string Said(const Plumbd& server) {
   std::string all;
   for (const std::string& run : {std::string("over"), std::string("goes-on")}) {
@@ -82,7 +82,7 @@ class Upgrade : public testing::Test {
     return count;
   }
   std::string Expected() const { return ReadFile(std::string(kRecorded) + "/findings"); }
-  // Its stream goes on behind what it was told is held.
+  // Its stream continues after what was acknowledged.
   void GoesOn(const Plumbd& server, uint64_t stream) const {
     AgentStream agent(server, stream, {SourceOf("goes-on")}, kSteps + 2);
     uint64_t held = 0;
@@ -102,7 +102,7 @@ TEST_F(Upgrade, ADirectoryOfTheBuildBeforeIsTakenUpPackedAndWrittenBack) {
   {
     const auto server = Start();
     ASSERT_TRUE(CaughtUp(*server)) << server->process().errors();
-    // Rules have other options since: what the journal holds is judged again, and that is said.
+    // Rules have new options since: the journal is judged again, and this is reported.
     EXPECT_THAT(server->process().errors(), HasSubstr("is not used: "));
     EXPECT_THAT(server->process().errors(), Not(HasSubstr("are lost")));
     EXPECT_EQ(Said(*server), Expected());
@@ -112,7 +112,7 @@ TEST_F(Upgrade, ADirectoryOfTheBuildBeforeIsTakenUpPackedAndWrittenBack) {
     server->process().Signal(SIGKILL);
     server->process().Wait();
   }
-  // Without what this one had of its own all is judged again from what the older build wrote.
+  // Without the files of this build, all is judged again from what the older build wrote.
   fs::remove_all(Data() + "/checkpoint");
   for (const char* part : {"", "-wal", "-shm"}) fs::remove(Data() + "/store.sqlite" + part);
   {
@@ -163,7 +163,7 @@ TEST_F(Upgrade, DISABLED_Records) {
   }
   ASSERT_TRUE(CaughtUp(*server));
   const std::string said = Said(*server);
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // a checkpoint knows it
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // so that a checkpoint contains it
   server->process().Signal(SIGKILL);
   server->process().Wait();
   fs::create_directories(to);

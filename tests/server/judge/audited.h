@@ -1,4 +1,4 @@
-// What was found of a run, live and by an audit of what the server kept of it.
+// The findings of a run, live and by an audit of the stored run.
 #pragma once
 
 #include <map>
@@ -39,7 +39,7 @@ inline FoundIncidents FoundByAudit(const Plumbd& server, const std::string& run)
   return found;
 }
 
-// The run has been judged as a whole, as an audit judges it.
+// Returns true once the run has been judged as a whole, as an audit judges it.
 inline bool IsOver(Plumbd& server, const std::string& run) {
   return Eventually([&] {
     return server.process().errors().find("run \"" + run + "\": over") != std::string::npos;

@@ -1,4 +1,4 @@
-// What waits for a word does not run out while nobody could hear it.
+// A timeout does not run out while the server could not receive reports.
 #include "server/judge/awake_clock.h"
 
 #include <gtest/gtest.h>

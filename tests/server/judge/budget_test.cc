@@ -1,4 +1,4 @@
-// What all runs together may take, and what becomes of those who take most.
+// The memory limit of all runs together, and what happens to the runs that use most.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +55,8 @@ class Budget : public testing::Test {
     server_->process().Wait();
   }
 
-  // A step that nobody can close: the other rank never comes. Some 440 bytes an item, as counted.
+  // Returns a step that cannot close, because the other rank never comes. Counts about 440 bytes
+  // per item.
   static v1::Batch OpenStep(const v1::Source& source, int64_t step, int items) {
     v1::Batch batch = BatchOf(source);
     for (int i = 0; i < items; ++i) AddScalar(&batch, "op" + std::to_string(i), step, 1.0);
@@ -75,12 +76,13 @@ class Budget : public testing::Test {
     return info && info->newest_step() == step;
   }
   double Metric(const std::string& name) const {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it is said now and then
+    // it is reported from time to time
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
     const std::string text = "\n" + HttpAnswer(HttpAddress(*server_), "/metrics");
     const size_t at = text.find("\n" + name + " ");
     return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
   }
-  // All that the journal holds has been judged.
+  // Returns true once everything in the journal has been judged.
   bool Settled() const {
     return Eventually([&] { return !server_->Info().catching_up(); });
   }
@@ -92,7 +94,7 @@ class Budget : public testing::Test {
 TEST_F(Budget, WhoHoldsMostClosesItsOldestStepsAndARestartDoesTheSame) {
   Start("open_bytes = 16_777_216");
   ASSERT_TRUE(Send("small", 1, 4, 100));
-  ASSERT_TRUE(Send("large", 2, 30, 3000));  // some 40 MB
+  ASSERT_TRUE(Send("large", 2, 30, 3000));  // about 40 MB
   ASSERT_TRUE(Eventually([&] { return Judged("large", 30); }));
   const auto made = MadeRoom();
   ASSERT_FALSE(made.empty());
@@ -106,7 +108,7 @@ TEST_F(Budget, WhoHoldsMostClosesItsOldestStepsAndARestartDoesTheSame) {
   EXPECT_EQ(found, FindingsOfJournal(folder_.File("data") + "/journal"));
   Kill();
 
-  // No checkpoint: everything is judged again, and nothing is decided anew.
+  // Without a checkpoint everything is judged again, and no new decision is made.
   Start("open_bytes = 16_777_216");
   ASSERT_TRUE(Settled());
   EXPECT_EQ(MadeRoom().size(), made.size());
@@ -115,9 +117,9 @@ TEST_F(Budget, WhoHoldsMostClosesItsOldestStepsAndARestartDoesTheSame) {
   EXPECT_FALSE(server_->Run("large")->has_quarantined());
 }
 
-// What was closed for want of room is in the journal, so an audit of the stored run closes the
-// same: rank 1, which goes on when it is too late, is late there too, and nothing is joined there
-// that was not joined here.
+// What was closed for lack of memory is in the journal, so an audit of the stored run closes the
+// same: rank 1, which continues too late, is late there too, and nothing is joined there that was
+// not joined here.
 TEST_F(Budget, AnAuditOfARunThatMadeRoomFindsTheSame) {
   Start("open_bytes = 16_777_216");
   constexpr int64_t kSteps = 30;
@@ -160,7 +162,7 @@ TEST_F(Budget, AnAuditOfARunThatMadeRoomFindsTheSame) {
   EXPECT_EQ(FoundByAudit(*server_, "large"), live);
 }
 
-// A journal that was written with more room: there is no event that makes any.
+// A journal that was written with a higher limit: no event of it frees memory.
 TEST_F(Budget, ABoundThatWasLoweredHoldsInAReplayToo) {
   Start("open_bytes = 1_073_741_824");
   ASSERT_TRUE(Send("large", 2, 30, 3000));

@@ -36,7 +36,7 @@ int64_t MiBOf(const Process& process, const std::string& field) {
 class Sender {
  public:
   using Make = std::function<v1::Batch(uint64_t number)>;
-  // The sources of each stream, whose ids begin with `stream`.
+  // Starts the streams with these sources; their ids begin with `stream`.
   Sender(const Plumbd& server, uint64_t stream, const std::vector<std::vector<v1::Source>>& sources,
          Make make) {
     constexpr size_t kOfAConnection = 50;  // streams; a server takes no more than 100
@@ -61,7 +61,7 @@ class Sender {
     thread_.join();
   }
   uint64_t sent() const { return sent_; }
-  // Why the server ended a stream; empty: all go on.
+  // Returns why the server ended a stream; empty if none ended.
   std::string why_over() {
     for (auto& stream : streams_) {
       if (stream->over()) return stream->Ended().error_message();
@@ -76,7 +76,7 @@ class Sender {
   std::thread thread_;
 };
 
-// Losses by ever new names, in turn of 8 runs, each value 1.
+// Sends losses with ever new names, of 8 runs in turn, each with value 1.
 std::unique_ptr<Sender> SenderOfNames(const Plumbd& server, uint64_t stream, uint64_t names) {
   constexpr uint64_t kRuns = 8, kOfABatch = 5000;
   std::vector<v1::Source> sources;
@@ -95,7 +95,7 @@ std::unique_ptr<Sender> SenderOfNames(const Plumbd& server, uint64_t stream, uin
       });
 }
 
-// A NaN of each run in turn, of 8 runs a stream.
+// Sends a NaN of each run in turn, with 8 runs per stream.
 std::unique_ptr<Sender> SenderOfRuns(const Plumbd& server, uint64_t stream, uint64_t runs) {
   constexpr uint64_t kOfAStream = 8;
   std::vector<std::vector<v1::Source>> sources(runs / kOfAStream);
@@ -114,7 +114,7 @@ std::unique_ptr<Sender> SenderOfRuns(const Plumbd& server, uint64_t stream, uint
   });
 }
 
-// Seconds from sending a NaN of a new run until its incident is listed.
+// Returns the seconds from sending a NaN of a new run until its incident is listed.
 double HonestFinding(const Plumbd& server, int number) {
   const std::string run = "honest-" + std::to_string(number);
   const v1::Source source = SourceOf(run);
@@ -129,7 +129,7 @@ double HonestFinding(const Plumbd& server, int number) {
 
 class BusySenders : public ::testing::Test {
  protected:
-  // Next to the senders; at most `most_mib` of memory.
+  // Measures next to the senders; at most `most_mib` of memory.
   void Measure(const char* what, const std::vector<std::unique_ptr<Sender>>& senders,
                int64_t most_mib) {
     const auto warm = Clock::now() + std::chrono::milliseconds(Long() ? 10'000 : 300);
@@ -178,8 +178,7 @@ TEST_F(BusySenders, OfRunsWithoutEnd) {
   ASSERT_FALSE(server_.address().empty()) << server_.process().errors();
   std::vector<std::unique_ptr<Sender>> senders;
   senders.push_back(SenderOfRuns(server_, 1, Long() ? 9600 : 400));
-  // Its runs are all new, too: each has its first turn, and its first incident, before one that
-  // came later.
+  // Its runs are all new, too: each has its first turn, and its first incident, before a later one.
   const std::string last = "many-" + std::to_string((Long() ? 9600 : 400) - 1);
   const auto begin = Clock::now();
   while (server_.Incidents(last).empty() && Clock::now() - begin < std::chrono::seconds(300))

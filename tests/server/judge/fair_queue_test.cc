@@ -1,4 +1,4 @@
-// Who is judged next, by a clock of the test's own.
+// The order of judging, with the test's own clock.
 #include "server/judge/fair_queue.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ class LanesTest : public testing::Test {
     work.since = At(0);
     fair_queue_.PushFirst(std::move(work));
   }
-  // The entry that is begun; -1: none can be.
+  // Begins the next work and returns its entry; -1 if none can begin.
   int64_t Begin(int64_t ms = 0, FairQueue::Which which = FairQueue::Which::kAny) {
     auto begun = fair_queue_.Next(At(ms), which);
     if (!begun) return -1;
@@ -92,8 +92,8 @@ TEST_F(LanesTest, ARunIsJudgedOneEntryAfterTheOther) {
 TEST_F(LanesTest, WhatABatchOrAStreamTiesTogetherIsJudgedInOneOrder) {
   Push({"a"}, 1, 0, 7);
   Push({"b"}, 2, 0, 8);
-  Push({"c"}, 3, 0, 7);       // by the stream of a, which may have declared its sets
-  Push({"b", "d"}, 4, 0, 9);  // of b, too
+  Push({"c"}, 3, 0, 7);       // on the stream of a, which may have declared its sets
+  Push({"b", "d"}, 4, 0, 9);  // on a stream of b, too
   Push({"d"}, 5);
   Push({"e"}, 6);
   EXPECT_EQ(Begin(), 1);
@@ -131,11 +131,10 @@ TEST_F(LanesTest, TiesOfLanesInWhichSomethingGoesOnWaitForAllOfIt) {
   EXPECT_EQ(Begin(), 3);
 }
 
-// The promise: beside what others have piled up, a run that sends little is next, once those have
-// had a turn each.
+// A run that sends little is next, whatever the backlog of others, once each of those had a turn.
 TEST_F(LanesTest, WhoUsesLittleIsNotBehindWhatOthersPileUp) {
   constexpr int64_t kHostile = 40,
-                    kEach = 20;  // runs; ms an entry, which is when it loses the lock
+                    kEach = 20;  // runs; ms per entry, after which it loses the lock
   uint64_t entry = 0;
   for (int i = 0; i < 50; ++i) {
     for (int run = 0; run < kHostile; ++run) Push({"hostile" + std::to_string(run)}, ++entry);
@@ -167,8 +166,8 @@ TEST_F(LanesTest, WhoUsesLittleIsNotBehindWhatOthersPileUp) {
   EXPECT_EQ(longest, 0) << "but for what goes on already";
 }
 
-// A thousand flows that had each used less than one that took its turn long ago were all before it:
-// a NaN of a new run waited for more than a minute.
+// A thousand flows that had each used less than one with an earlier turn once all went before it: a
+// NaN of a new run waited for more than a minute.
 TEST_F(LanesTest, ANewRunGoesBeforeManyWhoseTurnsDiffer) {
   constexpr uint64_t kRuns = 50;
   uint64_t entry = 0;
@@ -191,12 +190,12 @@ TEST_F(LanesTest, ANewRunGoesBeforeManyWhoseTurnsDiffer) {
   Push({"slow"}, ++entry, 100);
   Push({"new"}, ++entry, 100);
   EXPECT_EQ(turn(100, 18), static_cast<int64_t>(entry)) << "within its credit";
-  // Of several that are new each has its turn, first come, first served.
+  // Several new ones each have a turn, in order of arrival.
   Push({"newer"}, ++entry, 100);
   Push({"newest"}, ++entry, 100);
   EXPECT_EQ(turn(100, 1), static_cast<int64_t>(entry - 1));
   EXPECT_EQ(turn(100, 1), static_cast<int64_t>(entry));
-  // Beyond its credit it takes turns with the others.
+  // After its credit it takes turns with the others.
   Push({"new"}, ++entry, 100);
   EXPECT_EQ(turn(100, 5), static_cast<int64_t>(entry));
   Push({"new"}, ++entry, 100);
@@ -302,7 +301,8 @@ TEST_F(LanesTest, SinceWhenSomethingOfARunWaits) {
   EXPECT_EQ(fair_queue_.WaitsSince("a"), At(8));
 }
 
-// At random: of one run in order, never two at a time, nothing lost, and `through` is what it says.
+// Random work: runs are judged in order, never two entries at a time, nothing is lost, and
+// `through` is correct.
 TEST_F(LanesTest, WhateverComesEachRunIsJudgedInOrder) {
   std::mt19937 random(5);
   for (int round = 0; round < 200; ++round) {

@@ -1,5 +1,5 @@
-// Nobody waits for what another run sends: a quiet run beside hostile ones. PLUMB_LONG=1: how long
-// its findings take beside each of the costliest kinds.
+// No run waits for what another one sends: a quiet run next to hostile ones. PLUMB_LONG=1: how long
+// its findings take next to each of the costliest kinds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ bool Long() {
   return value != nullptr && *value != '\0' && *value != '0';
 }
 
-// A step whose routers all leak: each takes the judge some tenth of a millisecond and more.
+// Returns a step whose routers all leak: each takes the judge at least some tenth of a millisecond.
 v1::Batch HeavyStep(const v1::Source& source, int64_t step, int routers) {
   v1::Batch batch = LeakingStep(source, step, "layers.0");
   for (int i = 1; i < routers; ++i) {
@@ -59,7 +59,7 @@ class Fair : public testing::Test {
   bool Found(const std::string& run) const {
     return !server_->Incidents(run, "causality/moe-future-leak").empty();
   }
-  // Steps `first` to `last` of a heavy run, acknowledged.
+  // Sends steps `first` to `last` of a heavy run; returns true if they are acknowledged.
   bool SendHeavy(const std::string& run, uint64_t stream, uint64_t first, uint64_t last,
                  int routers = kRouters) const {
     const v1::Source source = SourceOf(run);
@@ -85,7 +85,7 @@ class Fair : public testing::Test {
         << " findings, expected " << expected.size();
     EXPECT_GT(expected.size(), 0u);
   }
-  // Some checkpoint says that a run is further than others.
+  // Returns true if a checkpoint has a run that is further than others.
   bool SomebodyIsAhead() const {
     const auto names = server::ListCheckpoints(folder_.File("data") + "/checkpoint");
     if (!names.ok()) return false;
@@ -100,7 +100,7 @@ class Fair : public testing::Test {
   std::unique_ptr<Plumbd> server_;
 };
 
-// The order of what happens, not a clock: the quiet run, which sends last, is found while most of
+// Tests the order of events, not times: the quiet run, which sends last, is found while most of
 // what was acknowledged before it still waits.
 TEST_F(Fair, AQuietRunIsJudgedBeforeWhatOthersHavePiledUp) {
   Start();
@@ -118,16 +118,17 @@ TEST_F(Fair, AQuietRunIsJudgedBeforeWhatOthersHavePiledUp) {
   ExpectFindingsOfAnAudit();
 }
 
-// Killed again and again with several runs in flight and checkpoints that know some of them further
-// than others: what is found is what an audit finds, and nobody is put into quarantine for it.
+// Killed repeatedly with several runs in flight and checkpoints in which some runs are further than
+// others: the findings are those of an audit, and no run is put into quarantine for it.
 TEST_F(Fair, KilledWithSeveralRunsInFlightItGoesOnAsIfNothingHadHappened) {
   Start();
   uint64_t step = 0;
   bool ahead = false;
   constexpr uint64_t kMore = 60;
-  constexpr int kFew = 4;  // routers: a checkpoint is taken between entries
+  constexpr int kFew = 4;  // routers: so that a checkpoint is taken between entries
   const int rounds = Long() ? 30 : 4;
-  // On a busy machine a round may be judged whole before anybody has looked: then there is another.
+  // On a busy machine a round may be judged completely before the test has looked: then there is
+  // another.
   const int most = rounds + 20;
   for (int round = 0; round < rounds || (!ahead && round < most); ++round) {
     for (uint64_t stream = 1; stream <= 3; ++stream)
@@ -156,8 +157,8 @@ TEST_F(Fair, KilledWithSeveralRunsInFlightItGoesOnAsIfNothingHadHappened) {
   ExpectFindingsOfAnAudit();
 }
 
-// Two streams, each with batches of its own run and of one that both share: what they tie together
-// is judged in the journal's order.
+// Two streams, each with batches of a separate run and of a shared one: the tied runs are judged in
+// the journal's order.
 TEST_F(Fair, RunsThatShareStreamsAreJudgedAsAnAuditDoes) {
   Start();
   const v1::Source own[] = {SourceOf("one"), SourceOf("two")};
@@ -240,7 +241,7 @@ TEST_P(FairTimes, FromAcknowledgedToFound) {
   EXPECT_LT(took.back(), 0.2);
 }
 
-// It measures, and asserts by the clock: the long form alone has any.
+// These tests measure times, so they run only in the long form.
 std::vector<Kind> KindsToTime() {
   if (!Long()) return {};
   return {{"nothing", Routers, 0},         {"routers", Routers, 1},

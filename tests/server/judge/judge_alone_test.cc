@@ -1,5 +1,5 @@
-// The judge behind its journal, without sockets: runs that are over are kept up to a bound, one
-// that was forgotten goes on when it comes back, and a retry counts nothing twice.
+// The judge with its journal, without sockets: runs that are over are kept up to a limit, a
+// forgotten run continues when it returns, and a retry counts nothing twice.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -109,7 +109,7 @@ class JudgeAlone : public testing::Test {
     return samples;
   }
 
-  // Whether the run was over and then forgotten, as the journal has it.
+  // Returns true once the run was over and then forgotten, according to the journal.
   bool Forgets(const std::string& run) {
     return Eventually([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -127,7 +127,7 @@ class JudgeAlone : public testing::Test {
       return overs >= 2;
     });
   }
-  // So many steps, and so many of their values are absent.
+  // Expects `steps` steps, with `absent` absent values.
   void ExpectShown(const std::string& run, int steps, int absent) {
     v1::QuerySeriesRequest request;
     request.set_run(run);
@@ -177,7 +177,7 @@ TEST_F(JudgeAlone, ARunThatWasForgottenGoesOnWithoutTheRankThatDoesNotComeBack) 
   EXPECT_EQ(counters_->engine_refused, 0u);
 }
 
-// Its ranks were away at different steps, and return so: the newer part adds to the older one.
+// Its ranks were away at different steps, and return there: the newer part adds to the older one.
 TEST_F(JudgeAlone, ARunThatWasForgottenShowsWhatEachRankHadBefore) {
   constexpr int kRuns = 66;  // 64 are kept
   Open();
@@ -210,7 +210,7 @@ TEST_F(JudgeAlone, ARunThatWasForgottenShowsWhatEachRankHadBefore) {
   ExpectShown(name(0), 21, 0);
 }
 
-// A rank that says hello and leaves again brings nothing: what the rules know of the run stays.
+// A rank that sends a hello and leaves sends no evidence: the rules' state of the run stays.
 TEST_F(JudgeAlone, AHelloAloneDoesNotMakeARunForgotten) {
   Open();
   const v1::Source source = SourceOf("run", 0, 2), other = SourceOf("run", 1, 2);
@@ -232,7 +232,7 @@ TEST_F(JudgeAlone, AHelloAloneDoesNotMakeARunForgotten) {
   for (int64_t step = 1; step <= 9; ++step)
     Deliver(1, static_cast<uint64_t>(step) + 1, RowOf(source, step, false));
   EXPECT_TRUE(Eventually([&] { return Stored("run") == 20; })) << Stored("run");
-  // All of it is shown: the run was not begun anew.
+  // All of it is shown, because the run did not start anew.
   v1::QuerySeriesRequest request;
   request.set_run("run");
   v1::QuerySeriesResponse response;
@@ -242,7 +242,7 @@ TEST_F(JudgeAlone, AHelloAloneDoesNotMakeARunForgotten) {
   EXPECT_TRUE(response.series(0).absent().empty()) << response.series(0).ShortDebugString();
 }
 
-// The same across a restart: what is forgotten stays so.
+// The same across a restart: what is forgotten stays forgotten.
 TEST_F(JudgeAlone, AForgottenRunIsKnownAsSuchAfterARestart) {
   constexpr int kRuns = 66;
   Open();
@@ -266,8 +266,8 @@ TEST_F(JudgeAlone, AForgottenRunIsKnownAsSuchAfterARestart) {
   EXPECT_TRUE(ClosesThrough(name(0), 1)) << Run(name(0)).ShortDebugString();
 }
 
-// The sets of a stream that the stream table has forgotten go, once all of it is judged, and no
-// other's: a batch that does not declare them again is refused, and counted.
+// The sets of a stream that the stream table has forgotten are removed once all of it is judged,
+// and no others: a batch that does not declare them again is refused, and counted.
 TEST_F(JudgeAlone, SetsGoWithTheStreamThatTheTableForgets) {
   constexpr uint64_t kKnown = 1, kForgotten = 2;
   Open();
@@ -278,7 +278,7 @@ TEST_F(JudgeAlone, SetsGoWithTheStreamThatTheTableForgets) {
   Deliver(kKnown, 1, RowOf(known, 0, true));
   Deliver(kForgotten, 1, RowOf(forgotten, 0, true));
   int64_t step = 0;
-  ASSERT_TRUE(Eventually([&] {  // two looks, 5 s apart
+  ASSERT_TRUE(Eventually([&] {  // two checks, 5 s apart
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     ++step;
     Deliver(kForgotten, static_cast<uint64_t>(step) + 1, RowOf(forgotten, step, false));

@@ -1,4 +1,4 @@
-// What a plumbd's journal says it closed for want of room.
+// Reads from plumbd's journal what it closed for lack of memory.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace plumbline::test {
 
-// Of the journal under `data`, in its order. The server must have stopped, or be at rest.
+// Returns the events of the journal in `data`, in order. The server must have stopped, or be idle.
 inline std::vector<v1::JudgeEvent> MadeRoom(const std::string& data) {
   using Result = server::JournalReader::Result;
   std::vector<v1::JudgeEvent> made;

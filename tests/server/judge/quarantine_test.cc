@@ -1,4 +1,5 @@
-// Runs over which plumbd dies, or that it cannot judge: the others go on, and somebody decides.
+// Runs during which plumbd dies, or that it cannot judge: the others continue, and a person
+// decides.
 #include "server/judge/quarantine.h"
 
 #include <gmock/gmock.h>
@@ -23,14 +24,15 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-// ---- whom a process died over -----------------------------------------------------------------
+// ---- the run during which a process died --------------------------------------------------------
 
 class QuarantineTest : public testing::Test {
  protected:
   Quarantine Open() const {
     return Quarantine(folder_.path(), [] { return int64_t{7}; });
   }
-  // A process that crashes while a thread judges each of `runs`; the thread of the first is it.
+  // Acts like a process that crashes while a thread judges each of `runs`; the first one's thread
+  // crashes.
   void Crash(const std::vector<std::pair<std::string, uint64_t>>& runs,
              int signal = SIGSEGV) const {
     const pid_t child = fork();
@@ -50,7 +52,7 @@ class QuarantineTest : public testing::Test {
     waitpid(child, &status, 0);
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
   }
-  // A process that ends while it judges `run`.
+  // Acts like a process that ends while it judges `run`.
   void Die(const std::string& run, uint64_t entry, bool replaying) const {
     const pid_t child = fork();
     if (child == 0) {
@@ -62,7 +64,7 @@ class QuarantineTest : public testing::Test {
     int status = 0;
     waitpid(child, &status, 0);
   }
-  // ... while it judges several, each on a thread of its own.
+  // ... while it judges several, each on a separate thread.
   void DieOverSeveral(const std::vector<std::pair<std::string, uint64_t>>& runs) const {
     const pid_t child = fork();
     if (child == 0) {
@@ -95,7 +97,7 @@ TEST_F(QuarantineTest, OneDeathIsNotEnough) {
 TEST_F(QuarantineTest, ThreeDeathsInARowAtOneEntryPutTheRunThere) {
   Die("bad", 17, false);
   Die("bad", 17, true);
-  Die("bad", 17, true);  // to look meanwhile would be a process that ends well
+  Die("bad", 17, true);  // opening it in between would count as a process that ended well
   ASSERT_THAT(Held(), ElementsAre("bad"));
   const Quarantine quarantine = Open();
   EXPECT_TRUE(quarantine.Holds("bad"));
@@ -106,7 +108,7 @@ TEST_F(QuarantineTest, ThreeDeathsInARowAtOneEntryPutTheRunThere) {
   EXPECT_TRUE(quarantine.MayWrite("bad").ok());
 }
 
-// Killed twice from outside, by chance while it judged the same.
+// Killed twice from outside, by chance while it judged the same entry.
 TEST_F(QuarantineTest, TwoDeathsThatNobodySawAreChance) {
   Die("busy", 17, true);
   Die("busy", 17, true);
@@ -119,7 +121,7 @@ TEST_F(QuarantineTest, TwoCrashesAtOneEntryPutTheRunThere) {
   EXPECT_THAT(Open().Find("bad")->reason(), HasSubstr("crashed again and again"));
 }
 
-// Which of those that were judged at one time is known by its thread.
+// If several were judged at the same time, the crashed thread shows which one it was.
 TEST_F(QuarantineTest, OnlyTheOneWhoseThreadCrashedIsHeld) {
   for (int i = 0; i < 2; ++i) Crash({{"bad", 17}, {"innocent", 12}});
   EXPECT_THAT(Held(), ElementsAre("bad"));
@@ -160,8 +162,8 @@ TEST_F(QuarantineTest, ARunInReplayIsHeldAfterFourDeathsInARow) {
   EXPECT_THAT(Held(), ElementsAre("bad"));
 }
 
-// Whoever kills the server from outside does not stop it from getting on. To look meanwhile would
-// be a process that ends well.
+// A server that is killed from outside still progresses. Opening the quarantine in between would
+// count as a process that ended well.
 TEST_F(QuarantineTest, ADeathFurtherOnThanAllBeforeItDoesNotCount) {
   for (uint64_t entry = 10; entry <= 40; entry += 2) Die("bad", entry, true);
   EXPECT_THAT(Held(), ElementsAre());
@@ -192,7 +194,7 @@ TEST_F(QuarantineTest, OneThatWasJudgedAgainIsBackUntilItIsReleased) {
     quarantine.Rejoin("bad");
     EXPECT_FALSE(quarantine.Holds("bad"));
   }
-  EXPECT_THAT(Held(), ElementsAre("bad"));  // no checkpoint knows it yet
+  EXPECT_THAT(Held(), ElementsAre("bad"));  // no checkpoint contains it yet
   {
     Quarantine quarantine = Open();
     quarantine.Rejoin("bad");
@@ -201,7 +203,7 @@ TEST_F(QuarantineTest, OneThatWasJudgedAgainIsBackUntilItIsReleased) {
   EXPECT_THAT(Held(), ElementsAre());
 }
 
-// Several were judged at one time: it may have been any of them.
+// Several were judged at the same time: any of them may be the cause.
 TEST_F(QuarantineTest, NobodyIsHeldForADeathThatMayHaveBeenOverAnother) {
   for (int i = 0; i < 6; ++i) DieOverSeveral({{"bad", 17}, {"innocent", 12}});
   EXPECT_THAT(Held(), ElementsAre());
@@ -211,7 +213,7 @@ TEST_F(QuarantineTest, WhoEndsTheProcessAloneAfterwardsIsHeldAndTheOthersAreNot)
   DieOverSeveral({{"bad", 17}, {"innocent", 12}});
   Die("bad", 17, true);
   Die("bad", 17, true);
-  Die("bad", 17, true);  // to look meanwhile would be a process that ends well
+  Die("bad", 17, true);  // opening it in between would count as a process that ended well
   EXPECT_THAT(Held(), ElementsAre("bad"));
   Die("innocent", 12, true);
   EXPECT_THAT(Held(), ElementsAre("bad"));
@@ -254,7 +256,7 @@ TEST_F(QuarantineTest, AMarkIsThereAfterAnyNameAndNoneIsTooLong) {
   const std::string longest(server::JudgingMarkPage::kNameBytes + 5, 'x');
   Die(longest, 3, true);
   Die(longest, 3, true);
-  EXPECT_FALSE(Open().Holds(longest));  // it is cut, and nobody has that name
+  EXPECT_FALSE(Open().Holds(longest));  // the name is cut, and matches no run
 }
 
 // ---- a real plumbd ---------------------------------------------------------------------------
@@ -270,7 +272,7 @@ class QuarantinedRun : public testing::Test {
   }
   void SetFault(const std::string& fault) const { std::ofstream(folder_.File("fault")) << fault; }
   static uint64_t StreamOf(const std::string& run) { return run == "bad" ? 2 : 1; }
-  // Steps `first` to `last`; true: all of them are held.
+  // Sends steps `first` to `last`; returns true if all of them are held.
   bool Send(const std::string& run, uint64_t first, uint64_t last) const {
     const v1::Source source = SourceOf(run);
     AgentStream agent(*server_, StreamOf(run), {source}, first);
@@ -293,8 +295,8 @@ class QuarantinedRun : public testing::Test {
     words.insert(words.end(), {"--server", server_->address()});
     return RunToEnd(words);
   }
-  // plumbd dies over the run "bad", of which nothing was judged before, until it is held: as many
-  // times as `deaths`.
+  // Lets plumbd die during the run "bad", of which nothing was judged before, until it is held:
+  // `deaths` times.
   void DieOver(const std::string& fault = "die", int signal = SIGKILL, int deaths = 3) {
     Start();
     ASSERT_TRUE(Send("good", 1, 3));
@@ -323,7 +325,7 @@ TEST_F(QuarantinedRun, IsKeptAndNotJudgedWhileOthersAre) {
   ASSERT_TRUE(Eventually([&] { return server_->Run("bad").has_value(); }));
   EXPECT_TRUE(server_->Run("bad")->has_quarantined());
   EXPECT_TRUE(Judged("good", 3));
-  EXPECT_TRUE(Send("bad", 2, 5));  // it is acknowledged as ever
+  EXPECT_TRUE(Send("bad", 2, 5));  // it is acknowledged as before
   EXPECT_TRUE(Send("good", 4, 6));
   EXPECT_TRUE(Judged("good", 6));
   EXPECT_EQ(ClosedStep("bad"), -1);
@@ -352,7 +354,7 @@ TEST_F(QuarantinedRun, IsHeldAtTheSecondCrashOfTheThreadThatJudgesIt) {
 TEST_F(QuarantinedRun, IsJudgedAgainFromItsOldestEntryOnceTheCauseIsMended) {
   DieOver();
   EXPECT_TRUE(Send("bad", 2, 5));
-  // Nothing was mended: plumbd dies once more, and the run is back where it was.
+  // Nothing was fixed: plumbd dies once more, and the run is in quarantine again.
   EXPECT_EQ(Plumb({"runs", "--retry", "bad"}).status, 2);
   EXPECT_EQ(server_->process().Wait(), 128 + SIGKILL);
   Start();
@@ -368,7 +370,7 @@ TEST_F(QuarantinedRun, IsJudgedAgainFromItsOldestEntryOnceTheCauseIsMended) {
   EXPECT_TRUE(Send("bad", 8, 9));
   EXPECT_TRUE(Judged("bad", 9));
 
-  // As if nothing had ever happened, and so it stays.
+  // As if nothing had happened, also after a restart.
   const auto check = [&] {
     Findings expected = FindingsOfJournal(folder_.File("data") + "/journal");
     Findings found;
@@ -377,7 +379,7 @@ TEST_F(QuarantinedRun, IsJudgedAgainFromItsOldestEntryOnceTheCauseIsMended) {
       return found == expected;
     })) << found.size()
         << " findings, expected " << expected.size();
-    EXPECT_EQ(found.size(), 3u);  // two leaks, and that it was in quarantine
+    EXPECT_EQ(found.size(), 3u);  // two leaks, and the quarantine
   };
   check();
   server_->process().Signal(SIGKILL);
@@ -388,8 +390,8 @@ TEST_F(QuarantinedRun, IsJudgedAgainFromItsOldestEntryOnceTheCauseIsMended) {
   check();
 }
 
-// Its incident follows from no evidence, so the journal has to say it: where the run is held, once
-// it has been judged again, and after restarts with a checkpoint and without.
+// No evidence leads to its incident, so the journal must hold it: while the run is held, once it
+// has been judged again, and after restarts with a checkpoint and without.
 TEST_F(QuarantinedRun, IsToldOfByAnAuditAsItIsLive) {
   DieOver();
   ASSERT_TRUE(Eventually([&] { return HasCause(FoundLive(*server_, "bad"), "quarantined"); }));

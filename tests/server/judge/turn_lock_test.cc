@@ -1,4 +1,4 @@
-// One thread has it; who is slow is gone on beside.
+// Only one thread holds the lock; if the holder is slow, another thread takes over.
 #include "server/judge/turn_lock.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 
 TEST(TurnLock, IsHadByOneAtATimeInTheOrderInWhichTheyCame) {
   TurnLock turn_lock;
-  int unguarded = 0;  // the thread sanitizer sees to it
+  int unguarded = 0;  // the thread sanitizer checks it
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
@@ -31,8 +31,8 @@ TEST(TurnLock, IsHadByOneAtATimeInTheOrderInWhichTheyCame) {
   EXPECT_FALSE(turn_lock.wanted());
 }
 
-// A thousand pieces of work that take no time. False: the machine stopped this thread for so long
-// that it was slow, and another one was let in.
+// Does a thousand pieces of work that take no time. Returns false if the machine stopped this
+// thread for so long that it was slow, and another thread took over.
 bool KeptThroughout() {
   TurnLock turn_lock;
   std::atomic<bool> taken{false};
@@ -63,7 +63,7 @@ TEST(TurnLock, IsKeptByWhoIsQuick) {
   EXPECT_TRUE(kept);
 }
 
-// Locks and is open to others until one is relieved; returns when it began.
+// Locks and is open to takeover until another thread has taken over; returns when it began.
 TurnLock::Clock::time_point OpenUntil(const std::atomic<bool>& relieved, TurnLock* turn_lock,
                                       TurnLock::Work* work) {
   turn_lock->Lock();
@@ -74,7 +74,7 @@ TurnLock::Clock::time_point OpenUntil(const std::atomic<bool>& relieved, TurnLoc
   return begun;
 }
 
-// The work ends only after the other has done something with the lock: so it had it.
+// The work ends only after the other thread has used the lock, so it must have had it.
 TEST(TurnLock, IsLostByWhoIsSlowWhichComesBackToIt) {
   TurnLock turn_lock;
   int shared = 0;
@@ -91,7 +91,7 @@ TEST(TurnLock, IsLostByWhoIsSlowWhichComesBackToIt) {
   turn_lock.CloseToTakeover(&work);
   EXPECT_TRUE(work.slow);
   EXPECT_EQ(++shared, 2);
-  turn_lock.OpenToTakeover(&work);  // now it is given away at once
+  turn_lock.OpenToTakeover(&work);  // now it is passed on at once
   turn_lock.Lock();
   turn_lock.Unlock();
   turn_lock.CloseToTakeover(&work);
@@ -100,7 +100,7 @@ TEST(TurnLock, IsLostByWhoIsSlowWhichComesBackToIt) {
   other.join();
 }
 
-// While a checkpoint is due, a holder is slow later.
+// While a checkpoint is due, a holder counts as slow later.
 TEST(TurnLock, IsLostAfterTheTimeThatWasGiven) {
   constexpr milliseconds kGiven = 5 * TurnLock::kSlow;
   TurnLock turn_lock;

@@ -32,7 +32,7 @@ Ended RunPlumb(std::vector<std::string> words, std::vector<std::string> environm
 class CliTest : public testing::Test {
  protected:
   void SetUp() override { ASSERT_FALSE(server_.address().empty()) << server_.process().errors(); }
-  // A leaking step whose run's name would clear a careless terminal.
+  // Sends a leaking step; the run's name has control characters that would clear a terminal.
   void Leak(const std::string& run, uint64_t stream) {
     const v1::Source source = SourceOf(run);
     AgentStream agent(server_, stream, {source});
@@ -90,7 +90,7 @@ TEST_F(CliTest, WatchOnceFiltersAndSpeaksJson) {
 }
 
 TEST_F(CliTest, WatchEndsAfterItsTimeAndFailsOnceWithoutAServer) {
-  // Status 2 where the time was too short for an answer.
+  // Status 2 if the time was too short for an answer.
   double seconds = 0.1;
   EXPECT_TRUE(Eventually([&] {
     seconds *= 2;
@@ -107,7 +107,7 @@ TEST_F(CliTest, WatchEndsAfterItsTimeAndFailsOnceWithoutAServer) {
   EXPECT_THAT(waited.errors, HasSubstr("no server answered at " + server_.address()));
 }
 
-// The kernel takes the connection, and for a while nobody speaks.
+// The kernel accepts the connection, and for a while no server answers.
 TEST_F(CliTest, AServerThatIsSlowToGreetIsNotADeadOne) {
   server_.process().Signal(SIGSTOP);
   Process runs(Plumb({"runs", "--server", server_.address()}));
@@ -259,7 +259,7 @@ TEST_F(CliTest, WatchSaysThatItWaitsForAServer) {
   EXPECT_THAT(watch.errors(), HasSubstr("no server answered at " + server_.address()));
 }
 
-// A delivery waits as long as it is let.
+// A delivery waits as long as allowed.
 TEST_F(CliTest, SpoolSendNamesTheServerThatItWaitsFor) {
   const std::filesystem::path spools =
       std::filesystem::path(::testing::TempDir()) / ("spools-" + std::to_string(getpid()));
@@ -313,12 +313,12 @@ TEST_F(CliTest, DoctorFollowsOneFindingAllTheWay) {
   }
 }
 
-// Records need no server: that none is where none was asked for is no failure.
+// Records need no server: if none was requested, its absence is not a failure.
 TEST(CliDoctor, WithoutAServerAllMayBeWell) {
   const std::vector<std::string> nowhere = {"PLUMBLINE_SERVER=", "PYTHON=/nonexistent/python"};
   const Ended doctor = RunPlumb({"doctor"}, nowhere);
   if (doctor.output.find("optional server") == std::string::npos) {
-    // Somebody's plumbd has the default address: then it is the one that is tried.
+    // Another plumbd has the default address: then doctor tries it.
     EXPECT_THAT(doctor.output, testing::ContainsRegex("(ok|failed) +server +127.0.0.1:7433"));
     return;
   }

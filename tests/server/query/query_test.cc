@@ -1,4 +1,4 @@
-// Watching and asking.
+// Watches and queries.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Collects events on a thread of its own.
+// Collects events on a separate thread.
 class Watcher {
  public:
   Watcher(const Plumbd& server, v1::WatchIncidentsRequest request) : client_(server.address()) {
@@ -115,8 +115,8 @@ TEST_F(QueryTest, AWatcherMaySkipFilterAndNotDisturbOthers) {
   EXPECT_EQ(other_run.events().size(), 1u);
 }
 
-// A watcher that does not read must neither delay judging nor cost memory; when it reads again it
-// gets the newest state and is told how much was merged.
+// A watcher that does not read must neither delay judging nor cost memory. When it reads again it
+// gets the newest state and the number of merged changes.
 TEST_F(QueryTest, ASlowWatcherIsToldWhatItMissed) {
   const v1::Source source = SourceOf("slow");
   AgentStream agent(server_, 43, {source});
@@ -126,7 +126,7 @@ TEST_F(QueryTest, ASlowWatcherIsToldWhatItMissed) {
   v1::IncidentEvent event;
   ASSERT_TRUE(reader->Read(&event));
   ASSERT_EQ(event.kind(), v1::IncidentEvent::KIND_CAUGHT_UP);
-  // More changes than flow control lets through to a reader that does not read.
+  // More changes than flow control sends to a reader that does not read.
   constexpr int kSteps = 400;
   constexpr int kLayers = 8;
   for (int step = 0; step < kSteps; ++step) {
@@ -141,7 +141,7 @@ TEST_F(QueryTest, ASlowWatcherIsToldWhatItMissed) {
     const auto info = server_.Run("slow");
     return info && info->closed_step() == kSteps - 1;
   }));
-  // Nothing was judged less often than it happened.
+  // Every occurrence was judged.
   for (const auto& incident : server_.Incidents("slow", audit::kDoctorRule)) {
     EXPECT_EQ(incident.count(), static_cast<uint64_t>(kSteps) * kLayers);
   }
@@ -185,7 +185,7 @@ TEST_F(QueryTest, ListsRunsVerdictsAndItself) {
   EXPECT_EQ(server_.Info().streams(), 2u);
 }
 
-// What plumbd keeps of a series, as "step value" pairs.
+// Returns the stored values of a series, as "step value" pairs.
 std::vector<std::string> Kept(const Plumbd& server, const std::string& run) {
   audit::Client client(server.address());
   v1::QuerySeriesRequest request;
@@ -228,13 +228,13 @@ TEST(StoredSeries, AreThereOnceAfterAKillAStopAndTheLossOfTheStore) {
         << server.process().errors();
     EXPECT_EQ(Kept(server, "kept"), expected);
     report(server, 72);
-    EXPECT_EQ(server.Stop(), 0);  // with a checkpoint of all that
+    EXPECT_EQ(server.Stop(), 0);  // with a checkpoint of everything
   }
   for (const bool lost : {false, true}) {
     if (lost) std::filesystem::remove(data + "/store.sqlite");
     Plumbd server({"--data", data});
     ASSERT_FALSE(server.address().empty()) << server.process().errors();
-    // No stream goes on, so its newest step may still be open; all others were told again.
+    // No stream continues, so its newest step may still be open; all others were restored.
     ASSERT_TRUE(Eventually([&] { return Kept(server, "kept").size() + 1 >= expected.size(); }))
         << lost << server.process().errors();
     auto kept = Kept(server, "kept");
@@ -248,7 +248,7 @@ TEST_F(QueryTest, HealthIsServedAndReflectionOnlyWhenAskedFor) {
   audit::Client client(server_.address());
   EXPECT_TRUE(client.Health(30).ok());
   const auto serves_reflection = [](const Plumbd& server) {
-    // A stream of the reflection service ends with UNIMPLEMENTED where there is none.
+    // If there is no reflection service, its stream ends with UNIMPLEMENTED.
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kPatience);
     auto channel = server.Channel();

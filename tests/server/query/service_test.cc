@@ -1,5 +1,4 @@
-// The query service alone: over an incident table, a store and a journal that the tests hold
-// themselves.
+// The query service alone: with an incident table, a store and a journal of the test.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -113,7 +112,7 @@ class QueryServiceTest : public testing::Test {
         });
   }
 
-  // "opened a", ...: what a watch says until it has caught up.
+  // Returns the events of a watch until it has caught up: "opened a", ...
   static std::vector<std::string> Watched(const Service& service,
                                           v1::WatchIncidentsRequest* request) {
     audit::Client client(service.address());
@@ -151,7 +150,7 @@ TEST_F(QueryServiceTest, AWatchGoesOnWhereItBrokeOff) {
   const Service again(&incident_table_, store_.get(), nullptr);
   EXPECT_THAT(Watched(again, &request), ElementsAre("RESOLVED bbbb"));
   EXPECT_THAT(Watched(again, &request), ElementsAre());
-  // Another incident table's positions mean nothing here; what was over before is nobody's news.
+  // Positions of another incident table have no meaning here; resolved incidents are not sent.
   request.set_book("another");
   EXPECT_THAT(Watched(again, &request), ElementsAre("EXISTING aaaa", "EXISTING cccc"));
   v1::WatchIncidentsRequest filtered;
@@ -159,7 +158,7 @@ TEST_F(QueryServiceTest, AWatchGoesOnWhereItBrokeOff) {
   EXPECT_THAT(Watched(again, &filtered), ElementsAre("EXISTING cccc"));
 }
 
-// One position after the other is taken for the last that was seen.
+// Tests every position as the last one seen.
 TEST_F(QueryServiceTest, AWatchThatBreaksAnywhereMissesNothing) {
   const Service service(&incident_table_, store_.get(), nullptr);
   for (int i = 0; i < 5; ++i) incident_table_.Put(Found("aaa" + std::to_string(i)), 1);
@@ -255,7 +254,7 @@ TEST_F(QueryServiceTest, SeriesOverTheWire) {
 TEST_F(QueryServiceTest, ARunIsAuditedAsTheJournalHoldsIt) {
   const v1::Source source = SourceOf("r", 0, 2);
   v1::Batch batch = LeakingStep(source, 0);
-  *batch.add_sources() = SourceOf("other");  // a process may speak for several runs
+  *batch.add_sources() = SourceOf("other");  // a process may report for several runs
   *batch.add_evidence() = batch.evidence(0);
   batch.mutable_evidence(1)->set_source(1);
   journal_.Add()->set_batch(batch.SerializeAsString());
@@ -292,7 +291,7 @@ TEST_F(QueryServiceTest, ARunIsAuditedAsTheJournalHoldsIt) {
   EXPECT_THAT(unknown.errors, HasSubstr("nothing of run x"));
   EXPECT_EQ(audit({}).status, 2);
 
-  // What was asked for here comes to the server's own settings, and does not replace them.
+  // Settings in the command are added to the server's own, and do not replace them.
   journal_.header.add_settings(std::string(audit::kDoctorRule) + ".nonsense=1");
   const auto both = audit({"--run", "r", "--set", "drift/logit-drift.alpha=0.01"});
   EXPECT_EQ(both.status, 2);

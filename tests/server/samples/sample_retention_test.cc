@@ -1,4 +1,4 @@
-// Old samples leave the journal, and nothing else does.
+// Old samples are removed from the journal, and nothing else.
 #include "server/samples/sample_retention.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ v1::Batch SampledStep(int64_t step) {
 
 class SampleRetentionTest : public testing::Test {
  protected:
-  // A step a day, from day 1 to 20, a few in a segment.
+  // One step per day, from day 1 to 20, several in a segment.
   void SetUp() override {
     JournalOptions options = folder_.Options();
     options.segments.segment_bytes = 1000;
@@ -61,13 +61,13 @@ class SampleRetentionTest : public testing::Test {
     options.editor = std::make_shared<SampleRetention>(options_, &counters_);
     packer_ = std::make_unique<SegmentPacker>(options, &files_);
   }
-  // Two looks far enough apart.
+  // Makes two checks far enough apart.
   void Look() {
     packer_->Round();
     steady_ += std::chrono::minutes(2);
     packer_->Round();
   }
-  // Steps whose samples are there; everything else must be as it was.
+  // Returns the steps that still have samples; everything else must be unchanged.
   std::vector<int64_t> Sampled() {
     std::vector<int64_t> steps;
     const Everything all = ReadJournal(folder_.path());
@@ -105,7 +105,7 @@ TEST_F(SampleRetentionTest, OldSamplesGoAndNothingElse) {
   Look();
   const auto sampled = Sampled();
   ASSERT_FALSE(sampled.empty());
-  // A segment of some days is old when it ended 14 days ago.
+  // A segment of some days is old if it ended 14 days ago.
   EXPECT_GE(sampled.front(), 9);
   EXPECT_LE(sampled.front(), 13);
   EXPECT_EQ(sampled.back(), 20);
@@ -122,7 +122,7 @@ TEST_F(SampleRetentionTest, OldSamplesGoAndNothingElse) {
   EXPECT_EQ(counters_.samples_expired, static_cast<uint64_t>(sampled.front() - 1));
 }
 
-// A restart finds in the files that they were written again.
+// After a restart the files show that they were rewritten.
 TEST_F(SampleRetentionTest, ARestartDoesNotWriteAgain) {
   Make();
   now_ = 100 * kDay;
@@ -159,7 +159,7 @@ TEST_F(SampleRetentionTest, WhatAFindingWasJudgedFromStays) {
   other.mutable_site()->set_run("another");
   other.mutable_site()->set_step_last(100);
   needed_.Add(other);
-  v1::Finding whole;  // about the run, from losses: it needs none
+  v1::Finding whole;  // about the run, from losses: needs no samples
   whole.set_rule("meta/data-loss");
   whole.mutable_site()->set_run("run");
   whole.mutable_site()->set_step_last(100);
@@ -173,20 +173,20 @@ TEST_F(SampleRetentionTest, WhatAFindingWasJudgedFromStays) {
   EXPECT_THAT(sampled, ElementsAre(2, 4, 6));
 }
 
-// A clock that is years ahead for one look, or for several within a minute.
+// A clock that is years ahead for one check, or for several within a minute.
 TEST_F(SampleRetentionTest, AClockThatJumpsRemovesNothing) {
   Make(false);
   now_ = 10'000 * kDay;
   packer_->Round();
   steady_ += std::chrono::seconds(30);
   packer_->Round();
-  now_ = 21 * kDay;  // it is right again
+  now_ = 21 * kDay;  // it is correct again
   steady_ += std::chrono::minutes(5);
   packer_->Round();
   EXPECT_EQ(Sampled().front(), 1 + static_cast<int64_t>(counters_.samples_expired));
   EXPECT_LE(counters_.samples_expired, 7u) << "what is old on day 21";
   const uint64_t expired = counters_.samples_expired;
-  now_ = 10'000 * kDay;  // and once more
+  now_ = 10'000 * kDay;  // and wrong once more
   packer_->Round();
   EXPECT_EQ(counters_.samples_expired, expired);
 }
@@ -199,7 +199,7 @@ TEST_F(SampleRetentionTest, WithoutALimitTheyStay) {
   EXPECT_EQ(Sampled().size(), 20u);
 }
 
-// Damage is listed as it was; the segment stays as it is.
+// Damage is listed as before; the segment stays unchanged.
 TEST_F(SampleRetentionTest, ADamagedSegmentIsLeftAlone) {
   const auto segments = folder_.Segments();
   std::string bytes = ReadFile(segments[1].path);
@@ -214,7 +214,7 @@ TEST_F(SampleRetentionTest, ADamagedSegmentIsLeftAlone) {
   EXPECT_GT(counters_.samples_expired, 0u) << "the others are written again";
 }
 
-// So that samples of a slow run are removed a day late at most.
+// Ensures that samples of a slow run are removed at most a day late.
 TEST_F(SampleRetentionTest, ASegmentTakesEntriesForADay) {
   JournalFolder slow;
   JournalOptions options = slow.Options();

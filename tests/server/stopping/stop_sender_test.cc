@@ -1,4 +1,4 @@
-// Who is ordered to end a training, for which findings, and how often.
+// Which processes must end a training, for which findings, and how often.
 #include "server/stopping/stop_sender.h"
 
 #include <gtest/gtest.h>

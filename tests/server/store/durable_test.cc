@@ -1,4 +1,4 @@
-// The store over restarts, replays, damage and its limits.
+// The store with restarts, replays, damage and its limits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST_F(DurableStore, ReplayedEntriesAreStoredOnce) {
         trainer.Step(store.get(), &truth);
         if (random() % 50 == 0) store->Flush();
       }
-      // As kill -9 finds it: the files are copied while the store is open.
+      // Like kill -9: the files are copied while the store is open.
       ASSERT_TRUE(Eventually([&] { return store->Info().tiles() > 0; }));
       held = store->held_entry();
       for (const char* suffix : {"", "-wal"}) {
@@ -43,8 +43,8 @@ TEST_F(DurableStore, ReplayedEntriesAreStoredOnce) {
     }
     auto store = Opened(At(folder.File("copy")));
     ASSERT_GE(store->held_entry(), held);
-    // The trainer repeats itself from its seed, as a journal would; the engine's checkpoint stands
-    // at or before what the store holds.
+    // The trainer repeats its steps from its seed, like a journal; the engine's checkpoint is at or
+    // before what the store holds.
     Truth again;
     Trainer trainer(seed, Ranks(0, 20), false);
     for (int i = 0; i < 330; ++i) trainer.Step(store.get(), &again);
@@ -102,7 +102,7 @@ TEST_F(DurableStore, RetentionByAge) {
   EXPECT_EQ(Cells(Ask(store.get(), All())), more);
 }
 
-// A start that judges nothing new must not tell the next one that the store holds nothing.
+// A start that judges nothing new must not reset the store's position.
 TEST_F(DurableStore, AStartWithoutAnEntryKeepsItsPlace) {
   Truth truth;
   Trainer trainer(19, Ranks(0, 2));
@@ -171,7 +171,8 @@ TEST_F(DurableStore, DamageMetWhileServingIsNeverACrash) {
       continue;
     }
     ++damaged;
-    if (status.code() == absl::StatusCode::kNotFound) continue;  // set aside as it was opened
+    // it was renamed when it was opened
+    if (status.code() == absl::StatusCode::kNotFound) continue;
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
     ASSERT_TRUE(Eventually([&] { return !(*opened)->Info().problem().empty(); }));

@@ -1,5 +1,5 @@
-// A store that was lost, or replaced by an older copy, gets back what the journal still has, and
-// reports what it has no more.
+// A store that was lost, or replaced by an older copy, is filled with what the journal still has,
+// and reports what the journal no longer has.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class RebuildTest : public testing::Test {
                       "[ingest]\nack_seconds = 0.02\n")});
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   }
-  // Steps of two ranks of run "run" whose values are their numbers.
+  // Sends steps of two ranks of run "run" whose values are their numbers.
   void Train(int64_t first, int64_t last) {
     const std::vector<v1::Source> ranks = {SourceOf("run", 0, 2), SourceOf("run", 1, 2)};
     AgentStream agent(*server_, 7, ranks, next_);
@@ -55,7 +55,7 @@ class RebuildTest : public testing::Test {
     ASSERT_TRUE(agent.Acknowledged(next_ - 1));
     ASSERT_TRUE(Eventually([&] { return Values().count(last) == 1; }));
   }
-  // Those of rank 1, by step.
+  // Returns the values of rank 1, by step.
   std::map<int64_t, double> Values() {
     audit::Client client(server_->address());
     v1::QuerySeriesRequest request;
@@ -84,7 +84,7 @@ class RebuildTest : public testing::Test {
   void RemoveStore() const {
     for (const char* part : {"", "-wal", "-shm"}) fs::remove(Store() + part);
   }
-  // The last step of the gap that the rebuilt store reports; 0: it reports none.
+  // Returns the last step of the gap that the rebuilt store reports; 0 if none.
   int64_t LostThrough() {
     const auto run = server_->Run("run");
     int64_t last = 0;
@@ -94,7 +94,7 @@ class RebuildTest : public testing::Test {
     }
     return last;
   }
-  // All values from `first` to `last`, once, and none else.
+  // Expects all values from `first` to `last`, once, and no others.
   void ExpectValues(int64_t first, int64_t last) {
     const std::map<int64_t, double> values = Values();
     ASSERT_FALSE(values.empty());
@@ -125,7 +125,7 @@ TEST_F(RebuildTest, OneThatIsGoneGetsBackWhatTheJournalStillHas) {
   Train(1001, 1100);
   ExpectValues(lost + 1, 1100);
   Stop();
-  Start();  // and so it stays
+  Start();  // it stays so
   ExpectValues(lost + 1, 1100);
   EXPECT_EQ(LostThrough(), lost);
   EXPECT_THAT(server_->process().errors(), testing::Not(HasSubstr("is read again")));
@@ -173,7 +173,7 @@ TEST_F(RebuildTest, OneThatWasKilledMeanwhileGoesOn) {
   ExpectValues(LostThrough() + 1, last);
 }
 
-// The twin: nothing is missing, nothing is read again.
+// The twin: nothing is missing, so nothing is read again.
 TEST_F(RebuildTest, OneThatIsWholeIsLeftAlone) {
   Start();
   Train(1, 1000);

@@ -1,4 +1,4 @@
-// The store's database with readers beside its writer.
+// The store's database with readers and its writer at the same time.
 #include "server/store/store_database.h"
 
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@ namespace {
 using server::StoreDatabase;
 using server::TileReader;
 
-// A database in memory has one connection, and that may have one thread at a time: reading the size
-// beside a query would be two.
+// A database in memory has one connection, which only one thread may use at a time: reading the
+// size during a query would be a second.
 TEST(StoreDatabase, TheWriterWaitsForReadersOfADatabaseInMemory) {
   auto opened = StoreDatabase::Open("", {});
   ASSERT_TRUE(opened.ok()) << opened.status();

@@ -1,4 +1,4 @@
-// The store against what it was fed: any bits, any shape, before and after sealing.
+// Compares the store with its input: any bits, any shape, before and after sealing.
 #include "server/store/store.h"
 
 #include <gmock/gmock.h>
@@ -69,7 +69,7 @@ void FeedLate(server::Store* store, uint64_t entry, int64_t step, uint32_t rank,
   store->EndEntry("r");
 }
 
-// Two ranks come back, each with what was closed over it, while the others go on.
+// Two ranks return, each with evidence of closed steps, while the others continue.
 TEST_F(StoreTest, WhatIsLateIsShownBesideTheRest) {
   const auto columns = ColumnsOf({"loss"});
   constexpr int64_t kSteps = 700;
@@ -100,10 +100,10 @@ TEST_F(StoreTest, WhatIsLateIsShownBesideTheRest) {
     if (!in_memory) {
       store.reset();
       store = Opened(options);
-      FeedLate(store.get(), entry - 1, 349, 1, 99.0);  // replayed: it is there already
+      FeedLate(store.get(), entry - 1, 349, 1, 99.0);  // replayed: it exists already
       EXPECT_EQ(Cells(Ask(store.get(), All())), truth);
     }
-    // A later attempt has the say over all of it.
+    // A later attempt replaces all of it.
     store->Judged(++entry);
     Feed(store.get(), entry, "r", 50, columns, {{0}, {7.0}, {}}, 1);
     store->EndEntry("r");
@@ -251,8 +251,9 @@ TEST_F(StoreTest, ARunThatBeginsAnewUnderItsAttemptSupersedesItself) {
   EXPECT_EQ(Cells(Ask(store.get(), All())), second);
 }
 
-// Rank 0 came to step 10 and rank 1 to step 5 when the rules forgot the run. A part that goes on
-// adds to what was there, twice; one that begins anew supersedes both, and so does a later attempt.
+// Rank 0 was at step 10 and rank 1 at step 5 when the rules forgot the run. A part that continues
+// adds to the earlier steps, twice; one that begins anew supersedes both, and so does a later
+// attempt.
 TEST_F(StoreTest, AForgottenRunThatGoesOnAddsToItself) {
   const auto columns = ColumnsOf({"loss"});
   uint64_t entry = 0;
@@ -264,7 +265,7 @@ TEST_F(StoreTest, AForgottenRunThatGoesOnAddsToItself) {
       store->EndEntry("r");
     }
   };
-  // The steps that each rank is shown to have, "first-last" without a gap.
+  // Returns the steps shown for each rank, "first-last" without a gap.
   const auto shown = [&](server::Store* store) {
     std::map<uint32_t, std::set<int64_t>> steps;
     for (const auto& [cell, bits] : Cells(Ask(store, All())))
@@ -293,7 +294,7 @@ TEST_F(StoreTest, AForgottenRunThatGoesOnAddsToItself) {
   store.reset();
   store = Opened(At(path_));
   EXPECT_EQ(shown(store.get()), "0:0-14 1:0-12 ");
-  // A process of the same attempt begins at step 3, and is forgotten and goes on at step 2.
+  // A process of the same attempt begins at step 3, and is forgotten and continues at step 2.
   feed(store.get(), 0, 3, 8, false);
   EXPECT_EQ(shown(store.get()), "0:0-8 1:0-2 ");
   feed(store.get(), 1, 3, 4, true);
@@ -327,7 +328,7 @@ TEST_F(StoreTest, ListsSeries) {
       ASSERT_EQ(s.samples(), samples) << name;
     }
   };
-  // While blocks are being written too: what memory and the database both have counts once.
+  // Also while blocks are being written: what is in memory and in the database counts once.
   const uint64_t ticket = store->Flush();
   do {
     ASSERT_NO_FATAL_FAILURE(lists_all_once());

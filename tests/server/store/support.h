@@ -1,4 +1,4 @@
-// Feeds a store as the engine would, and remembers what it was fed.
+// Feeds a store as the engine would, and records what it was fed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -95,7 +95,7 @@ using Truth = std::map<std::tuple<std::string, uint32_t, int64_t>, uint64_t>;
 // A run of some ranks whose lists of series differ, with values left out and steps skipped.
 class Trainer {
  public:
-  // `overlap`: some ranks report a series in two lists at once.
+  // `overlap`: some ranks report a series in two lists at the same time.
   Trainer(uint64_t seed, std::vector<uint32_t> ranks, bool overlap = true)
       : random_(seed), ranks_(std::move(ranks)), overlap_(overlap) {
     lists_ = {ColumnsOf({"loss", "layers.0/grad", "layers.1/grad"}), ColumnsOf({"loss", "lr"}),
@@ -110,7 +110,7 @@ class Trainer {
       FedRows fed;
       const size_t width = lists_[list]->sites.size();
       for (const uint32_t rank : ranks_) {
-        // Lists 0 and 1 are of different ranks, but for every fifth, which has both.
+        // Lists 0 and 1 have different ranks, except every fifth, which has both.
         if (list < 2 && !(overlap_ && rank % 5 == 0) && rank % 2 != list) continue;
         fed.ranks.push_back(rank);
         for (size_t c = 0; c < width; ++c) fed.values.push_back(AnyDouble(random_));
@@ -154,7 +154,7 @@ inline bool Absent(const v1::SeriesColumns& columns, size_t cell) {
          (static_cast<uint8_t>(columns.absent()[cell / 8]) >> (cell % 8) & 1) != 0;
 }
 
-// All exact cells of a response.
+// Returns all exact cells of a response.
 inline Truth Cells(const v1::QuerySeriesResponse& response) {
   Truth cells;
   for (const auto& c : response.series()) {

@@ -94,7 +94,7 @@ TEST(Tile, AnyDamageIsAnErrorAndNothingElse) {
 
 constexpr size_t kSteps = 64, kColumns = 64;
 
-// Cells of 64 steps and 64 ranks: value(step, rank).
+// Returns the cells of 64 steps and 64 ranks: value(step, rank).
 template <typename Value>
 std::vector<double> Cells(const Value& value) {
   std::vector<double> cells;
@@ -117,7 +117,8 @@ double BytesACell(const std::vector<double>& cells) {
   return static_cast<double>(bytes.size()) / static_cast<double>(cells.size());
 }
 
-// Bounds a little above what was measured; before, floats took 3.1 to 3.9 and decimals 5.9 to 6.7.
+// Limits a little above the measured values; before, floats took 3.1 to 3.9 and decimals 5.9 to
+// 6.7.
 TEST(Tile, WhatTrainersReportTakesLittle) {
   std::mt19937_64 random(3);
   std::normal_distribution<double> normal;
@@ -139,11 +140,11 @@ TEST(Tile, WhatTrainersReportTakesLittle) {
       BytesACell(Cells([](size_t step, auto) { return 1e9 + 4096.0 * static_cast<double>(step); })),
       0.1);
   EXPECT_LT(BytesACell(Cells([](auto, auto) { return 3e-4; })), 0.1);
-  // Nothing is known of these but that they are no floats: eight bytes, and little more.
+  // These are only known not to be floats: eight bytes, and little more.
   EXPECT_LT(BytesACell(Cells([&](auto, auto) { return noise() * std::exp(20 * noise()); })), 8.1);
 }
 
-// Of every family, with what breaks a form planted into it.
+// One cell of each family is replaced by a value that its form cannot hold.
 TEST(Tile, OneOddCellKeepsItsBitsAndThoseOfOthers) {
   std::mt19937_64 random(4);
   const double kOdd[] = {-0.0,
@@ -184,7 +185,7 @@ TEST(Tile, OneOddCellKeepsItsBitsAndThoseOfOthers) {
   }
 }
 
-// As versions before wrote them.
+// Returns the tile in the format of earlier versions.
 std::string OldTile(const Tile& tile) {
   std::string bytes;
   TileEncoder().Encode(tile, &bytes);
@@ -225,7 +226,7 @@ TEST(Tile, TilesOfBeforeAreRead) {
   }
 }
 
-// A checksum keeps damage out; what passes it is still not believed.
+// A checksum detects damage; bytes that pass it are still validated.
 TEST(PlaneCodec, TakesAnyBytes) {
   std::mt19937_64 random(6);
   PlaneCodec codec;

@@ -1,5 +1,7 @@
-"""store.py BUILD FOLDER: makes what versions_test.py reads, with the programs of a build: a run record, and what plumbd has of the
-same run after a clean stop. Done once a version, when that version is the newest one; FOLDER is named after it."""
+"""store.py BUILD FOLDER: makes the files that versions_test.py reads, with the programs of a build: a run record,
+and plumbd's data of the same run after a clean stop. Run once per version, while that version is the newest
+one; FOLDER is named after it.
+"""
 
 import json
 import os

@@ -12,7 +12,7 @@ TOKENS, EXPERTS, TOP_K, STEPS = 64, 4, 1, 4
 
 
 def route(logits):
-    """The choice of each token, and whether it is kept: of each expert the best CAPACITY scores."""
+    """Returns the choice of each token, and whether it is kept: each expert keeps the best CAPACITY scores."""
     capacity = TOKENS * TOP_K // EXPERTS
     chosen = [max(range(EXPERTS), key=row.__getitem__) for row in logits]
     kept = [False] * TOKENS

@@ -1,5 +1,7 @@
-"""What earlier versions stored is read by this build: a run record by plumb audit; a journal with its checkpoint and its store by
-plumbd; a journal alone, which plumbd judges again. store.py made the files of each version with that version's programs."""
+"""Reads the files of earlier versions with this build: a run record with plumb audit; a journal with its
+checkpoint and its store with plumbd; a journal alone, which plumbd judges again. store.py made the files of
+each version with that version's programs.
+"""
 
 import json
 import os
@@ -31,7 +33,7 @@ def plumb(*words, status=0):
 
 
 class Stored(unittest.TestCase):
-    """One version; `load_tests` makes one of each."""
+    """One version; `load_tests` makes one test of each."""
 
     def __init__(self, method, version=""):
         super().__init__(method)
@@ -58,7 +60,7 @@ class Stored(unittest.TestCase):
         return address
 
     def judged(self, address):
-        """The findings of the run as the server has it, once it is judged."""
+        """Returns the findings of the run on the server, once it is judged."""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             done = subprocess.run([BUILD / "bin/plumb", "query", "--server", address], capture_output=True, text=True)

@@ -1,5 +1,5 @@
-// Which attempt a process is of that says none: a job that is restarted under its name goes on as
-// the next one, and nothing else does.
+// The attempt of a process that sends none: a job that is restarted under its name continues as the
+// next attempt, and no other process does.
 #include "server/stream/attempts.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class AttemptsTest : public ::testing::Test {
     source.set_role(role);
     return hello;
   }
-  // The attempt that it is given.
+  // Returns the attempt that the process gets.
   uint32_t Join(v1::Hello hello) {
     const uint32_t ahead = attempts_.Ahead(hello);
     Attempts::Raise(ahead, hello.mutable_sources());
@@ -70,7 +70,7 @@ TEST_F(AttemptsTest, WhatIsSaidToBeLaterIsTakenAsSaid) {
   EXPECT_EQ(Join(5, 1, 0), 4u);
   Leave({4, 5});
   EXPECT_EQ(Join(6, 0, 1), 5u);
-  // A latecomer of an attempt that was said, not given, is of the one that it says.
+  // A late process of an attempt that was sent, not given, belongs to the attempt that it sends.
   EXPECT_EQ(Join(10, 0, 7), 7u);
   EXPECT_EQ(Join(11, 1, 6), 6u);
 }
@@ -103,7 +103,7 @@ TEST_F(AttemptsTest, EnginesComeAndGoOneByOne) {
   EXPECT_EQ(Join(HelloOf(2, 0, 0, 2, v1::ROLE_ROLLOUT)), 0u);
 }
 
-// A server that was restarted knows what was given.
+// A restarted server knows the given attempts.
 TEST_F(AttemptsTest, ARestoredServerGoesOn) {
   v1::Hello given = HelloOf(3, 0, 1);
   attempts_.Restore(1, {HelloOf(1, 0).sources(0)});

@@ -21,7 +21,7 @@ bool Add(JudgeQueue& queue, size_t bytes, std::function<void()> resume = nullptr
   return room;
 }
 
-// Takes the next one and begins it.
+// Takes the next item and begins it.
 JudgeQueue::Popped Take(JudgeQueue& queue, Clock::time_point until = Clock::now()) {
   JudgeItem item;
   const JudgeQueue::Popped popped = queue.Pop(until, &item);
@@ -61,7 +61,7 @@ TEST(JudgeQueue, CountsBatchesFromTheirAnnouncementUntilTheyAreBegun) {
   EXPECT_EQ(queue.size(), 0u);
 }
 
-// However much some send, there is room for who sends little; and the whole is bounded.
+// However much some runs send, there is space for one that sends little; and the total is limited.
 TEST(JudgeQueue, OneRunDoesNotTakeTheRoomOfOthers) {
   JudgeQueue queue(10'000'000);
   int resumed = 0;
@@ -88,7 +88,7 @@ TEST(JudgeQueue, WhileHeldEverySenderPauses) {
   int resumed = 0;
   queue.Hold(true);
   EXPECT_FALSE(Add(queue, 10, [&] { ++resumed; }));
-  EXPECT_TRUE(Add(queue, 10));  // who cannot pause is never told to
+  EXPECT_TRUE(Add(queue, 10));  // a caller that cannot pause is never paused
   EXPECT_EQ(Take(queue), JudgeQueue::Popped::kItem);
   EXPECT_EQ(Take(queue), JudgeQueue::Popped::kItem);
   EXPECT_EQ(resumed, 0);
@@ -101,7 +101,7 @@ TEST(JudgeQueue, IsEmptiedBeforeItCloses) {
   JudgeQueue queue(10000);
   Add(queue, 1);
   queue.Close();
-  Add(queue, 1);  // refused: it was not acknowledged
+  Add(queue, 1);  // dropped: it was not acknowledged
   const auto later = Clock::now() + std::chrono::hours(1);
   EXPECT_EQ(Take(queue, later), JudgeQueue::Popped::kItem);
   EXPECT_EQ(Take(queue, later), JudgeQueue::Popped::kClosed);

@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 class BetweenStepsTest : public LivenessTest {
  protected:
   static constexpr v1::Span::Kind kIdle = v1::Span::KIND_OTHER;
-  // `steps` steps; then every rank ends its step, and the loader blocks.
+  // Trains `steps` steps; then every rank ends its step, and the loader blocks.
   void TrainAndBlock(uint32_t ranks, int steps, milliseconds each = milliseconds(500)) {
     Begin(ranks);
     Train(steps, {}, each);
@@ -69,7 +69,7 @@ TEST_F(BetweenStepsTest, StepsOfTenSecondsMayBeThreeMinutesApart) {
   EXPECT_EQ(stopped_[0].error_ns(), 500'000'000'000u);
 }
 
-// However long it lasts; and the time after it counts from its end.
+// However long it lasts; the time after it counts from its end.
 TEST_F(BetweenStepsTest, DeclaredStagesAreExempt) {
   for (const v1::Span::Kind stage : {v1::Span::KIND_EVALUATION, v1::Span::KIND_CHECKPOINT,
                                      v1::Span::KIND_COMPILE, v1::Span::KIND_PAUSE}) {
@@ -77,7 +77,7 @@ TEST_F(BetweenStepsTest, DeclaredStagesAreExempt) {
     stopped_.clear();
     ranks_.clear();
     TrainAndBlock(2, 20);
-    ranks_[1].stage = stage;  // of one is enough: the other waits for it
+    ranks_[1].stage = stage;  // one rank is enough: the other waits for it
     Pass(milliseconds(7'200'000));
     EXPECT_TRUE(stopped_.empty()) << stage;
     ranks_[1].stage = kIdle;
@@ -88,7 +88,8 @@ TEST_F(BetweenStepsTest, DeclaredStagesAreExempt) {
   }
 }
 
-// Another rule's, or nobody's: within a step, within a stage, ended, not heard of, no step yet.
+// Reported by another rule, or not at all: within a step, within a stage, ended, silent, no step
+// yet.
 TEST_F(BetweenStepsTest, OthersAreNotReported) {
   Begin(2);
   Pass(milliseconds(600000));
@@ -111,7 +112,7 @@ TEST_F(BetweenStepsTest, OthersAreNotReported) {
   EXPECT_TRUE(stopped_.empty()) << "rank 1 is gone";
 }
 
-// Too fast, or too few, for a median: the mean, and five minutes at most.
+// Too fast, or too few steps, for a median: the mean, and at most five minutes.
 TEST_F(BetweenStepsTest, WithoutAPaceTheLimitIsBetweenOneAndFiveMinutes) {
   struct Case {
     int steps;
@@ -127,7 +128,7 @@ TEST_F(BetweenStepsTest, WithoutAPaceTheLimitIsBetweenOneAndFiveMinutes) {
     Begin(1);
     Pass(milliseconds(500));
     Train(c.steps, {}, c.each);
-    ranks_[0].ended = c.steps;  // as the heartbeats that follow state
+    ranks_[0].ended = c.steps;  // as the later heartbeats state
     EndStep({0});
     Pass(milliseconds(1'000'000));
     ASSERT_EQ(stopped_.size(), 2u) << c.steps;
@@ -139,7 +140,7 @@ TEST_F(BetweenStepsTest, WithoutAPaceTheLimitIsBetweenOneAndFiveMinutes) {
   }
 }
 
-// Of a server that was started again: what the heartbeat states is enough.
+// After a restart of the server, the heartbeats have all that is needed.
 TEST_F(BetweenStepsTest, AServerThatIsNewReportsByTheRanksOwnClock) {
   TrainAndBlock(1, 20);
   Pass(milliseconds(50000));

@@ -1,4 +1,5 @@
-// Who is gone, silent, or has said goodbye; who is left of an earlier attempt.
+// Ranks that are gone, silent, or have sent a goodbye; and ranks that are left of an earlier
+// attempt.
 #include <gtest/gtest.h>
 
 #include "analysis/processes/hang_verdict.h"
@@ -10,7 +11,7 @@ namespace {
 TEST_F(LivenessTest, GoneIsNotUnreachable) {
   Begin(2);
   Train(20);
-  Leave(1);  // while its heartbeats came
+  Leave(1);  // while it sent heartbeats
   ranks_[1].beats = false;
   Pass(milliseconds(12000));
   ASSERT_EQ(told_.size(), 1u);
@@ -20,9 +21,9 @@ TEST_F(LivenessTest, GoneIsNotUnreachable) {
   EXPECT_EQ(State("gone"), 1u);
 }
 
-// Stopped by a signal or a debugger: its connection lives on, and nothing is heard of it. It is
-// told as soon as another that stands would be, and for how long it has been silent, not
-// disconnected.
+// Stopped by a signal or a debugger: its connection stays open, and nothing arrives. It is reported
+// as soon as another blocked rank would be, as silent and not as disconnected, with the time of its
+// silence.
 TEST_F(LivenessTest, WhoFallsSilentIsNamedWhereTheOthersStand) {
   Begin(2);
   Train(20);
@@ -39,7 +40,7 @@ TEST_F(LivenessTest, WhoFallsSilentIsNamedWhereTheOthersStand) {
   EXPECT_GE(told_[0].still_ns(), 10'000'000'000u);
   EXPECT_LE(told_[0].still_ns(), 11'000'000'000u);
   EXPECT_EQ(rules::HangVerdict(told_[0]).finding().cause().id(), "network-lost");
-  // Told once, also when keepalive gives up.
+  // Reported once, also when keepalive gives up.
   Pass(milliseconds(10000));
   Leave(1);
   EXPECT_EQ(State("unreachable"), 1u);
@@ -47,7 +48,7 @@ TEST_F(LivenessTest, WhoFallsSilentIsNamedWhereTheOthersStand) {
   EXPECT_EQ(told_.size(), 1u);
 }
 
-// It was busy and sent batches alone, so that no heartbeat ever told how many steps it has ended.
+// It was busy and sent only batches, so that no heartbeat reported how many steps it has ended.
 TEST_F(LivenessTest, WhoFallsSilentNeedNotHaveSentHeartbeats) {
   Begin(2);
   ranks_[1].beats = false;
@@ -58,7 +59,7 @@ TEST_F(LivenessTest, WhoFallsSilentNeedNotHaveSentHeartbeats) {
   EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
 }
 
-// Disconnected since: the pause is counted from when it was last heard.
+// Disconnected since: the pause counts from its last message.
 TEST_F(LivenessTest, ThePauseOfOneThatWasLostBeginsWithItsSilence) {
   Begin(2);
   Train(20, {}, milliseconds(4000));  // five steps are longer than hang_seconds
@@ -74,10 +75,10 @@ TEST_F(LivenessTest, ThePauseOfOneThatWasLostBeginsWithItsSilence) {
   EXPECT_LE(told_[0].still_ns(), 21'000'000'000u);
 }
 
-// All stood long before one fell silent: who held them is not known, and it is not said to have.
+// All were blocked long before one fell silent: the cause is unknown, so no rank is named.
 TEST_F(LivenessTest, WhoFallsSilentAfterAllStoodIsNotNamed) {
   Begin(2);
-  Train(5);  // no pace: told after five minutes at the earliest
+  Train(5);  // no pace: reported after five minutes at the earliest
   Pass(milliseconds(100000));
   ranks_[1].beats = false;
   Pass(milliseconds(600000));
@@ -90,7 +91,7 @@ TEST_F(LivenessTest, ASilentOneBesideOneThatGoesOnIsNotNamed) {
   ranks_[1].beats = false;
   Train(60, {1});
   EXPECT_TRUE(told_.empty());
-  // Nor where nobody is heard of: the network of all is lost, or this server's.
+  // Nor if all are silent: the network of all is lost, or this server's.
   for (Rank& rank : ranks_) rank.beats = false;
   Pass(milliseconds(100000));
   EXPECT_TRUE(told_.empty());
@@ -112,7 +113,7 @@ TEST_F(LivenessTest, WhoIsLeftOfAnEarlierAttemptIsNotWaitedFor) {
   Train(20);
   Join(0, 1);
   Join(1, 1);
-  Pass(milliseconds(60000));  // the old processes beat, and stand
+  Pass(milliseconds(60000));  // the old processes send heartbeats, and are blocked
   EXPECT_TRUE(told_.empty());
 }
 
@@ -122,7 +123,7 @@ TEST_F(LivenessTest, WhoSaidGoodbyeIsNotWaitedFor) {
   v1::Batch goodbye;
   goodbye.add_progress()->set_newest_step(ranks_[0].step);
   goodbye.mutable_progress(0)->set_finished(true);
-  live_.Heard(1, goodbye, now_);  // its connection lives on
+  live_.Heard(1, goodbye, now_);  // its connection stays open
   Train(1, {0});
   Pass(milliseconds(12000));
   ASSERT_EQ(told_.size(), 1u);
@@ -132,7 +133,7 @@ TEST_F(LivenessTest, WhoSaidGoodbyeIsNotWaitedFor) {
 TEST_F(LivenessTest, TheEndOfAnOlderConnectionIsNotTheProcess) {
   Begin(2);
   Train(20);
-  Join(0, 0, 2);  // it is back before the old connection was seen to break
+  Join(0, 0, 2);  // it is back before the old connection was known to be broken
   live_.Left(1, 1, now_);
   EXPECT_EQ(State("running"), 2u);
 }

@@ -1,4 +1,4 @@
-// Processes of a run that beat and train by a clock of the test's own.
+// Processes of a run that send heartbeats and train, with the test's own clock.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace plumbline::server {
 
-// A run of processes that beat each 500 ms, observed every 500 ms.
+// A run of processes that send a heartbeat each 500 ms, observed every 500 ms.
 class LivenessTest : public ::testing::Test {
  protected:
   using milliseconds = std::chrono::milliseconds;
@@ -42,7 +42,7 @@ class LivenessTest : public ::testing::Test {
   }
   void Leave(uint32_t rank) { live_.Left(rank + 1, 1, now_); }
 
-  // Each rank ends its step and begins the next, `steps` times, one a tick; those in `stuck` do
+  // Each rank ends its step and begins the next, `steps` times, one per tick; those in `stuck` do
   // not.
   void Train(int steps, std::set<uint32_t> stuck = {}, milliseconds each = milliseconds(500)) {
     for (int i = 0; i < steps; ++i) {
@@ -63,7 +63,7 @@ class LivenessTest : public ::testing::Test {
     }
   }
 
-  // They end the step that they are in, and stay there.
+  // These ranks end their present step, and stay there.
   void EndStep(std::initializer_list<uint32_t> ranks) {
     for (const uint32_t r : ranks) {
       v1::Batch batch;
@@ -76,7 +76,7 @@ class LivenessTest : public ::testing::Test {
     }
   }
 
-  // Time goes by; ranks that beat say how they stand. What is told meanwhile is kept.
+  // Advances the clock; ranks with heartbeats report their state. Keeps the reports.
   void Pass(milliseconds time) {
     for (milliseconds left = time; left > milliseconds(0); left -= milliseconds(250)) {
       now_ += milliseconds(250);

@@ -1,4 +1,4 @@
-// Who stands still, and who waits for it, by heartbeats.
+// Ranks that are blocked, and ranks that wait for them, by heartbeats.
 #include <gtest/gtest.h>
 
 #include "analysis/processes/hang_verdict.h"
@@ -25,10 +25,10 @@ TEST_F(LivenessTest, TheRankThatStandsIsNamedAndTheOthersWait) {
   EXPECT_EQ(verdict.finding().strength(), v1::STRENGTH_BOUNDED);
   EXPECT_EQ(Of(verdict.site().ranks()), (std::vector<uint32_t>{2}));
   EXPECT_EQ(verdict.details().fields().at("kind").string_value(), "not-launched");
-  // Told once; and again when it hangs again, longer than the pause that it came back from.
+  // Reported once; and again if it hangs again for longer than the pause that it recovered from.
   Pass(milliseconds(60000));
   EXPECT_EQ(told_.size(), 1u);
-  Train(1, {0, 1, 3});  // it comes back
+  Train(1, {0, 1, 3});  // it recovers
   Train(20);
   Train(1, {1});
   Pass(milliseconds(100000));
@@ -50,7 +50,7 @@ TEST_F(LivenessTest, AllInOneStepNameNobodyAndBecomeAnErrorLate) {
   EXPECT_EQ(rules::HangVerdict(told_[1]).finding().level(), v1::LEVEL_ERROR);
 }
 
-// In one step, and the others within a collective: who is not in it is awaited.
+// All in one step, and the others within a collective: the rank that is not in it is awaited.
 TEST_F(LivenessTest, WhoHasNotEnteredTheCollectiveIsNamed) {
   Begin(4);
   Train(20);
@@ -64,7 +64,7 @@ TEST_F(LivenessTest, WhoHasNotEnteredTheCollectiveIsNamed) {
   EXPECT_EQ(rules::HangVerdict(told_[0]).finding().level(), v1::LEVEL_ERROR);
 }
 
-// All are within it: nobody is named. And a declared stage says more than a collective.
+// All are within it: no rank is named. A declared stage takes precedence over a collective.
 TEST_F(LivenessTest, ACollectiveOfAllNamesNobodyAndACheckpointExcuses) {
   Begin(3);
   Train(20);
@@ -100,7 +100,7 @@ TEST_F(LivenessTest, OfThoseThatAreBehindWhoWaitsIsNotNamed) {
   EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 1, 2}));
 }
 
-// Stopped before anybody knows how long a step takes: five minutes, and a level less.
+// Stopped before the length of a step is known: five minutes, and one level lower.
 TEST_F(LivenessTest, AFastLoopThatStopsEarlyIsToldLate) {
   Begin(2);
   for (int i = 0; i < 100; ++i) Train(1, {}, milliseconds(i % 50 == 0 ? 250 : 0));
@@ -118,7 +118,7 @@ TEST_F(LivenessTest, AFastLoopThatStopsEarlyIsToldLate) {
   EXPECT_EQ(told_.size(), 1u);
 }
 
-// An agent that does not say how long it stands, a run whose steps were never measured.
+// An agent that does not report how long it is blocked, and a run whose steps were never measured.
 TEST_F(LivenessTest, WhereNothingIsKnownNothingIsSaid) {
   Begin(2);
   Train(3);
@@ -139,7 +139,7 @@ class QuickLivenessTest : public LivenessTest {
   QuickLivenessTest() : LivenessTest(std::chrono::seconds(1)) {}
 };
 
-// A heartbeat's word is over once a batch shows a newer step.
+// A heartbeat is out of date once a batch shows a newer step.
 TEST_F(QuickLivenessTest, ANewerStepOutweighsTheLastHeartbeat) {
   Begin(2);
   Train(20);

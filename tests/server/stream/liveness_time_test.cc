@@ -1,4 +1,4 @@
-// Who takes its time: declared stages, first steps, between two steps; and who waits for it.
+// Slow ranks: declared stages, first steps, between two steps; and ranks that wait for them.
 #include <gtest/gtest.h>
 
 #include "analysis/processes/hang_verdict.h"
@@ -22,7 +22,7 @@ TEST_F(LivenessTest, WithinADeclaredStageNobodyHangs) {
     ranks_[0].stage = v1::Span::KIND_UNSPECIFIED;
     ranks_[0].moved = now_;  // the step ends with its stage
   }
-  // A stage of another kind excuses nobody.
+  // A stage of another kind is no exemption.
   Train(20);
   ranks_[0].stage = v1::Span::KIND_DATA;
   Train(1, {0});
@@ -33,9 +33,9 @@ TEST_F(LivenessTest, WithinADeclaredStageNobodyHangs) {
 TEST_F(LivenessTest, AFirstStepMayTakeItsTime) {
   Begin(2);
   Train(1);
-  Pass(milliseconds(600000));  // compiles
+  Pass(milliseconds(600000));  // it compiles
   EXPECT_TRUE(told_.empty());
-  // And so may that of a process that has come back, while the others wait.
+  // So may the first step of a process that has reconnected, while the others wait.
   Train(20);
   Leave(1);
   ranks_[1].ended = 0;
@@ -45,7 +45,7 @@ TEST_F(LivenessTest, AFirstStepMayTakeItsTime) {
   EXPECT_TRUE(told_.empty());
 }
 
-// A notebook between two cells, a loop that has ended, a person who thinks.
+// A notebook between two cells, a loop that has ended, a user's pause.
 class BetweenStepsTest : public LivenessTest, public ::testing::WithParamInterface<uint32_t> {};
 
 TEST_P(BetweenStepsTest, NobodyHangs) {
@@ -56,7 +56,7 @@ TEST_P(BetweenStepsTest, NobodyHangs) {
   EXPECT_EQ(State("idle"), GetParam());
   Pass(milliseconds(3600000));
   EXPECT_TRUE(told_.empty());
-  // The next cell: there it may hang, however long it was idle.
+  // In the next cell it may hang, however long it was idle.
   for (Rank& rank : ranks_) rank.stage = v1::Span::KIND_UNSPECIFIED;
   Train(1);
   Pass(milliseconds(12000));
@@ -64,7 +64,7 @@ TEST_P(BetweenStepsTest, NobodyHangs) {
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, BetweenStepsTest, ::testing::Values(1u, 4u));
 
-// The others are within the next step: who does not begin it holds them.
+// The others are within the next step: the rank that does not begin it blocks them.
 TEST_F(LivenessTest, WhoDoesNotBeginTheStepOfTheOthersIsNamed) {
   Begin(3);
   Train(20);
@@ -76,8 +76,8 @@ TEST_F(LivenessTest, WhoDoesNotBeginTheStepOfTheOthersIsNamed) {
   EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 2}));
 }
 
-// A loop that was left between the stages of a step: alone it is idle, beside others that wait it
-// holds them.
+// A loop that was left between the stages of a step: alone it is idle; if others wait for it, it
+// blocks them.
 TEST_F(LivenessTest, WhoStandsBetweenTheStagesOfAStepIsNamedWhereOthersWait) {
   Begin(3);
   Train(20);
@@ -89,7 +89,7 @@ TEST_F(LivenessTest, WhoStandsBetweenTheStagesOfAStepIsNamedWhereOthersWait) {
   EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 2}));
 }
 
-// The others have ended the step and want nothing: nobody is said to wait.
+// The others have ended the step and need nothing: no rank is reported to wait.
 TEST_F(LivenessTest, WhoHasEndedItsStepDoesNotWait) {
   Begin(3);
   Train(20);

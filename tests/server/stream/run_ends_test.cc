@@ -1,4 +1,5 @@
-// Who is said to have ended when its connection broke, when that is judged, and what goes on again.
+// Which ranks are reported as ended when their connection broke, when that is judged, and what ends
+// it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +47,7 @@ class RunEndsTest : public testing::Test {
       Take(rank + 1, Source(rank), 4, 0.5);
     }
   }
-  // Which of those that are gone by now may live.
+  // Returns which of the ranks that are gone by now may be alive.
   std::vector<uint32_t> Unreachable(double s) {
     std::vector<uint32_t> ranks;
     for (const v1::RanksGone& gone : table_.TakeGone(At(s))) {
@@ -80,7 +81,8 @@ TEST_F(RunEndsTest, WhoMayLiveIsSaidToBeUnreachable) {
     double at;
     bool ended, backlog;
   };
-  // Silent before; behind a relay that broke, or ended by this server; with words on their way.
+  // Silent before; connected through a relay that broke, or ended by this server; with unsent
+  // messages.
   for (const Break b : {Break{8, true, false}, Break{1, false, false}, Break{1, true, true}}) {
     table_ = RunTable(seconds(10));
     Begin();
@@ -118,7 +120,7 @@ TEST_F(RunEndsTest, WhatARestartFindsIsNotJudgedTwice) {
   RunTable again(seconds(10));
   again.Persist(reads);
   ASSERT_TRUE(reads.ok()) << reads.error();
-  again.SetEndsJudged("r");  // an event that was journalled behind the checkpoint
+  again.SetEndsJudged("r");  // an event that was journalled after the checkpoint
   EXPECT_THAT(again.TakeBadEnds(At(2)), IsEmpty());
   EXPECT_THAT(again.TakeBadEnds(At(20)), IsEmpty());
   EXPECT_THAT(table_.TakeBadEnds(At(2)), IsEmpty());
@@ -182,7 +184,7 @@ TEST_F(RunEndsTest, AHangIsOverWhenWhoHungSaysGoodbye) {
   EXPECT_THAT(WentOn(), IsEmpty());
   Goodbye(2, Source(1), 2);
   EXPECT_THAT(WentOn(), ElementsAre("performance/hang"));
-  // Of one that an exception ends the hang may be the reason.
+  // If an exception ends it, the hang may be the cause.
   Begin();
   table_.NoteHung(hung);
   Goodbye(1, Source(0), 3);
@@ -190,7 +192,7 @@ TEST_F(RunEndsTest, AHangIsOverWhenWhoHungSaysGoodbye) {
   EXPECT_THAT(WentOn(), IsEmpty());
 }
 
-// Its steps had stopped in step 5, 61 s before 100 s.
+// Returns a report that its steps stopped in step 5, 61 s before 100 s.
 v1::StepsStopped Stopped() {
   v1::StepsStopped stopped;
   stopped.set_run("r");
@@ -243,7 +245,7 @@ TEST_F(RunEndsTest, StepsThatStoppedEndWithAGoodbyeThatIsWellOrANewAttempt) {
   EXPECT_THAT(WentOn(), ElementsAre("health/hang-between-steps"));
 }
 
-// Rank 1 is gone; rank 0, which waited for it, ends well all the same.
+// Rank 1 is gone; rank 0, which waited for it, ends without an error.
 TEST_F(RunEndsTest, AHangIsOverWhenAllThatWaitedEndWell) {
   Begin();
   v1::RanksHung gone = BothHung();
@@ -256,7 +258,7 @@ TEST_F(RunEndsTest, AHangIsOverWhenAllThatWaitedEndWell) {
   const std::string bytes = writes.Take();
   Goodbye(1, Source(0), 2);
   EXPECT_THAT(WentOn(), ElementsAre("performance/hang"));
-  // The same after a restart of the server; and not where an exception ends it.
+  // The same after a restart of the server; but not if an exception ends it.
   for (const bool well : {true, false}) {
     Archive reads(bytes);
     table_ = RunTable(seconds(10));

@@ -45,7 +45,7 @@ class RunTableTest : public testing::Test {
   void Take(uint64_t stream, const v1::Batch& batch, double s, bool backlog = false) {
     table_.Account(stream, batch, backlog, At(s), 0);
   }
-  // Ranks that are gone by now, and why; a group that never came as rank 1000.
+  // Returns the ranks that are gone by now, and why; a group that never came as rank 1000.
   std::map<uint32_t, Cause> Gone(double s) {
     std::map<uint32_t, Cause> ranks;
     for (const v1::RanksGone& gone : table_.TakeGone(At(s))) {
@@ -64,7 +64,7 @@ class RunTableTest : public testing::Test {
     table_.TakeGone(At(s));
     return table_.TakeEnded();
   }
-  // Up to where a step may be closed over the ranks, of which `oldest` is open; -1: not at all.
+  // Returns up to where a step may be closed over the ranks, if `oldest` is open; -1: not at all.
   int64_t MayClose(std::vector<uint32_t> ranks, int64_t oldest, int64_t newest) {
     rules::Lag lag;
     lag.role = v1::ROLE_TRAINER;
@@ -78,7 +78,7 @@ class RunTableTest : public testing::Test {
   v1::StepsClosed closed_;
 };
 
-// ---- who is expected -----------------------------------------------------------------------
+// ---- expected ranks ------------------------------------------------------------------------
 
 TEST_F(RunTableTest, RanksThatNeverCameAreGoneAfterTheGraceFromTheFirstHello) {
   Connect(1, Source(0, 3), 0);
@@ -134,13 +134,13 @@ TEST_F(RunTableTest, WhoIsConnectedAndSilentWhileOthersWaitIsGoneAfterTheGrace) 
   EXPECT_THAT(Gone(11), ElementsAre(std::pair(0u, v1::RanksGone::CAUSE_SILENT)));
 }
 
-// A step takes longer than the grace, and the first rank that has done it is not the last one's
-// end.
+// A step takes longer than the grace. When the first rank completes it, the last one is not gone
+// yet.
 TEST_F(RunTableTest, TheGraceOfWhoIsBehindBeginsWhenOthersHaveDeliveredMore) {
   Connect(1, Source(0, 2), 0);
   Connect(2, Source(1, 2), 0);
   v1::Batch busy = Through(Source(0, 2), 5);
-  busy.mutable_progress(0)->set_newest_step(7);  // its device is two steps behind
+  busy.mutable_progress(0)->set_newest_step(7);  // its device is two steps late
   Take(1, busy, 1);
   Take(2, Through(Source(1, 2), 5), 1);
   for (int s = 1; s <= 40; ++s) {
@@ -164,7 +164,7 @@ TEST_F(RunTableTest, HeartbeatsKeepARankThatNothingElseComesOf) {
   }
 }
 
-// A stream that is far ahead is not read while another is waited for.
+// A stream that is far ahead is not read while another rank is awaited.
 TEST_F(RunTableTest, WhoIsNotReadBecauseItIsAheadIsNotSilent) {
   Connect(1, Source(0, 3), 0);
   Connect(2, Source(1, 3), 0);
@@ -175,7 +175,7 @@ TEST_F(RunTableTest, WhoIsNotReadBecauseItIsAheadIsNotSilent) {
   table_.Disconnected(1, Source(0, 3), At(1));
   EXPECT_THAT(Gone(1), IsEmpty());
   EXPECT_THAT(Gone(11), ElementsAre(std::pair(0u, v1::RanksGone::CAUSE_STREAM_BROKEN)));
-  EXPECT_THAT(Gone(20), IsEmpty());  // they have their time from then on
+  EXPECT_THAT(Gone(20), IsEmpty());  // their grace begins then
   EXPECT_THAT(Gone(21), ElementsAre(std::pair(1u, v1::RanksGone::CAUSE_SILENT)));
 }
 
@@ -216,7 +216,7 @@ TEST_F(RunTableTest, WhoDeliversBetweenTwoBreaksHasTheWholeGraceAgain) {
   EXPECT_THAT(GoneRanks(19), ElementsAre(0u));
 }
 
-// ---- over whom a step may close ------------------------------------------------------------
+// ---- ranks that a step may be closed over ---------------------------------------------------
 
 class ClosingOver : public RunTableTest {
  protected:
@@ -244,7 +244,7 @@ TEST_F(ClosingOver, NotFurtherThanAWindowBehindWhereTheOthersWereWhenItSaidSo) {
   EXPECT_EQ(MayClose({0}, 1, 200), 36);
 }
 
-// Its word waited to be read while the others were: it says more at once.
+// Its report waited while the others were read: it reports more at once.
 TEST_F(ClosingOver, WhoCatchesUpIsNotSlow) {
   table_.Beat(1, Source(0, 2), false, At(1));
   Take(1, Through(Source(0, 2), 80), 1.1);
@@ -285,7 +285,7 @@ TEST_F(ClosingOver, RanksThatNeverCameAreWaitedFor) {
   EXPECT_FALSE(table_.MayClose("r", lag, &closed_));
 }
 
-// ---- what a run is -------------------------------------------------------------------------
+// ---- the life of a run ----------------------------------------------------------------------
 
 TEST_F(RunTableTest, ARankIsGoneAfterItsGraceAndOnce) {
   Connect(1, Source(0, 1), 0);
@@ -334,7 +334,7 @@ TEST_F(RunTableTest, ANewProcessOfTheSameRankIsNotEndedByTheOldOnesGrace) {
   Connect(1, Source(0, 1), 0);
   table_.Disconnected(1, Source(0, 1), At(1));
   Connect(2, Source(0, 1), 2);
-  table_.Disconnected(1, Source(0, 1), At(3));  // late news of the old one
+  table_.Disconnected(1, Source(0, 1), At(3));  // a late event of the old one
   EXPECT_THAT(GoneRanks(100), IsEmpty());
 }
 
@@ -357,7 +357,7 @@ TEST_F(RunTableTest, ARunThatIsOverBeginsAnew) {
   Take(1, Batch(Source(0, 2), true), 1);
   Take(2, Batch(Source(1, 2), true), 1);
   EXPECT_THAT(Ended(1), ElementsAre("r"));
-  // Its second life: rank 1's first life must not count for it.
+  // In its second life, rank 1's first life must not count.
   Connect(3, Source(0, 2), 2);
   Take(3, Batch(Source(0, 2), true), 3);
   EXPECT_THAT(Ended(4), IsEmpty());
@@ -366,7 +366,8 @@ TEST_F(RunTableTest, ARunThatIsOverBeginsAnew) {
   EXPECT_THAT(Ended(6), ElementsAre("r"));
 }
 
-// Roles come as numbers: a newer agent's, or a liar's. Past the last one there is none to look up.
+// Roles are numbers: from a newer agent, or false ones. After the last role there is none to look
+// up.
 TEST_F(RunTableTest, TheLargestAndTheSmallestNumbersAreRolesToo) {
   for (const int role : {std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
     v1::Source source = Source(0, 2);
@@ -374,7 +375,7 @@ TEST_F(RunTableTest, TheLargestAndTheSmallestNumbersAreRolesToo) {
     source.set_role(static_cast<v1::Role>(role));
     Connect(static_cast<uint64_t>(role), source, 0);
   }
-  // Nobody else of the two runs came.
+  // No other rank of the two runs came.
   EXPECT_EQ(table_.TakeGone(At(100)).size(), 2u);
   EXPECT_EQ(table_.List().size(), 2u);
 }
@@ -412,7 +413,7 @@ TEST_F(RunTableTest, WhoHasNotComeIsNamedOnceAndListedWhileItIsWaitedFor) {
   EXPECT_EQ(awaited(), 0u);
 }
 
-// Ten thousand runs of thousands of ranks must not stay for ever, one by one.
+// Ten thousand runs of thousands of ranks must not be kept forever, rank by rank.
 TEST(RunTable, RanksOfRunsThatAreOverAreBoundedAndStillCounted) {
   constexpr uint32_t kWorld = 4096;
   constexpr int kRuns = 100;
@@ -442,7 +443,7 @@ TEST(RunTable, RanksOfRunsThatAreOverAreBoundedAndStillCounted) {
     EXPECT_EQ(info.ranks_connected(), 0);
     EXPECT_EQ(info.world_size(), kWorld);
   }
-  // The first one, of which the least is known, begins anew like any other.
+  // The first run, of which least is kept, starts anew like any other.
   table.Account(1u << 30, Batch(test::SourceOf("run 0", 0, 1, 0), false), false, now, kRuns);
   EXPECT_FALSE(table.Ended("run 0"));
   EXPECT_EQ(table.List().front().ranks_seen(), 1);

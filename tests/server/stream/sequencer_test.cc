@@ -77,7 +77,7 @@ TEST(Sequencer, WaitsWithinBoundsOnly) {
   Sequencer by_bytes({10, 100});
   EXPECT_EQ(by_bytes.Take(2, Numbered(2, 80), &ready), Offer::kWaits);
   EXPECT_EQ(by_bytes.Take(3, Numbered(3, 30), &ready), Offer::kOverflow);
-  // The bytes are free again once the gap closes.
+  // The bytes are free again once the gap is filled.
   EXPECT_EQ(by_bytes.Take(1, Numbered(1), &ready), Offer::kInOrder);
   EXPECT_EQ(by_bytes.Take(4, Numbered(4, 80), &ready), Offer::kWaits);
 }

@@ -1,4 +1,4 @@
-// What a page is told as it happens, and how many pages may listen.
+// The events that a page receives, and the limit of listening pages.
 #include "tests/server/web/web_fixture.h"
 
 namespace plumbline::test {
@@ -19,7 +19,7 @@ TEST_F(WebTest, EventsComeAndGoOnBehindTheLastOne) {
   EXPECT_THAT(first.text(), HasSubstr(fingerprint));
   ASSERT_TRUE(first.Sees("event: runs"));
   ASSERT_TRUE(first.Sees("event: beat"));
-  // Whoever saw nothing but the hello is told again what came behind it.
+  // A page that saw only the hello gets everything after it again.
   const size_t at = first.text().find("id: ") + 4;
   const std::string id = first.text().substr(at, first.text().find('\n', at) - at);
   EventReader again(http_, "Last-Event-ID: " + id + "\r\n");
@@ -30,7 +30,7 @@ TEST_F(WebTest, EventsComeAndGoOnBehindTheLastOne) {
   EXPECT_EQ(Send("HEAD", "/api/v1/events").status, 200);
 }
 
-// Where the last event stood among all changes would count those of others' runs.
+// The position of the last event among all changes would count those of others' runs.
 TEST_F(WebTest, TheIdsOfEventsCountNothingOfOthersRuns) {
   const TestToken admin = NewToken(folder_, "admin"), reader = NewToken(folder_, "reader"),
                   agent = NewToken(folder_, "agent");
@@ -60,7 +60,7 @@ TEST_F(WebTest, TheIdsOfEventsCountNothingOfOthersRuns) {
   ASSERT_TRUE(reads.Sees(mine));
   EXPECT_THAT(reads.text(), Not(HasSubstr("other")));
 
-  // With its own it goes on; with a number that it made up, it is told nothing.
+  // With its own id it continues; with an invented number it gets nothing.
   EventReader again(http_, Bearer(reader) + "Last-Event-ID: " + before + "\r\n");
   EXPECT_TRUE(again.Sees(mine));
   EventReader guesses(http_, Bearer(reader) + "Last-Event-ID: " + plain + "\r\n");
@@ -74,7 +74,7 @@ TEST_F(WebTest, ManyWhoAreToldOfEventsLeaveRoomForOthers) {
   Start();
   std::vector<std::unique_ptr<EventReader>> readers;
   for (int i = 0; i < 140; ++i) readers.push_back(std::make_unique<EventReader>(http_));
-  // Some too many are refused, and a scrape is answered.
+  // Readers above the limit are refused, and a scrape is answered.
   EXPECT_TRUE(Eventually([&] {
     int refused = 0;
     for (const auto& one : readers)

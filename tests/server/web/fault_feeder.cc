@@ -1,6 +1,6 @@
-// Recorded faults as agents would have sent them, so that a server judges what files hold:
+// Sends recorded faults as agents would, so that a server judges the contents of files:
 //
-//   fault_feeder SERVER RUN=FOLDER...     "ready" once all is taken; it ends with its input
+//   fault_feeder SERVER RUN=FOLDER...     prints "ready" once all is taken; ends with its input
 //
 // Each folder is one run; its files are read as plumb audit reads them.
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace plumbline::test {
 namespace {
 
-// What one source of a folder holds, in the order in which it comes.
+// The contents of one source of a folder, in order.
 struct Told {
   std::vector<v1::Source> processes;
   std::vector<v1::Batch> batches;
@@ -34,7 +34,7 @@ Told ReadAll(audit::Source& source, const std::string& run) {
     for (const v1::Evidence& one : batch.evidence()) newest = std::max(newest, one.step());
     told.batches.push_back(batch);
   }
-  // Files end, so do their processes: a rule that waits for the run's end speaks.
+  // At the end of the files their processes end, so that rules which wait for the run's end report.
   v1::Batch last;
   for (const v1::Source& process : told.processes) {
     *last.add_sources() = process;

@@ -1,6 +1,7 @@
-// Six planted faults as files that plumb audit reads, each in a folder of its own: a router that drops by score, a
-// rollout at another temperature, a GPU that waits for data, ranks that hang, a loss that becomes NaN, a sum that
-// overflows in fp16. For pictures and for the report's test; all is drawn from one seed.
+// Six artificial faults as files for plumb audit, each in a separate folder: a router that drops by
+// score, a rollout at another temperature, a GPU that waits for data, ranks that hang, a loss that
+// becomes NaN, a sum that overflows in fp16. For pictures and for the report's test; one seed
+// generates all of them.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -30,7 +31,8 @@ function safetensors(path, metadata, tensors) {
   writeFileSync(path, Buffer.concat([length, text, ...bodies]));
 }
 
-// Four sequences of 64 tokens in one pool; the full experts keep the best scores, whoever came first.
+// Four sequences of 64 tokens in one pool; the full experts keep the best scores, not the first
+// tokens.
 function leak(folder) {
   const { normal } = randomOf(7);
   const [tokens, experts, capacity] = [256, 8, 40];
@@ -53,7 +55,7 @@ function leak(folder) {
   });
 }
 
-// Drawn at temperature 1; the trainer divides its logits by 0.8.
+// Sampled at temperature 1; the trainer divides its logits by 0.8.
 function drift(folder) {
   const { uniform, normal } = randomOf(11);
   const lines = [];
@@ -84,7 +86,7 @@ function drift(folder) {
   writeFileSync(join(folder, 'rollout.jsonl'), lines.join('\n') + '\n');
 }
 
-// Every step of 100 ms the GPU waits some 16 ms for the loader.
+// In every step of 100 ms the GPU waits about 16 ms for the loader.
 function comb(folder) {
   const { uniform } = randomOf(13);
   const events = [];
@@ -105,7 +107,8 @@ function comb(folder) {
   writeFileSync(join(folder, 'rank0.json'), JSON.stringify({ schemaVersion: 1, distributedInfo: { backend: 'nccl', rank: 0, world_size: 1 }, displayTimeUnit: 'ms', traceEvents: events }));
 }
 
-// Eight ranks in two pipeline groups; rank 5 has not launched what its group waits for, and the others wait for its group.
+// Eight ranks in two pipeline groups; rank 5 has not launched the operation that its group waits
+// for, and the others wait for its group.
 function hang(folder) {
   const frames = [{ name: 'step', filename: '/home/me/train.py', line: 57 }];
   const entry = (number, state, group, name) => ({ frames, record_id: number, pg_id: Number(group[0]), process_group: group, collective_seq_id: number, p2p_seq_id: 0, op_id: number, profiling_name: name, time_created_ns: 1712345678000000000,
@@ -136,7 +139,7 @@ function nan(folder) {
 
 function overflow(folder) {
   const [ranks, m] = [4, 64];
-  // 30,000 each in fp16; the sum of four has no place there. The other values fit.
+  // 30,000 each in fp16; the sum of four exceeds its range. The other values fit.
   const values = Array.from({ length: ranks * m }, (_, i) => (i % m < 8 ? 0x7753 : 0x3c00));
   safetensors(join(folder, 'grads.safetensors'), { kind: 'reduction', run: 'dense-13b-fp16', layer: 'bucket.3', step: '57', op: 'sum', wire_dtype: 'fp16', count: String(m), group: 'dp' }, {
     inputs: { dtype: 'F16', shape: [ranks, m], values }, output: { dtype: 'F16', shape: [m], values: Array.from({ length: m }, (_, i) => (i < 8 ? 0x7c00 : 0x4400)) },
@@ -145,7 +148,7 @@ function overflow(folder) {
 
 export const FAULTS = { leak, drift, comb, hang, nan, overflow };
 
-// The six folders below `folder`, by name.
+// Writes the six folders below `folder`; returns them by name.
 export function writeFaults(folder) {
   const out = {};
   for (const [name, write] of Object.entries(FAULTS)) {

@@ -1,12 +1,12 @@
-// Runs for the page to show, sent as agents would: one each of what a person may meet at night, one
-// whose names are hostile, and one that goes on. For the browser's test and for pictures.
+// Runs for the page, sent as agents would: one of each kind of fault, one whose names are hostile,
+// and one in progress. For the browser's test and for pictures.
 //
-//   page_feeder SERVER             "ready" once all are there
-//   page_feeder SERVER SERIES      besides runs with so many series, 10,000 ranks, a million steps
+//   page_feeder SERVER             prints "ready" once all are there
+//   page_feeder SERVER SERIES      also runs with SERIES series, 10,000 ranks, a million steps
 //   page_feeder SERVER pictures    none with hostile names
 //
-// Each line on the standard input does something to the run "live": "find" lets it fail, "steps N"
-// sends N steps. It ends with the input.
+// Each line on the standard input changes the run "live": "find" lets it fail, "steps N" sends N
+// steps. It ends with the input.
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// A router that looks into the future, on two ranks.
+// Sends a router that uses future tokens, on two ranks.
 void Leaking(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
   auto run = std::make_unique<Run>(channel, 1, "demo-score-drop", 2,
                                    std::vector<v1::Site>{SiteOf("", "loss"), SiteOf("", "lr")});
@@ -38,7 +38,8 @@ void Leaking(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
   keep->push_back(std::move(run));
 }
 
-// NaN that begins on rank 11 and reaches everybody a step later; some evidence was lost before.
+// Sends NaN that begins on rank 11 and reaches all ranks a step later; some evidence was lost
+// before.
 void NotFinite(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
   std::vector<v1::Site> sites = {SiteOf("", "loss"), SiteOf("", "grad_norm"), SiteOf("", "lr"),
                                  SiteOf("", "step_seconds")};
@@ -70,8 +71,7 @@ void NotFinite(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) 
   keep->push_back(std::move(run));
 }
 
-// A loss that jumps and stays away; one that is well; one that is over; one of which nothing is
-// told.
+// Sends a loss that jumps and stays there; a healthy run; one that is over; one without verdicts.
 void Others(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
   const std::vector<v1::Site> sites = {SiteOf("", "loss"), SiteOf("", "grad_norm"),
                                        SiteOf("", "lr")};
@@ -101,7 +101,8 @@ void Others(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
   keep->push_back(std::move(silent));
 }
 
-// What a browser must not take for markup, nor a reader for another direction of the text.
+// Sends names that a browser must not treat as markup, and that must not change the direction of
+// the text.
 void Hostile(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
   const std::string name =
       "<img src=x onerror=window.hacked=1>\"'&/%2F?#\xE2\x80\xAE"
@@ -118,8 +119,8 @@ void Hostile(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
   keep->push_back(std::move(run));
 }
 
-// One rank stands still and its heartbeats go on; the others wait. The server needs
-// hang_seconds = 0.3.
+// One rank is blocked while its heartbeats continue; the others wait. The server needs hang_seconds
+// = 0.3.
 class Hanging {
  public:
   explicit Hanging(const Channel& channel)
@@ -153,7 +154,7 @@ class Hanging {
   std::thread thread_;
 };
 
-// A run of many ranks, and one of many steps.
+// Sends a run of many ranks, and one of many steps.
 void Large(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
   constexpr uint32_t kRanks = 10000, kOfAStream = 500;
   std::vector<std::unique_ptr<Run>> wide;
@@ -181,7 +182,7 @@ void Large(const Channel& channel, std::vector<std::unique_ptr<Run>>* keep) {
   keep->push_back(std::move(lasting));
 }
 
-// So many series in one run of a few steps.
+// Sends one run of a few steps with `series` series.
 void Many(const Channel& channel, size_t series, std::vector<std::unique_ptr<Run>>* keep) {
   std::vector<v1::Site> sites = {SiteOf("", "loss")};
   for (size_t i = 0; sites.size() < series; ++i) {

@@ -1,18 +1,19 @@
-// What becomes of tabs: hidden, many, left without an answer, of a server that knows a thing no more, signed out.
+// Tabs in unusual states: hidden, many, without an answer, with data that the server no longer has,
+// signed out.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { bin, open, patient, startServer } from './page_support.mjs';
 
-// A headless browser shows all tabs at once: a page is told that it is hidden, or shown.
+// A headless browser shows all tabs at the same time, so this sets a page hidden or visible.
 export const hide = (page, hidden) => page.evaluate((value) => {
   Object.defineProperty(document, 'hidden', { configurable: true, get: () => value });
   document.dispatchEvent(new Event('visibilitychange'));
 }, hidden);
 const says = (page, words) => page.waitForFunction((w) => document.querySelector('.link-state').textContent.startsWith(w), words);
 const reads = (page, words) => page.waitForFunction((w) => document.querySelector('main').innerText.includes(w), words);
-// The next look at the server answers what is wanted.
+// Makes the page query the server again.
 async function lookAgain(page) {
   await hide(page, true);
   await hide(page, false);
@@ -34,7 +35,7 @@ async function manyTabs(browser, server) {
   await context.close();
 }
 
-// A wall of windows: more than a browser has connections to one host.
+// Many windows: more than a browser has connections to one host.
 async function manyWindows(browser, server) {
   const context = patient(await browser.newContext());
   const windows = [];
@@ -43,7 +44,8 @@ async function manyWindows(browser, server) {
     await open(windows[i], server, '/');
     await says(windows[i], 'live');
   }
-  // Those without a stream of their own still ask: a broken window's place is taken by one of them.
+  // Windows without a stream of their own poll; if a window with a stream closes, one of them takes
+  // its place.
   const streams = () => Promise.all(windows.map((page) => page.evaluate(async () => (await navigator.locks.query()).held.length)));
   assert.deepEqual(await streams(), Array(9).fill(4));
   await windows.shift().close();
@@ -66,7 +68,7 @@ async function unanswered(browser, server, fingerprint) {
   await page.close();
 }
 
-// As after a restart without its data.
+// Like a restart without its data.
 async function gone(browser, server, { address, asked, back }) {
   const page = patient(await browser.newPage());
   await open(page, server, address);
@@ -81,7 +83,7 @@ async function gone(browser, server, { address, asked, back }) {
   await page.close();
 }
 
-// Nobody is there who could send a capsule.
+// No process is connected that could send a capsule.
 async function overRun(browser, server, fingerprint) {
   for (const [change, words] of [[{ run_over: true }, 'the run is over'], [{ run_over: false, run_connected: 0 }, 'no process of the run is connected']]) {
     const page = patient(await browser.newPage());

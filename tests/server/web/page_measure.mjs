@@ -1,4 +1,4 @@
-// What docs/measurements/page.md states: node page_measure.mjs
+// Measures the figures of docs/measurements/page.md: node page_measure.mjs
 import { readFileSync } from 'node:fs';
 import { endAll, feed, open, settled, sleep, startBrowser, startServer } from './page_support.mjs';
 
@@ -14,13 +14,15 @@ try {
   await settled(server);
   const browser = await startBrowser();
 
-  // Bytes over the wire, and the time from asking for the document until the view stands and takes input.
+  // Measures bytes over the wire, and the time from requesting the document until the view is
+  // complete and takes input.
   const first = async (address) => {
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
     const page = await context.newPage();
     const client = await context.newCDPSession(page);
     await client.send('Network.enable');
-    // Of the page's own thread, which load beside changes less than times.
+    // Measures the CPU time of the page's own thread, which other load changes less than elapsed
+    // time.
     await client.send('Performance.enable', { timeDomain: 'threadTicks' });
     let bytes = 0;
     client.on('Network.loadingFinished', (event) => { bytes += event.encodedDataLength; });
@@ -53,7 +55,7 @@ try {
     console.log(`${name}: ${median(took).toFixed(1)} ms, ${(size / 1000).toFixed(1)} KB unpacked`);
   }
 
-  // A run whose steps come 60 times a second, looked at.
+  // Shows a run whose steps come 60 times a second.
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
   await open(page, server, '/run/live');
   const client = await page.context().newCDPSession(page);

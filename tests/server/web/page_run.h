@@ -1,4 +1,4 @@
-// One agent process of a run that the page is to show, and what its loss looks like.
+// One agent process of a run for the page, and the shape of its loss.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ class Run {
     stream_ = std::make_unique<AgentStream>(channel, stream, sources_);
   }
 
-  // `value` of (rank, column).
+  // Sends a step; `value` of (rank, column).
   void Step(int64_t step, const std::function<double(uint32_t, size_t)>& value) {
     v1::Batch batch = Empty();
     if (!said_) {
@@ -46,7 +46,7 @@ class Run {
     }
     Finish(std::move(batch), step, false);
   }
-  // Many steps of one rank and one series at once.
+  // Sends many steps of one rank and one series.
   void Steps(int64_t first, int64_t count, const std::function<double(int64_t)>& value) {
     v1::Batch batch = Empty();
     if (!std::exchange(said_, true)) {
@@ -62,7 +62,7 @@ class Run {
     }
     Finish(std::move(batch), first + count - 1, false);
   }
-  // A step of which the routers tell, and nothing else.
+  // Sends a step with only router evidence.
   void Leak(int64_t step, const std::string& layer) {
     for (const v1::Source& source : sources_) {
       v1::Batch batch = LeakingStep(source, step, layer);
@@ -137,7 +137,7 @@ inline v1::Site SiteOf(const std::string& layer, const std::string& op) {
   return site;
 }
 
-// What a loss looks like: falls quickly, then slowly, with noise that remembers.
+// The shape of a loss: falls quickly, then slowly, with correlated noise.
 class Curve {
  public:
   explicit Curve(uint32_t seed, double from, double to, double noise)

@@ -1,4 +1,4 @@
-// A real plumbd, runs for it to show, and Debian's Chromium: what the page's tests and pictures share.
+// A real plumbd, runs for it, and Debian's Chromium: shared by the page's tests and pictures.
 //
 // From the environment: PLUMB_BIN (folder of plumbd and page_feeder), PLUMB_CHROMIUM.
 import { spawn } from 'node:child_process';
@@ -25,7 +25,7 @@ export async function eventually(what, holds, patience = PATIENCE) {
   }
 }
 
-// What was started is ended with the test, whatever becomes of it.
+// Everything that was started is ended with the test, also if it fails.
 const started = [];
 export async function endAll() {
   for (const one of started.splice(0).reverse()) await one();
@@ -59,7 +59,7 @@ export async function feed(server, what = '') {
   let said = '';
   child.stdout.on('data', (text) => { said += text; });
   started.push(async () => {
-    child.kill('SIGKILL');  // agents that are killed say no goodbye, and nobody looks any more
+    child.kill('SIGKILL');  // killed agents send no goodbye, and the test no longer checks
     if (child.exitCode === null && child.signalCode === null) await new Promise((done) => child.on('exit', done));
   });
   await eventually('the runs are sent', () => {
@@ -81,7 +81,7 @@ export async function feed(server, what = '') {
   };
 }
 
-// Six planted faults (fault_files.mjs), each a run of its own.
+// Six artificial faults (fault_files.mjs), each in a separate run.
 export async function sendFaults(server) {
   const { writeFaults } = await import('./fault_files.mjs');
   const runs = { leak: 'moe-48b-pretrain-7', drift: 'rl-math-7b-4', comb: 'vlm-3b-sft-2', hang: 'dense-70b-pretrain-1', nan: 'dense-13b-lr3', overflow: 'dense-13b-fp16' };
@@ -109,13 +109,13 @@ export async function startBrowser() {
   const candidates = [process.env.PLUMB_CHROMIUM, '/usr/bin/chromium'].filter(Boolean);
   const executablePath = candidates.find((one) => existsSync(one));
   if (!executablePath) throw new Error('no Chromium: apt-get install chromium');
-  // As root there is no sandbox to be had; what is shown is ours.
+  // Chromium has no sandbox as root; the pages are our own.
   const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--force-color-profile=srgb'] });
   started.push(() => browser.close());
   return browser;
 }
 
-// Of a page or a context: a loaded machine is given time.
+// Raises the timeouts of a page or a context, for a loaded machine.
 export function patient(one) {
   one.setDefaultTimeout(PATIENCE);
   return one;
@@ -126,7 +126,7 @@ export async function json(server, path, headers = {}) {
   return { status: answer.status, value: await answer.json().catch(() => null) };
 }
 
-// All that the runs of page_feeder lead to has been found.
+// Waits until all findings of page_feeder's runs exist.
 export async function settled(server, { hang = true } = {}) {
   const wanted = ['causality/moe-future-leak', 'health/loss-non-finite', ...(hang ? ['performance/hang'] : [])];
   await eventually('the planted faults are found', async () => {
@@ -139,7 +139,7 @@ export async function settled(server, { hang = true } = {}) {
   });
 }
 
-// Opens an address of the page and waits until its view stands.
+// Opens an address of the page and waits until its view is complete.
 export async function open(page, server, address) {
   const url = server.http + '/#' + address;
   if (page.url().split('#')[0] === server.http + '/') {

@@ -1,5 +1,5 @@
-// The page in a real, headless Chromium against a real plumbd that agents have sent runs to: every view, names that
-// want to be markup, the content policy, who may change what, accessibility in both themes, and that it is live.
+// The page in a real, headless Chromium with a real plumbd and runs from agents: every view, names
+// with markup, the content policy, permissions, accessibility in both themes, and live updates.
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
@@ -26,7 +26,7 @@ async function test(name, what) {
   }
 }
 
-// Whatever else a page does: no script of anybody else runs, nothing breaks the policy, no error is left uncaught.
+// In every test: no foreign script runs, nothing violates the policy, and no error is uncaught.
 function watchOver(page) {
   const wrong = [];
   page.on('pageerror', (error) => wrong.push('error: ' + error.message));
@@ -36,19 +36,19 @@ function watchOver(page) {
   return wrong;
 }
 const text = (page, selector = 'main') => page.locator(selector).first().innerText();
-// What makes the page scroll sideways, if anything does.
+// Returns what makes the page scroll sideways, if anything does.
 const tooWide = () => (document.documentElement.scrollWidth <= innerWidth ? []
   : [...document.querySelectorAll('main *, header *, footer *')].filter((one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.scrollx, pre, code, svg'))
     .slice(-3).map((one) => one.outerHTML.slice(0, 100)));
 const plain = (words) => words.replaceAll('\u00a0', ' ');
 
-let kept = '';  // what the server keeps
+let kept = '';  // folder of the server's data
 async function main() {
   kept = mkdtempSync(join(tmpdir(), 'plumb-kept-'));
   const server = await startServer('[liveness]\nhang_seconds = 0.3\n', ['--data', kept]);
   const browser = await startBrowser();
   const feeder = await feed(server);
-  // A hang takes some ten seconds: what needs none goes first.
+  // A hang takes about ten seconds, so tests without one run first.
   await settled(server, { hang: false });
   const of = async (rule, run = '') => (await json(server, 'incidents?state=all')).value.incidents.find((one) => one.rule === rule && one.run.includes(run));
   const { fingerprint: leak } = await of('causality/moe-future-leak', 'demo');
@@ -105,7 +105,7 @@ async function main() {
     for (const one of ['The loss is NaN', 'Timeline', 'Ranks × steps', 'layers.17', 'queue-full', '248', 'Verdicts reached', '32 ranks']) assert.ok(words.includes(one), one);
     await page.waitForSelector('canvas.heat');
     await page.waitForSelector('.uplot canvas');
-    // What is chosen stands in the address, and comes back with it.
+    // The selection is in the address, and is restored from it.
     await page.keyboard.press('+');
     await page.waitForFunction(() => location.hash.includes('from='));
     const address = await page.evaluate(() => location.hash.slice(1));
@@ -133,7 +133,7 @@ async function main() {
     await page.waitForSelector('figure .uplot canvas');
   });
 
-  // As it stands there, in a shell whose PATH has plumb.
+  // Run unchanged in a shell whose PATH has plumb.
   await test('what is shown to judge it again is a line that works, for a name that wants to be a command, too', async () => {
     for (const fingerprint of [leak, evil.fingerprint, (await of('health/loss-non-finite')).fingerprint]) {
       await open(page, server, '/incident/' + fingerprint);
@@ -143,7 +143,7 @@ async function main() {
       assert.equal(done.status, 1, line + '\n' + done.stderr);
       assert.ok(done.stdout.includes((await json(server, 'incidents/' + fingerprint)).value.finding.fingerprint), line);
     }
-    // A capsule that nobody has asked for; one that is held is downloaded, and has to be unpacked.
+    // A capsule that was not requested; a stored one is downloaded, and must unpack.
     let capsule = { state: 'none', why: 'none was asked for' };
     await page.route('**/api/v1/incidents/' + leak + '*', async (route) => {
       const answer = await route.fetch();
@@ -195,7 +195,7 @@ async function main() {
       await open(page, server, nothing);
       assert.match(plain(await text(page)), /There is no such thing here/, nothing);
     }
-    // A browser would take the name of such a run out of the address.
+    // A browser would remove the name of such a run from the address.
     assert.ok(asked.some((url) => url.endsWith('/api/v1/runs/%3D..')), asked.join(' '));
   });
 
@@ -228,7 +228,7 @@ async function main() {
       assert.equal(await page.evaluate(() => window.hacked), undefined);
       assert.ok(!(await text(page)).includes('\u202e'), 'the direction is turned: ' + name);
     }
-    // Longer than any server lets in: the layout stands.
+    // Longer than any server accepts: the layout stays intact.
     const long = '<b>' + 'W'.repeat(100000) + '\u202e';
     await page.route('**/api/v1/incidents/' + leak, async (route) => {
       const answer = await route.fetch();
@@ -268,7 +268,7 @@ async function main() {
     await page.waitForSelector('.banner');
     assert.match(plain(await text(page, '.banner')), /Acknowledged by oncall-b: “known <b>since<\/b> "yesterday" ä”/);
     assert.equal((await json(server, 'incidents/' + leak)).value.state, 'acknowledged');
-    // Another tab was faster: this one is told.
+    // Another tab was faster: this one shows it.
     await page.keyboard.press('o');
     await page.fill('dialog textarea', 'looked again');
     await fetch(`${server.http}/api/v1/incidents/${leak}/state`, { method: 'POST', headers: { 'Plumbline-Update': encodeURIComponent(JSON.stringify({ state: 'open', reason: 'me first', who: 'other' })), 'Sec-Fetch-Site': 'same-origin', Origin: server.http } });
@@ -336,7 +336,7 @@ async function main() {
     await page.waitForFunction(() => location.hash.startsWith('#/incident/'));
     await page.keyboard.press('g');
     await page.keyboard.press('i');
-    // A new view closes a dialog: it must stand before one is opened.
+    // A new view closes a dialog, so it must be complete before one is opened.
     await page.waitForFunction(() => document.querySelector('main h1')?.textContent === 'Incidents');
     await page.keyboard.press('/');
     await page.waitForFunction(() => document.querySelectorAll('dialog[open] .incrow').length > 0);

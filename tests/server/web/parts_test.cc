@@ -1,5 +1,5 @@
-// What of the page's service needs no server: ranks by steps as bytes, who is
-// let through the door.
+// The parts of the page's service that need no server: ranks by steps as bytes, and access by host
+// name.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -58,7 +58,7 @@ TEST(Cells, ARankMayStandAloneAndNothingFiniteIsNotHidden) {
     alone |= grid.first_rank[row] == 17 && grid.last_rank[row] == 17;
   }
   EXPECT_TRUE(alone);
-  // Nothing but what is absent: no evidence, and no crash for a range that there is none of.
+  // Only absent values: no evidence, and no crash for an empty range.
   auto none = Matrix(1, 2, [](uint32_t, int) { return 0.0; });
   none.set_absent("\x03");
   const CellGrid empty = GridOf(none, 4, {});

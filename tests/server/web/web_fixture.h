@@ -1,4 +1,4 @@
-// A real plumbd, asked over HTTP as a browser or a program asks.
+// A real plumbd, queried over HTTP like a browser or a program does.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -83,7 +83,8 @@ class WebTest : public testing::Test {
     return Send("POST", "/api/v1/incidents/" + fingerprint + "/state",
                 "Plumbline-Update: " + Encoded(update.dump()) + "\r\n" + headers);
   }
-  // A run with one open error. The fingerprint of its incident, as `headers` see it.
+  // Makes a run with one open error. Returns the fingerprint of its incident, as visible with
+  // `headers`.
   std::string Leak(const std::string& run, uint64_t stream, const std::string& headers = "") {
     agents_.push_back(std::make_unique<AgentStream>(*server_, stream, std::vector{SourceOf(run)}));
     return WaitFor(run, stream, headers);
@@ -108,7 +109,7 @@ class WebTest : public testing::Test {
   std::vector<std::unique_ptr<AgentStream>> agents_;
 };
 
-// A connection that is told of events: what has come so far.
+// A connection that receives events; stores what has arrived so far.
 class EventReader {
  public:
   EventReader(const std::string& http, const std::string& headers = "") : fd_(Dial(http)) {

@@ -1,4 +1,4 @@
-// What a real plumbd says under /api/v1, and to whom.
+// The answers of a real plumbd under /api/v1, for various callers.
 #include "tests/server/web/web_fixture.h"
 
 namespace plumbline::test {
@@ -30,7 +30,7 @@ TEST_F(WebTest, RunsIncidentsAndRulesOfAServerThatAsksNobody) {
   EXPECT_EQ(Get("incidents/ffffffffffffffff").status, 404);
   EXPECT_EQ(Get("incidents?state=silenced").value()["incidents"].size(), 0u);
   EXPECT_EQ(Get("incidents").value()["counts"]["open"], 1);
-  // All of one expert's candidates, to be drawn.
+  // All candidates of one expert, for the picture.
   const json& queue = incident["finding"]["witness"]["queue"];
   EXPECT_GE(queue["row"].size(), 2u);
   EXPECT_EQ(queue["row"].size(), queue["score"].size());
@@ -45,7 +45,7 @@ TEST_F(WebTest, RunsIncidentsAndRulesOfAServerThatAsksNobody) {
   EXPECT_EQ(Send("GET", "/etc/passwd").status, 404);
 }
 
-// A browser resolves "..", however it is written: behind a "=" it comes through.
+// A browser resolves "..", however it is written: after a "=" it is kept.
 TEST_F(WebTest, ARunMayBeNamedLikeAWayUp) {
   Start();
   for (const std::string name : {"..", ".", "=..", "a..b"}) {
@@ -101,7 +101,7 @@ TEST_F(WebTest, AnotherSitesNameReadsAndChangesNothing) {
     EXPECT_EQ(Send("GET", "/api/v1/runs", "", ours).status, 200) << ours;
   }
   EXPECT_EQ(Send("GET", "/api/v1/runs", "", "localhost.evil.example.").status, 403);
-  // Metrics name runs, too.
+  // Metrics contain names of runs, too.
   EXPECT_EQ(Send("GET", "/metrics", "", "evil.example:80").status, 403);
   EXPECT_EQ(Send("GET", "/metrics", "", "plumbd:7434").status, 200);
   EXPECT_EQ(Send("GET", "/healthz", "", "evil.example:80").status, 200);
@@ -122,7 +122,7 @@ TEST_F(WebTest, AnotherSitesNameReadsAndChangesNothing) {
   EXPECT_EQ(done.status, 200) << done.body;
   EXPECT_EQ(done.value()["state"], "acknowledged");
   EXPECT_EQ(done.value()["who"], "me");
-  // Somebody who saw it open was too late.
+  // The change of a caller that saw it open is too late.
   EXPECT_EQ(Change(fingerprint,
                    {{"state", "silenced"}, {"reason", "r"}, {"until_step", 9}, {"seen", "open"}},
                    "Sec-Fetch-Site: same-origin\r\n")
@@ -140,7 +140,7 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   EXPECT_EQ(Get("runs").status, 401);
   EXPECT_EQ(Get("events").status, 401);
   EXPECT_THAT(Get("runs").head, HasSubstr("WWW-Authenticate: Bearer"));
-  // The document itself holds nothing of anybody.
+  // The document itself holds no private data.
   EXPECT_THAT(Send("GET", "/").status, testing::AnyOf(200, 503));
 
   transport::Credentials credentials;
@@ -155,7 +155,7 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   ASSERT_EQ(seen.size(), 1u);
   EXPECT_EQ(seen[0]["run"], "mine-1");
   EXPECT_EQ(Get("runs/other", Bearer(reader)).status, 403);
-  // How the store grows tells what others write.
+  // The growth of the store reveals what others write.
   EXPECT_TRUE(Get("server", Bearer(admin)).value().contains("store_bytes"));
   EXPECT_FALSE(Get("server", Bearer(reader)).value().contains("store_bytes"));
   std::string mine, other;
@@ -170,7 +170,7 @@ TEST_F(WebTest, WhatATokenMayNotSeeIsNotThere) {
   EXPECT_EQ(Change(other, update, Bearer(reader)).status, 404);
   EXPECT_EQ(Change(mine, update, "Sec-Fetch-Site: same-origin\r\n").status, 401);
 
-  // A session stands for the token, in a browser alone, until it is closed.
+  // A session represents the token, only in a browser, until it is closed.
   const Answer opened = Send("POST", "/api/v1/session", Bearer(admin));
   ASSERT_EQ(opened.status, 204);
   const size_t at = opened.head.find("plumbline_session=");
@@ -259,7 +259,7 @@ TEST_F(WebTest, PackedOrPlainIsAsTheClientSaysAndEachHasItsTag) {
   EXPECT_EQ(of("Accept-Encoding: gzip\r\nIf-None-Match: W/" + TagOf(small) + "\r\n").status, 304);
 }
 
-// Both have an error: what still burns hours comes first, though it was found before.
+// Both have an error: the run in progress comes first, though its error was found earlier.
 TEST_F(WebTest, ARunThatTrainsComesBeforeOneThatIsOverAndASilenceEndsAtAStepToCome) {
   Start();
   const std::string trains = Leak("trains", 1), over = Leak("over", 2);
