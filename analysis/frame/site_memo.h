@@ -9,9 +9,9 @@
 
 namespace plumbline::rules {
 
-// Indexed by SiteStep::number. If a site has no number, the value is computed each time. A value
-// must depend only on the run, role, layer, op and options, or point to data that the rule keeps
-// permanently. Not part of a state: Persist must omit it. Not thread-safe.
+// Indexed by SiteStep::number. If that is 0, the value is computed each time. A value must depend
+// only on the run, role, layer, op and options, or point to data that the rule keeps permanently.
+// Not part of a state: Persist must omit it. Not thread-safe.
 template <typename Value>
 class SiteMemo {
  public:
