@@ -201,9 +201,9 @@ double Residual(const std::vector<Column>& columns, const std::vector<double>& y
   return all > 0 ? std::sqrt(off / all) : INFINITY;
 }
 
-// Returns true if a factor was applied, for so many ranks that rounding alone could explain
-// anything. The factor must be 1/N, or far from 1 with all elements following it: rounding does not
-// make every sum a third of itself.
+// Returns true if a factor was applied, although rounding alone could explain any result over this
+// number of ranks. The factor must be 1/N, or far from 1 with all elements following it: rounding
+// does not make every sum a third of itself.
 bool ActsAsFactor(const std::vector<Column>& columns, const std::vector<double>& y, double factor,
                   int ranks) {
   const double off = Residual(columns, y, factor);

@@ -105,7 +105,7 @@ bool ReplayExplains(size_t explained, size_t of) {
   return static_cast<double>(explained) >= kRatchetExplained * static_cast<double>(of);
 }
 
-// Returns, over the telling elements, how many moments this arithmetic could lower without a
+// Returns, over the elements in `f.telling`, how many moments this arithmetic could lower without a
 // gradient.
 size_t AbleToFall(const UpdateCase& c, const Falling& f, const MomentReplay& r) {
   return static_cast<size_t>(std::count_if(f.telling.begin(), f.telling.end(), [&](size_t i) {

@@ -39,7 +39,7 @@ struct MomentReplay {
   const MomentArithmetic* arithmetic = nullptr;
   double beta2 = 0;
   size_t still = 0;    // number of unchanged moments that it explains
-  size_t telling = 0;  // number of all telling elements that it explains
+  size_t telling = 0;  // size of Falling::telling that it explains
 
   double Next(double v, double g, DType t) const { return arithmetic->next(v, g, beta2, t); }
 };
@@ -51,7 +51,7 @@ const MomentReplay& BestReplay(const std::vector<MomentReplay>& replays);
 // Returns true for at least 99 of 100.
 bool ReplayExplains(size_t explained, size_t of);
 
-// Returns, over the telling elements, how many moments this arithmetic could lower without a
+// Returns, over the elements in `f.telling`, how many moments this arithmetic could lower without a
 // gradient.
 size_t AbleToFall(const UpdateCase& c, const Falling& f, const MomentReplay& r);
 

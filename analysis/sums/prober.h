@@ -44,7 +44,7 @@ struct ProbeScale {
   double big = 0;
   double unit = 0;
   int modulus_log2 = 0;   // 0 if there is none
-  bool masks = true;      // false if nothing is ever lost: the sum is exact, or too wide to tell
+  bool masks = true;      // false if nothing is ever lost: the sum is exact, or too wide to decide
   int capacity_log2 = 0;  // this power of 2 of units adds up without a loss in any order
 
   // Returns how many units are left according to y. If that is not an integer up to `most`, returns

@@ -10,9 +10,9 @@
 
 namespace plumbline::rules {
 
-// The items of a step that belong to one call: equal (group, sequence number). If no number is
-// known: equal (group, n-th call of the step). Sorted by group rank. Pointers are valid as in the
-// step.
+// The items of a step that belong to one call: equal (group, sequence number). If that number is
+// not known: equal (group, n-th call of the step). Sorted by group rank. Pointers are valid as in
+// the step.
 struct JoinedReduction {
   static constexpr size_t kNamedMissing = 32;
 

@@ -90,7 +90,8 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // Tries every target, cut and manner. If there are too few calls, an even sample of them.
+  // Tries every target, cut and kind of replacement. If there are too few calls, an even sample of
+  // them.
   absl::Status Suffixes() {
     std::vector<Trial> trials;
     for (size_t s : intervention::Spread(sequences_.size(), Targets())) {
@@ -132,7 +133,8 @@ class Checker {
     cut_short_ |= n > most;
     const int64_t taken = std::min(n, most);
     for (int64_t i = 0; i < taken && !nondeterministic_; ++i) {
-      // Spread over the list, which alternates the manners, so that each is used equally often.
+      // Spread over the list, which alternates the kinds of replacement, so that each is used
+      // equally often.
       const int64_t spread = i * n / taken;
       const int64_t at = n < 2 * taken ? spread : spread / kTurns * kTurns + i % kTurns;
       if (absl::Status status = Try(trials[static_cast<size_t>(std::min(at, n - 1))]); !status.ok())

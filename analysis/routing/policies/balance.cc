@@ -237,7 +237,7 @@ constexpr int kMostRounds = 200;
 // Error of a price due to fp32 arithmetic.
 constexpr double kTransportTolerance = 1e-4;
 
-// Returns the number of rounds whose prices explain every choice of the market. If no number does,
+// Returns the number of rounds whose prices explain every choice of the market. If there is none,
 // returns 0.
 int RoundsThatExplain(const Market& market, const Transport& transport, double bits) {
   int found = 0;
