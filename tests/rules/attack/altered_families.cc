@@ -114,8 +114,7 @@ ArithmeticFamily Once(const std::string& name, const Change& change) {
   return {"altered-" + name, make, "", false};
 }
 
-// Returns a family of twelve steps. Applies `change` only if a step is large, as gradient clipping
-// does.
+// Returns a family of twelve steps. Three of four are changed, as with gradient clipping.
 ArithmeticFamily Sometimes(const std::string& name, const Change& change) {
   const auto make = [change](Dice& dice) -> Attempt {
     const Recorded frame = ManyRanks(dice);
