@@ -74,7 +74,7 @@ std::string_view NearestRule(std::string_view id) {
   std::string_view best;
   size_t least = std::string_view::npos;
   for (const std::string_view known : KnownIds()) {
-    // People leave the group away: compare with the bare name too.
+    // Users may omit the group, so compare with the bare name too.
     for (const std::string_view name : {known, known.substr(known.find('/') + 1)}) {
       const size_t distance = EditDistance(id, name);
       if (!IsNear(distance, id, name) || distance >= least) continue;

@@ -1,4 +1,4 @@
-// The rules there are, and those that are planned, from rules/rule_list.inc.
+// The existing rules and the planned ones, from rules/rule_list.inc.
 #pragma once
 
 #include <memory>
@@ -14,32 +14,32 @@ struct CatalogueEntry {
   std::unique_ptr<Rule> (*make)(const Options&) = nullptr;
 };
 
-// A rule that this version does not have, but whose id is taken.
+// A rule that this version does not have, but whose id is reserved.
 struct PlannedRule {
   const char* id;
-  v1::Level level;  // the highest it may reach
+  v1::Level level;  // the highest level that it may reach
   const char* title;
 };
 
-// Both in the order of rule_list.inc. Static storage, immutable, thread-safe.
+// Return the rules in the order of rule_list.inc. Static storage, immutable, thread-safe.
 const std::vector<CatalogueEntry>& Catalogue();
 const std::vector<PlannedRule>& PlannedRules();
 
-// nullptr when there is no such rule.
+// Return nullptr if there is no such rule.
 const CatalogueEntry* FindRule(std::string_view id);
 const PlannedRule* FindPlannedRule(std::string_view id);
 
-// Does the glob match a rule, or a planned one?
+// Returns true if the glob matches an existing or planned rule.
 bool SomeRuleMatches(std::string_view glob);
 
-// The known id, planned or not, that is likely meant, with or without its group; empty when none is
-// near.
+// Returns the existing or planned id that is probably meant, given with or without its group. If
+// none is close, returns an empty string.
 std::string_view NearestRule(std::string_view id);
 
-// Shell glob over ids: '*' any run of characters, '?' one. "causality/*", "*leak*".
+// Matches a shell glob over ids: '*' is any run of characters, '?' is one. "causality/*", "*leak*".
 bool GlobMatch(std::string_view pattern, std::string_view text);
 
-// Each built rule's file defines its entry under the symbol that rule_list.inc names.
+// Each rule's file defines its entry under the symbol that rule_list.inc names.
 #define PLUMB_RULE(id, symbol) CatalogueEntry symbol();
 #define PLUMB_PLANNED(id, level, title)
 #include "rules/rule_list.inc"

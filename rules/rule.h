@@ -1,7 +1,7 @@
-// The frame every rule fits into: what it says about itself, what it is given, what it answers.
+// The interface of every rule: its description, its input and its verdicts.
 //
 // A rule is a pure function from evidence (plus a short history that the rule object keeps) to
-// verdicts. It never sees arrival order, wall-clock time or the host it runs in, so the same
+// verdicts. It never sees arrival order, wall-clock time or the host it runs on, so the same
 // evidence gives the same verdicts live, after a crash and offline. Not thread-safe: the engine
 // calls each rule object from one thread.
 #pragma once
@@ -22,10 +22,10 @@ struct RuleInfo {
   const char* title;  // one line
   v1::Level level;    // the highest level it may reach
   const char* since;  // tool version that first had it
-  const char* page;   // Markdown: the rule's manual page, from its own file
+  const char* page;   // Markdown: the rule's manual page, in its own file
   std::span<const OptionInfo> options;
-  // Its part of the run's false-alarm budget (statistics/alpha_shares.h): of a rule whose tests may
-  // be looked at for ever. All parts together are at most 1; what nobody has is kept for later.
+  // Its part of the run's false-alarm budget (statistics/alpha_shares.h), for a rule whose tests
+  // run repeatedly. All parts together are at most 1; the rest is reserved.
   double alpha_weight = 0;
 
   std::string_view group() const {
@@ -37,51 +37,55 @@ class Rule {
  public:
   virtual ~Rule() = default;
 
-  // False: somebody else speaks for it (Engine::Tell). Nobody can say that a suppression of it
-  // matched nothing because it ran.
+  // Returns false if another component reports its findings (Engine::Tell). The engine then does
+  // not know whether the rule ran, so it does not report a suppression of it as unused.
   virtual bool judges_evidence() const { return true; }
 
-  // Scalars come by the million: where all that a step has of a site are scalars, it reaches Judge
-  // of those rules alone that read it. The answer depends on the site and the options alone.
+  // A run may have millions of scalars. If all of a site's evidence in a step is scalars, only
+  // rules that return true here get it in Judge. The result must depend on the site and the options
+  // alone.
   virtual bool ReadsScalar(const v1::Site& /*site*/) const { return false; }
 
-  // True: Judge is also shown late evidence (SiteStep::late). What it says of it must not need the
-  // step's other items; a rule that remembers keeps late items apart and speaks in JudgeLate.
+  // If true, Judge also receives late evidence (SiteStep::late). Its verdict must not need the
+  // step's other items. A rule with a history keeps late items separate and reports in JudgeLate.
   virtual bool judges_late() const { return false; }
 
   // Called for each closed step in the order (attempt, step), then by site (layer, op).
   virtual void Judge(const SiteStep& /*step*/, VerdictSink& /*out*/) {}
 
-  // Called after the last site of a closed step: for rules that look across its sites. Such a rule
-  // fills its verdict's layer, op, steps and ranks itself. One that does not is asked once.
+  // Called after the last site of a closed step, for rules that compare its sites. Such a rule sets
+  // its verdict's layer, op, steps and ranks itself. If a rule does not override this, it is called
+  // once.
   virtual void JudgeStep(const StepEnd& /*step*/, VerdictSink& /*out*/) { judges_steps_ = false; }
   bool judges_steps() const { return judges_steps_; }
-  // False: JudgeStep does nothing in a step of which Judge was shown no site, and is not called.
+  // If false, JudgeStep does nothing for a step without a call of Judge, and is not called.
   virtual bool judges_unseen_steps() const { return true; }
 
-  // A log of scalars holds a million steps of one rank, and most tell a rule nothing new. Rules of
-  // one mark, which is not nullptr, are shown many such steps one after the other before other
-  // rules are: they share with those no work (SiteStep::cache) and nothing else that they change.
+  // Returns the rule's mark. A log of scalars has a million steps of one rank, and most add nothing
+  // for a rule. Rules with the same mark, if it is not nullptr, receive many such steps in a row
+  // before other rules do. They must share with other rules no work (SiteStep::cache) and no other
+  // state that they change.
   virtual const void* judges_apart() const { return nullptr; }
-  // Of rules with a mark: takes as many rows from `first` on as it likes, and says how many; those
-  // of one mark say the same. Behind it their state is what Judge and JudgeStep of each row would
-  // have made it. All that these would have said is said, and is of the end (JudgeStep) of the last
-  // row that was taken; a row of which Judge would say anything is left to Judge. 0: the next row
-  // is judged by itself.
+  // For rules with a mark: takes any number of rows from `first` on and returns that number. Rules
+  // of one mark must return the same number. Afterwards their state must equal that after Judge and
+  // JudgeStep of each row. Their verdicts must be those of the end (JudgeStep) of the last row
+  // taken. If Judge would report something for a row, the row is left to Judge. If it returns 0,
+  // the next row is judged individually.
   virtual size_t TakeRows(const ScalarRows& /*rows*/, size_t /*first*/, VerdictSink& /*out*/) {
     return 0;
   }
 
-  // Called at once when evidence came late, and when a step with late evidence has become whole.
+  // Called when late evidence has arrived, and when a step with late evidence is complete.
   virtual void JudgeLate(const RunSummary& /*run*/, VerdictSink& /*out*/) {}
 
-  // Called once when the run ends (or the audit's input does); verdicts over the run as a whole.
+  // Called once when the run, or the audit's input, ends: verdicts over the whole run.
   virtual void JudgeRun(const RunSummary& /*run*/, VerdictSink& /*out*/) {}
 
-  // Writes or reads everything that the rule keeps from one step to the next (base/archive.h); its
-  // own version first, `archive.Version(1)`, raised whenever what follows changes. Options, and
-  // what follows from them, are not kept: an object is read into only where it was made with the
-  // same. Called between steps. A rule without memory says so by an empty body.
+  // Writes or reads all state that the rule keeps between steps (base/archive.h), beginning with
+  // its own version, `archive.Version(1)`, which must be raised with each change of the rest.
+  // Options, and values that follow from them, are not stored: an object may be read only into one
+  // that was made with the same options. Called between steps. A rule without state has an empty
+  // body.
   virtual void Persist(Archive& archive) = 0;
 
  private:

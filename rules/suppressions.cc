@@ -115,7 +115,7 @@ std::vector<Suppression> FromMessage(const v1::SuppressionSet& set) {
 void Suppressor::Set(std::vector<Suppression> list, int32_t today) {
   std::vector<Entry> entries;
   for (Suppression& what : list) {
-    // The same entry on another line is the same.
+    // The same entry on another line is equal.
     const auto known = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
       Suppression there = e.what;
       there.line = what.line;
@@ -129,7 +129,7 @@ void Suppressor::Set(std::vector<Suppression> list, int32_t today) {
 }
 
 bool Suppressor::Is(const std::vector<Suppression>& list, int32_t today) const {
-  // The day matters where it decides.
+  // Compare the day only if it decides.
   return std::equal(list.begin(), list.end(), entries_.begin(), entries_.end(),
                     [&](const Suppression& a, const Entry& b) {
                       return a == b.what && (a.expires >= today) == (b.what.expires >= today_);
@@ -137,7 +137,7 @@ bool Suppressor::Is(const std::vector<Suppression>& list, int32_t today) const {
 }
 
 void Suppressor::Mark(v1::Finding* finding) {
-  if (finding->rule() == kOwnRule) return;  // else one entry could hide itself
+  if (finding->rule() == kOwnRule) return;  // otherwise an entry could hide itself
   for (Entry& e : entries_) {
     if (e.what.expires < today_ || !e.what.Matches(*finding)) continue;
     ++e.matched;

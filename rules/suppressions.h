@@ -1,6 +1,6 @@
-// Findings that somebody has looked at and does not want to be told of again, until a date. One
-// library for every host: what is suppressed is judged, counted and shown as suppressed, and raises
-// no alarm; a suppression that matches nothing, or has expired, is a finding itself.
+// Suppressions: findings that the user has reviewed and does not want reported until a date. One
+// library for every host. A suppressed finding is judged, counted and shown as suppressed, and
+// raises no alarm. If a suppression matches nothing, or has expired, that is a finding too.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +22,21 @@ namespace plumbline::rules {
 //   run = "exp-*"                 # optional globs
 //   layer = "layers.3"
 //   fingerprint = "d6bcb109"      # optional: its first digits, at least eight
-//   steps = [100, 200]            # optional: the finding's steps lie in these, both included
+//   steps = [100, 200]            # optional: range of the finding's steps, both included
 //   reason = "known; see ISSUE-12"
 //   expires = 2026-12-31          # the last day on which it holds (UTC)
 struct Suppression {
   std::string rule;
-  std::string run, layer, fingerprint;  // "": any
+  std::string run, layer, fingerprint;  // "" matches any
   bool has_steps = false;
   int64_t step_first = 0, step_last = 0;
   std::string reason;
   int32_t expires = 0;  // days since 1970-01-01
-  uint32_t line = 0;    // of the file, for people
+  uint32_t line = 0;    // line of the file, for messages
 
   bool Matches(const v1::Finding& finding) const;
   bool MatchesRun(std::string_view name) const;
-  // Which findings it speaks of, in words: "layer=layers.3 steps=100-200"; "any site".
+  // Returns which findings it covers, in words: "layer=layers.3 steps=100-200"; "any site".
   std::string Words() const;
   bool operator==(const Suppression&) const = default;
   void Persist(Archive& a) {
@@ -44,35 +44,35 @@ struct Suppression {
   }
 };
 
-// The entries of a file. InvalidArgument: "PATH:LINE: key, what was expected, found ..., did you
-// mean ...".
+// Parses the entries of a file. Returns InvalidArgument "PATH:LINE: key, what was expected, found
+// ..., did you mean ...".
 absl::StatusOr<std::vector<Suppression>> ParseSuppressions(const std::string& text,
                                                            const std::string& path);
-// Reads it first. NotFound: it cannot be read.
+// Reads the file and parses it. If it cannot be read, returns NotFound.
 absl::StatusOr<std::vector<Suppression>> LoadSuppressions(const std::string& path);
 
-// As a journal holds them.
+// Convert to and from the form in a journal.
 v1::SuppressionSet ToMessage(const std::vector<Suppression>& list, int32_t today);
 std::vector<Suppression> FromMessage(const v1::SuppressionSet& set);
 
 int32_t DayOf(int64_t unix_ns);
 std::string DateText(int32_t day);  // "2026-12-31"
 
-// Marks what a list of suppressions matches, and knows which of them never did. Not thread-safe.
+// Marks the findings that a list of suppressions matches, and counts the matches. Not thread-safe.
 class Suppressor {
  public:
-  // From now on, on this day. Entries that were there before keep their counts.
+  // Replaces the list, valid from this day on. Entries that existed before keep their counts.
   void Set(std::vector<Suppression> list, int32_t today);
   bool empty() const { return entries_.empty(); }
   bool Is(const std::vector<Suppression>& list, int32_t today) const;
 
-  // Sets `suppressed` of a finding that an entry matches; every such entry is counted.
+  // Sets `suppressed` of a finding that an entry matches, and counts every such entry.
   void Mark(v1::Finding* finding);
 
-  // What is wrong with the entries that speak of this run: verdicts of meta/unused-suppression,
-  // whose rule, run and fingerprint the engine fills in.
+  // Returns verdicts of meta/unused-suppression on expired entries for this run. The engine sets
+  // rule, run and fingerprint.
   std::vector<v1::Verdict> Expired(std::string_view run) const;
-  // ... that matched nothing in any run so far. `ran`: whether a rule was among those that judge.
+  // ... on entries that matched nothing in any run so far. `ran` returns whether a rule was active.
   template <typename Ran>
   std::vector<v1::Verdict> Unused(std::string_view run, Ran ran) const {
     std::vector<v1::Verdict> verdicts;

@@ -1,4 +1,4 @@
-// Suppressions as people write them.
+// Parses suppressions as users write them.
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ bool DayFrom(const toml::date& date, int32_t* day) {
   return true;
 }
 
-// A date, bare or in quotes.
+// Reads a date, with or without quotes. Returns what was expected if it is invalid.
 std::string ReadDate(const toml::node& node, int32_t* day) {
   constexpr const char* kExpected = "a date (2026-12-31)";
   if (const auto* date = node.as_date()) return DayFrom(**date, day) ? "" : kExpected;

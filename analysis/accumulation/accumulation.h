@@ -1,5 +1,5 @@
-// What one rank's running sum over the micro-batches of a step shows. The room's entry: who stands
-// outside includes this header alone.
+// Analyses one rank's running sum over the micro-batches of a step. The entry header of this
+// folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/accumulation/accumulation_case.h"        // IWYU pragma: export

@@ -12,9 +12,10 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr uint64_t kMostValues = 1ull << 26;  // of one sum: 512 MiB of doubles
+constexpr uint64_t kMostValues = 1ull << 26;  // per sum: 512 MiB of doubles
 
-// The values of a floating tensor whose bytes fit its shape; an error text otherwise.
+// Reads the values of a floating-point tensor whose bytes fit its shape. Otherwise returns an error
+// text.
 std::string Read(const char* name, const v1::Tensor& tensor, std::vector<double>* out) {
   const auto dtype = static_cast<DType>(tensor.dtype());
   if (!IsFloating(dtype)) return absl::StrCat("malformed: ", name, " is not floating");
@@ -33,7 +34,7 @@ std::string Read(const char* name, const v1::Tensor& tensor, std::vector<double>
   return "";
 }
 
-// [m] indices; 0 .. m-1 where there are none that fit.
+// Returns [m] indices. If there are none that fit, returns 0 .. m-1.
 std::vector<uint64_t> Offsets(const v1::Tensor& tensor, size_t samples) {
   std::vector<uint64_t> offsets(samples);
   const auto dtype = static_cast<DType>(tensor.dtype());
@@ -47,7 +48,7 @@ std::vector<uint64_t> Offsets(const v1::Tensor& tensor, size_t samples) {
   return offsets;
 }
 
-// A NaN is the same as any other: its bits depend on who made it.
+// All NaN are equal, because their bits depend on the operation that made them.
 bool SameValue(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 bool SameValues(const double* a, const double* b, size_t n) {
@@ -60,8 +61,8 @@ bool SameTensor(const v1::Tensor& a, const v1::Tensor& b) {
 
 // ---- reductions ----------------------------------------------------------------------------
 
-// One record of a whole sum: [addends, elements] in order, and what came of them. What it lacks to
-// be judged goes into `problem`.
+// Reads one record of a whole sum: [addends, elements] in order, and the result. If it cannot be
+// judged, sets `problem`.
 Accumulation FromReduction(const Item& item) {
   Accumulation a;
   a.rank = item.source->rank();
@@ -99,7 +100,7 @@ Accumulation FromReduction(const Item& item) {
   return a;
 }
 
-// Does `next` begin with the result of `a`? Then it is taken in.
+// If `next` begins with the result of `a`, appends it to `a` and returns true.
 bool Continues(const Accumulation& next, Accumulation& a) {
   if (!next.problem.empty() || a.average || next.average || next.adds < 2 ||
       next.samples != a.samples || next.dtype != a.dtype || next.addend_dtype != a.addend_dtype ||
@@ -122,7 +123,8 @@ std::string NumberList(const std::vector<uint32_t>& numbers) {
   return numbers.size() > 8 ? absl::StrCat(text, ", ...") : text;
 }
 
-// The calls 0 .. K-1, each once and each with a sample of the same elements, or what is wrong.
+// Checks that there are calls 0 .. K-1, each once and each with a sample of the same elements.
+// Returns what is wrong.
 std::string CheckCalls(const std::vector<Item>& items) {
   std::vector<uint32_t> absent;
   uint32_t expected = 0;

@@ -19,12 +19,12 @@ double Cast(double v, const AccumulationModel& m) {
   return m.cast_first ? RoundToFormat(v, m.dtype) : v;
 }
 
-// The sum into `result_dtype`, divided where it is an average.
+// Returns the sum in `result_dtype`, divided if it is an average.
 double Finished(double sum, const Accumulation& a) {
   return RoundToFormat(a.average ? sum / static_cast<double>(a.adds) : sum, a.dtype);
 }
 
-// Candidates in the order in which a class is named.
+// Returns the candidates in the order in which a class is named.
 std::vector<AccumulationModel> Candidates(const Accumulation& a) {
   std::vector<AccumulationModel> all;
   const auto add = [&](DType t, RoundingMode mode) {
@@ -47,12 +47,12 @@ std::vector<AccumulationModel> Candidates(const Accumulation& a) {
   return all;
 }
 
-// Models that a person would call by one name.
+// Returns true if users would give both models the same name.
 bool SameFamily(const AccumulationModel& a, const AccumulationModel& b) {
   return (a.dtype == b.dtype && a.rounding == b.rounding) || (!a.half() && !b.half());
 }
 
-// Models that give the same sums here: the samples cannot tell them apart.
+// Models that give the same sums here, so that the samples cannot distinguish them.
 struct Class {
   std::vector<AccumulationModel> members;
   std::vector<double> results;
@@ -84,7 +84,7 @@ uint64_t Differences(const std::vector<double>& a, const std::vector<double>& b)
   return n;
 }
 
-// A fixed hash: which addend stands at place k of sample i (splitmix64's finaliser).
+// A fixed hash: selects the addend at place k of sample i (splitmix64's finaliser).
 uint64_t Mixed(uint64_t x) {
   x += 0x9e3779b97f4a7c15ull;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -153,7 +153,7 @@ AccumulationMatch MatchAccumulation(const Accumulation& a) {
     const bool family = std::all_of(c.members.begin(), c.members.end(), in_family);
     if (family) continue;
     if (&c == &*best) {
-      match.discriminating = 0;  // another family is in the accepted class itself
+      match.discriminating = 0;  // the accepted class itself has another family
       continue;
     }
     match.discriminating = std::min(match.discriminating, Differences(c.results, best->results));

@@ -12,7 +12,7 @@
 namespace plumbline::rules {
 namespace {
 
-// What the replay accepted, and how close the next model came.
+// Describes the accepted model, and how close the next one came.
 void DescribeModel(const AccumulationMatch& match, const char* name,
                    google::protobuf::Struct& details) {
   google::protobuf::Struct& model = PutStruct(details, "model");
@@ -102,7 +102,7 @@ void AccumulationStatistics::TakeOne(const Accumulation& a, Rank& rank) {
 }
 
 void AccumulationStatistics::TakeModel(const Accumulation& a, Rank& rank) {
-  // A model once accepted is only confirmed: the search is for what does not fit it.
+  // Once accepted, a model is only confirmed. Search again if it does not fit.
   if (!rank.match.accepted || !Confirms(a, rank.match.model)) {
     const AccumulationMatch now = MatchAccumulation(a);
     const auto worth = [](const AccumulationMatch& m) {

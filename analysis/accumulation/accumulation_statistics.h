@@ -1,4 +1,4 @@
-// What the running sums of one site have shown so far: errors, arithmetic, what was lost.
+// The state of one site's running sums so far: errors, arithmetic, losses.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ namespace plumbline::rules {
 
 class AccumulationStatistics {
  public:
-  // One rank's stream. Ranks draw the same elements, so one stream of all would count a draw
-  // several times; each has its own share of the site's alpha, 6 / (pi^2 (rank + 1)^2).
+  // One rank's stream. Ranks draw the same elements, so a common stream would count a draw several
+  // times. Each rank has its own share of the site's alpha, 6 / (pi^2 (rank + 1)^2).
   struct Rank {
     uint32_t rank = 0;
     BiasStream stream{0};
-    int64_t last_step = -1;  // a step that a restart repeats is not counted again
-    double got = 0;          // sum of y sign(s), and of |s|
+    int64_t last_step = -1;  // if a restart repeats a step, it is not counted again
+    double got = 0;          // sum of y sign(s); sum of |s|
     double exact = 0;
-    double fp32_errors = 0;  // of the same addends added up in fp32
+    double fp32_errors = 0;  // of the same addends, added in fp32
     uint64_t fp32_count = 0;
     uint64_t aside = 0;
-    LostMass lost;            // observed, else of the accepted replay
-    AccumulationMatch match;  // of the last step, unless that said less than an earlier one
-    // The largest error of the step that was taken last.
+    LostMass lost;            // observed, else from the accepted replay
+    AccumulationMatch match;  // of the last step, unless an earlier one was more informative
+    // The largest error of the last step.
     struct {
       double e = 0;
       double exact = 0;
@@ -39,7 +39,7 @@ class AccumulationStatistics {
 
     double relative() const { return got / exact - 1; }
     double fp32_mean() const;
-    const char* ModelName() const;  // as in details
+    const char* ModelName() const;  // as in the details
     std::string ModelText() const;  // "Replay: bf16, one after the other, equals 64 of 64 ..."
     std::string CauseId() const;
     void Persist(Archive& a) {
@@ -47,21 +47,23 @@ class AccumulationStatistics {
     }
   };
 
-  // alpha: the site's.
+  // `alpha` is the site's.
   explicit AccumulationStatistics(double alpha) : alpha_(alpha) {}
 
   void Take(const SiteStep& step, const std::vector<Accumulation>& all, uint64_t more);
 
-  // The rank with the highest level() whose interval lies farthest out; nullptr: none alarmed.
+  // Returns the rank with the highest level() whose interval is furthest out. If no rank is in
+  // alarm, returns nullptr.
   const Rank* Alarmed() const;
   // The same by the interval alone.
   const Rank* Outside() const;
   double LogWealth() const;        // of the mean over the ranks' wealth, an e-value of the site
-  uint64_t Judged() const;         // sums
-  bool Enough() const;             // so many that the worst bias would have raised an alarm
-  bool WithinBudget() const;       // every rank's interval
-  std::string WhyNothing() const;  // reason of a site of which nothing could be judged
-  // The rank that a verdict speaks of: the one farthest out, else the first; nullptr: none judged.
+  uint64_t Judged() const;         // number of sums
+  bool Enough() const;             // true if the worst bias would have raised an alarm by now
+  bool WithinBudget() const;       // for every rank's interval
+  std::string WhyNothing() const;  // why nothing on a site could be judged
+  // Returns the rank that a verdict is about: the one furthest out, else the first. If none was
+  // judged, returns nullptr.
   const Rank* Shown() const;
   std::vector<uint32_t> SiteRanks(bool finding) const;
   std::vector<std::string> Assumptions() const;
@@ -74,7 +76,7 @@ class AccumulationStatistics {
     a(alpha_, ranks_, steps_, more_, repeated_, unjudged_, extrapolated_, problems_);
   }
 
-  v1::Level told = v1::LEVEL_UNSPECIFIED;  // the finding made so far
+  v1::Level told = v1::LEVEL_UNSPECIFIED;  // level of the last finding
   int64_t step_first = 0;
   int64_t step_last = 0;
   size_t most_adds = 0;

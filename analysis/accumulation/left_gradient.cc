@@ -41,11 +41,11 @@ LeftGradient LookAtLeft(const v1::ReductionSample& sample) {
   for (size_t i = 0; i < size; ++i) {
     const double was = LoadDouble(left.data().data(), dtype, static_cast<int64_t>(i));
     const double is = LoadDouble(found.data().data(), dtype, static_cast<int64_t>(i));
-    found_any |= is != 0;  // NaN too
+    found_any |= is != 0;  // also true for NaN
     poisoned |= !std::isfinite(was);
     if (!std::isfinite(was) || was == 0) continue;
     ++seen.telling;
-    if (is != was) continue;  // of one dtype, and not zero: the same value is the same bits
+    if (is != was) continue;  // same dtype and not zero: equal values have equal bits
     if (seen.same++ > 0) continue;
     seen.example = was;
     seen.element = OffsetOf(sample.offsets(), i);
@@ -56,7 +56,7 @@ LeftGradient LookAtLeft(const v1::ReductionSample& sample) {
 
 void CarriedSum::Take(int64_t of_step, const Accumulation& sum) {
   constexpr size_t kKept = 256;
-  if (of_step <= step) return;  // a restart repeats it
+  if (of_step <= step) return;  // a restart repeats the step
   if (step >= 0 && of_step != step + 1) ++gaps;
   if (of_step == step + 1) Compare(of_step, sum);
   step = of_step;

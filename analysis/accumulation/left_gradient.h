@@ -1,4 +1,5 @@
-// What a step left in a running sum, and what the next one found there: was it cleared?
+// Compares what a step left in a running sum with what the next one found there, to test whether it
+// was cleared.
 #pragma once
 
 #include <cstddef>
@@ -11,36 +12,36 @@
 
 namespace plumbline::rules {
 
-// One record of algorithm "left-gradient": `inputs` [m] as the step before left them, `output` [m]
-// as the first addend of this one finds them.
+// Reads one record of algorithm "left-gradient": `inputs` [m] as the previous step left them,
+// `output` [m] as the first addend of this step finds them.
 struct LeftGradient {
   static constexpr size_t kFewElements = 64;
 
   enum class Kind {
-    kCleared,   // nothing but zeros is found
-    kStale,     // every finite element that was not zero has the same bits
-    kFew,       // too few elements were not zero
+    kCleared,   // only zeros are found
+    kStale,     // every finite non-zero element has the same bits
+    kFew,       // too few elements were non-zero
     kChanged,   // neither
-    kPoisoned,  // nothing but NaN and infinity was left
+    kPoisoned,  // only NaN and infinity were left
     kMalformed
   };
   Kind kind = Kind::kMalformed;
-  size_t telling = 0;    // finite elements that were not zero
-  size_t same = 0;       // of these, with the same bits now
+  size_t telling = 0;    // finite non-zero elements
+  size_t same = 0;       // of these: those with the same bits now
   double example = 0;    // the first of them
-  uint64_t element = 0;  // and where it is, C order
+  uint64_t element = 0;  // and its place, C order
 };
 LeftGradient LookAtLeft(const v1::ReductionSample& sample);
 
-// Running sums of one rank, where nobody looks at what is left: does each begin with what the one
-// before came to? Told by steps in a row that recorded the same elements.
+// For running sums of one rank without observed leftovers: tests whether each begins with the
+// result of the previous one. Uses consecutive steps that recorded the same elements.
 struct CarriedSum {
-  uint64_t steps = 0;  // that did
-  uint64_t anew = 0;   // that did not
-  uint64_t gaps = 0;   // records that miss the step before
+  uint64_t steps = 0;  // steps that did
+  uint64_t anew = 0;   // steps that did not
+  uint64_t gaps = 0;   // records without the previous step
   int64_t step_first = 0;
   int64_t step = -1;   // the newest
-  size_t telling = 0;  // elements, of the last step that did
+  size_t telling = 0;  // elements in the last step that did
 
   void Take(int64_t of_step, const Accumulation& sum);
   void Persist(Archive& a) { a(steps, anew, gaps, step_first, step, telling, result_); }

@@ -1,4 +1,4 @@
-// Everything the collective rules know of one call, worked out once a step.
+// The analysis of one call for the collective rules, computed once per step.
 #pragma once
 
 #include <memory>
@@ -15,29 +15,31 @@ namespace plumbline::rules {
 
 struct ReductionAnalysis {
   const JoinedReduction* joined = nullptr;  // valid during the step
-  std::string blocked;                      // "short-id: sentence": the call cannot be judged
+  std::string blocked;                      // "short-id: sentence" if the call cannot be judged
   ReductionCase c;
   ReductionReplay replay;
-  bool replayed = false;  // else replay has the judged columns alone
-  SumBound bound;         // can the results be sums of the inputs at all?
+  bool replayed = false;  // if false, replay has the judged columns only
+  SumBound bound;         // tests whether the results can be sums of the inputs
 
-  std::vector<uint32_t> ranks() const;  // that the verdict speaks of; empty: the step's
+  std::vector<uint32_t> ranks()
+      const;  // ranks that the verdict is about; empty means those of the step
 
-  // What WithoutValues keeps, without joined and bound: only that is remembered beyond its step.
+  // Stores what WithoutValues keeps, without joined and bound: only that is kept after its step.
   void Persist(Archive& a) {
     ReductionFrame& frame = c;
     a(blocked, frame, replay, replayed);
   }
 };
 
-// The same without its values, to be kept over steps: no joined, inputs, output, offsets, shapes.
+// Returns a copy without the values, to be kept over steps: no joined, inputs, output, offsets,
+// shapes.
 std::shared_ptr<const ReductionAnalysis> WithoutValues(const ReductionAnalysis& a);
 
-// Of so many calls of one site and step the first are replayed, by (group, sequence): what the 17th
-// of 128 groups does, the others do.
+// Of the calls of one site and step only this number is replayed, in the order of (group,
+// sequence). The 17th of 128 groups behaves as the others.
 inline constexpr int kMostReplays = 16;
 
-// Calls of the step that came with a sample from some rank, in JoinReductions' order.
+// Returns the calls of the step for which some rank sent a sample, in JoinReductions' order.
 std::vector<std::shared_ptr<const ReductionAnalysis>> AnalyseReductions(const SiteStep& step);
 
 }  // namespace plumbline::rules

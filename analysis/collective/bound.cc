@@ -16,11 +16,11 @@ namespace {
 
 constexpr size_t kFewestOfFactor = 8;  // elements that must agree on a common factor
 
-// One element: the exact result and what bounds its error.
+// One element: the exact result and the bound of its error.
 struct Column {
   int32_t sample = -1;
   double exact = 0;
-  double mass = 0;  // sum |x|, divided where the collective divides
+  double mass = 0;  // sum |x|; an average divides it
 };
 
 bool KnowsWire(const ReductionCase& c) {
@@ -32,7 +32,7 @@ int PrecisionOf(const ReductionCase& c) {
   return KnowsWire(c) ? stated : std::min(stated, FormatOf(DType::kBF16).precision);
 }
 
-// Finite inputs whose magnitudes, summed, stay inside the wire's range.
+// Returns columns with finite inputs whose summed magnitudes stay within the wire's range.
 std::vector<Column> ColumnsOf(const ReductionCase& c) {
   std::vector<Column> columns;
   const uint32_t divisor = c.average() ? static_cast<uint32_t>(c.ranks) : 1;
@@ -52,16 +52,16 @@ std::vector<Column> ColumnsOf(const ReductionCase& c) {
   return columns;
 }
 
-// The most that a computed result may be off.
+// The largest possible error of a computed result.
 class Tolerance {
  public:
   Tolerance(const ReductionCase& c, int precision, bool nearest) : result_(c.result_dtype()) {
     const double unit = PowerOfTwo((nearest ? 0 : 1) - precision);
     const double terms = (c.ranks + 4) * unit;
-    // To nearest the bound needs no second order in the additions (Jeannerod and Rump 2013); the
-    // four others bring it.
+    // If additions round to nearest, the bound needs no second order in the additions (Jeannerod
+    // and Rump 2013). The four other roundings bring it.
     factor_ = nearest ? terms * (1 + 8 * unit) : terms < 1 ? terms / (1 - terms) : INFINITY;
-    // Subnormals, flushed or not, of every operand.
+    // Subnormals of every operand, flushed or not.
     floor_ = (c.ranks + 2) * PowerOfTwo(FormatOf(c.wire_dtype).min_exponent);
   }
 
@@ -77,7 +77,7 @@ class Tolerance {
   double floor_;
 };
 
-// Within the bound of `scale` times the sum.
+// Returns true if all results are within the bound of `scale` times the sum.
 bool Fits(const std::vector<Column>& columns, const std::vector<double>& y, double scale,
           const Tolerance& tolerance) {
   return std::all_of(columns.begin(), columns.end(), [&](const Column& column) {
@@ -86,7 +86,7 @@ bool Fits(const std::vector<Column>& columns, const std::vector<double>& y, doub
   });
 }
 
-// The scale that brings the sums nearest to y; 0: none.
+// Returns the scale that brings the sums closest to y. If there is none, returns 0.
 double CommonFactor(const std::vector<Column>& columns, const std::vector<double>& y) {
   double products = 0, squares = 0, largest = 0;
   size_t telling = 0;
@@ -101,7 +101,7 @@ double CommonFactor(const std::vector<Column>& columns, const std::vector<double
   return telling < kFewestOfFactor || !std::isfinite(products) ? 0 : products / squares;
 }
 
-// Every element that is off is the sum cut to one and the same magnitude.
+// Returns the common magnitude to which every deviating element is cut.
 double ClippedAt(const std::vector<Column>& columns, const std::vector<double>& y,
                  const Tolerance& tolerance) {
   double limit = 0;
@@ -120,7 +120,8 @@ double ClippedAt(const std::vector<Column>& columns, const std::vector<double>& 
   return cut >= 1 ? limit : 0;
 }
 
-// Every element that is off is zero, and no sum that is not was smaller: the largest were kept.
+// Returns true if every deviating element is zero and no kept sum was smaller: only the largest
+// were kept.
 bool KeepsLargest(const std::vector<Column>& columns, const std::vector<double>& y,
                   const Tolerance& tolerance) {
   double largest_zeroed = 0, least_kept = INFINITY;
@@ -149,7 +150,7 @@ struct Broken {
 Broken CountBeyond(const std::vector<Column>& columns, const std::vector<double>& y,
                    const Tolerance& tolerance, bool non_finite_too) {
   Broken out;
-  double within = 0;  // the largest error of an element that is within its bound
+  double within = 0;  // the largest error among elements within their bound
   std::vector<double> errors;
   double worst = 0;
   for (const Column& column : columns) {
@@ -179,7 +180,7 @@ double QuantisedError(const ReductionCase& c) {
   return c.ranks * amax / 127 / (c.average() ? c.ranks : 1);
 }
 
-// Nine samples in ten come from additions to nearest.
+// Returns true if nine of ten samples come from additions that round to nearest.
 bool RoundsToNearest(const ReductionReplay& replay) {
   if (replay.explained) return replay.arithmetic.rounding == HopRounding::kNearest;
   const auto judged = static_cast<double>(replay.columns.size());
@@ -188,7 +189,8 @@ bool RoundsToNearest(const ReductionReplay& replay) {
          replay.runner_up.find("cut") == std::string::npos;
 }
 
-// Root of the mean squared deviation of y from `scale` times the sums, in those of y.
+// Returns the root mean square deviation of y from `scale` times the sums, relative to that of the
+// sums.
 double Residual(const std::vector<Column>& columns, const std::vector<double>& y, double scale) {
   double off = 0, all = 0;
   for (const Column& column : columns) {
@@ -199,8 +201,9 @@ double Residual(const std::vector<Column>& columns, const std::vector<double>& y
   return all > 0 ? std::sqrt(off / all) : INFINITY;
 }
 
-// Over so many ranks that rounding alone could explain anything, a factor is one where it is 1/N,
-// or far from 1 and all elements follow it: no rounding makes every sum a third of itself.
+// Returns true if a factor was applied, although rounding alone could explain any result over this
+// number of ranks. The factor must be 1/N, or far from 1 with all elements following it: rounding
+// does not make every sum a third of itself.
 bool ActsAsFactor(const std::vector<Column>& columns, const std::vector<double>& y, double factor,
                   int ranks) {
   const double off = Residual(columns, y, factor);
@@ -209,9 +212,9 @@ bool ActsAsFactor(const std::vector<Column>& columns, const std::vector<double>&
   return std::fabs(factor - 1) > 0.1 && off < 0.02;
 }
 
-// Sums in few bits stray from one multiple of the exact ones by more than two roundings: results
-// that do not were summed well, stored, and then scaled. A quarter of a unit for what the factor is
-// off.
+// Returns true if the results follow one multiple of the exact sums within two roundings. Sums in
+// few bits deviate by more, so the results were summed accurately, stored, and then scaled. A
+// quarter of a unit is allowed for the error of the factor.
 bool FollowsTightly(const std::vector<Column>& columns, const std::vector<double>& y, double factor,
                     DType result) {
   if (!(std::fabs(factor - 1) > 4 * PowerOfTwo(-FormatOf(result).precision))) return false;
@@ -227,9 +230,9 @@ bool FollowsTightly(const std::vector<Column>& columns, const std::vector<double
   return mantissas.size() >= kFewestOfFactor;
 }
 
-// |y - s| < |s| over all elements, which is what makes an operator a compression (Karimireddy et
-// al., "Error Feedback Fixes SignSGD", 2019); what has nothing to do with the sums is further off
-// than zeros would be.
+// Returns true if |y - s| < |s| over all elements, which defines a compression operator
+// (Karimireddy et al., "Error Feedback Fixes SignSGD", 2019). Unrelated values deviate by more than
+// zeros would.
 bool Contracts(const std::vector<Column>& columns, const std::vector<double>& y) {
   double off = 0, all = 0;
   for (const Column& column : columns) {
@@ -240,7 +243,7 @@ bool Contracts(const std::vector<Column>& columns, const std::vector<double>& y)
   return off < all;
 }
 
-// "" where the results are no common multiple of the sums.
+// Returns "" if the results are not a common multiple of the sums.
 std::string FactorExcuse(const std::vector<Column>& columns, const ReductionCase& c,
                          const Tolerance& tolerance, bool beyond) {
   double factor = CommonFactor(columns, c.output);
@@ -289,7 +292,7 @@ void PreferMajority(ReductionCase& c) {
   if (first == 0 || CountBeyond(columns, usual.values, tolerance, true).beyond > 0) return;
   std::swap(c.output, usual.values);
   std::swap(c.output_rank, usual.rank);
-  // What is left of `others` is what is not the new output.
+  // Keep in `others` only results that differ from the new output.
   std::erase_if(c.others,
                 [&](const ReductionCase::Other& other) { return other.values == c.output; });
   c.differing_ranks.clear();
@@ -309,7 +312,7 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
   bound.beyond = seen.beyond;
   bound.worst = seen.worst;
   if (replay.explained || seen.beyond == 0) CheckOthers(c, columns, tolerance, &bound);
-  if (replay.explained) return bound;  // what explains every sample is a sum
+  if (replay.explained) return bound;  // a result that is explained on every sample is a sum
   bound.excuse = FactorExcuse(columns, c, tolerance, seen.beyond > 0);
   const bool off = seen.beyond > 0 || !bound.excuse.empty();
   if (postscale != 1 && off &&
@@ -321,7 +324,7 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
     return bound;
   }
   if (!bound.excuse.empty() || seen.beyond == 0) return bound;
-  // Nobody said that the values travelled whole: what 8 bits and one scale a rank may be off by.
+  // The values may have been quantised: allow for the error of 8 bits with one scale per rank.
   bound.broken = seen.worst_error > QuantisedError(c) ? seen.standing_out : 0;
   if (const double limit = ClippedAt(columns, c.output, tolerance); limit != 0) {
     bound.excuse = absl::StrFormat(
@@ -334,7 +337,7 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
         "sparsified: every element that is not its sum is zero, and only the largest sums are "
         "there; declare algorithm top-k";
   if (!bound.excuse.empty()) return bound;
-  // A reduce to another rank, a scatter: who holds the sums is somebody else.
+  // In a reduce to another rank, or a scatter, another rank has the sums.
   const bool elsewhere =
       std::any_of(c.others.begin(), c.others.end(), [&](const ReductionCase::Other& other) {
         return CountBeyond(columns, other.values, tolerance, true).beyond == 0;

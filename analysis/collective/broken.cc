@@ -43,7 +43,7 @@ v1::Verdict BrokenFinding(const ReductionAnalysis& a) {
   const bool by_rank = bound.broken == 0;
   const BrokenSum& worst = by_rank ? bound.ranks.front().worst : bound.worst;
   const uint32_t rank = by_rank ? bound.ranks.front().rank : a.c.output_rank;
-  // Nobody said that these are plain sums, and many are not: it may be a compression.
+  // Nothing declares that these are plain sums, and many are not: it may be a compression.
   const bool doubtful = !by_rank && 4 * bound.beyond > bound.compared && !IsPlainSum(a.c.algorithm);
   FindingBuilder found(doubtful ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_BOUNDED);
   found
@@ -80,7 +80,7 @@ std::optional<v1::Verdict> BrokenCollective(
     const std::vector<std::shared_ptr<const ReductionAnalysis>>& all) {
   for (const auto& a : all) {
     if (!a->blocked.empty() || !a->bound.found()) continue;
-    // Results that are nearly alike are precision/replica-divergence's to tell apart.
+    // If results are almost equal, precision/replica-divergence reports them.
     const auto split = a->bound.broken > 0 ? std::nullopt : SplitOutputs(*a->joined);
     if (!split || split->odd.empty()) return BrokenFinding(*a);
   }

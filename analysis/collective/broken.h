@@ -1,4 +1,4 @@
-// The finding that a collective's results are no sums of its inputs (collective/bound.h).
+// The finding that a collective's results are not sums of its inputs (collective/bound.h).
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace plumbline::rules {
 
-// Of the first call of the step of which it is true; nullopt: of none.
+// Returns the finding for the first such call of the step. If there is none, returns nullopt.
 std::optional<v1::Verdict> BrokenCollective(
     const std::vector<std::shared_ptr<const ReductionAnalysis>>& all);
 

@@ -1,5 +1,5 @@
-// What is said of one collective: proved, bounded or biased; and of a compressed one over steps.
-// The room's entry: who stands outside includes this header alone.
+// Judges one collective as proved, bounded or biased, and a compressed one over steps. The entry
+// header of this folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/collective/analysis.h"              // IWYU pragma: export

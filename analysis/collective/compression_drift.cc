@@ -19,7 +19,7 @@ double SumOf(const ReductionCase& c, int32_t column) {
 
 }  // namespace
 
-// The columns of this call that hold the first one's elements, in their order.
+// Finds the columns of this call that hold the first call's elements, in their order.
 bool CompressionDrift::Places(const ReductionCase& c, std::vector<int32_t>* columns) {
   std::vector<int32_t> order(c.offsets.size());
   std::iota(order.begin(), order.end(), 0);
@@ -52,7 +52,7 @@ void CompressionDrift::Take(const ReductionCase& c, int64_t step) {
   for (const int32_t column : columns) {
     sums.push_back(SumOf(c, column));
     const double y = c.output[static_cast<size_t>(column)];
-    // Squares of larger ones would be infinite for good.
+    // Squares of larger values would be infinite for the rest of the run.
     if (!(std::fabs(sums.back()) < 0x1p400) || !(std::fabs(y) < 0x1p400)) return;
   }
   last_step_ = step;
@@ -97,11 +97,12 @@ void CompressionDrift::Merge() {
   length_ *= 2;
 }
 
-// Four times as long as a part takes to arrive of which each step hands over this share.
+// Returns four times the number of steps until a part has arrived, if each step passes on this
+// share.
 uint64_t CompressionDrift::needed() const {
   const double filled =
       values_ > 0 ? static_cast<double>(filled_) / static_cast<double>(values_) : 1;
-  // Without noise nothing is known of it.
+  // Without noise, nothing is known about it.
   const double along = squares_ > 1e-3 * energy_ ? along_ / squares_ : 0;
   const double arrives = std::clamp(std::min(filled, along), 1e-4, 1.0);
   return std::max<uint64_t>(8, static_cast<uint64_t>(std::ceil(4 / arrives)));

@@ -1,15 +1,15 @@
-// What a compressed reduction (PowerSGD, 1-bit, top-k, scaled 8 bits) leaves out, over the steps of
-// a run: is it late, or lost?
+// Tests, over the steps of a run, whether what a compressed reduction (PowerSGD, 1-bit, top-k,
+// scaled 8 bits) leaves out is delayed or lost.
 //
-// With error feedback each step hands over what earlier ones kept back: the residuals y - s of many
-// steps telescope to what is kept back now, which stays bounded. Without it every step loses the
-// same part of what persists. So the part of the gradient that persists is what is looked at: four
-// windows of equal length, their residuals D and sums S by element, and of window w
+// With error feedback, each step passes on what earlier ones kept back. The residuals y - s of many
+// steps telescope to what is kept back now, which stays bounded. Without it, every step loses the
+// same part of the persistent gradient. So the test measures the persistent part. It uses four
+// windows of equal length, with residuals D and sums S per element. For window w,
 //     B_w = sum_i D_w,i S_o,i / sum_i S_w,i S_o,i,   S_o the sums of the other windows,
-// the share of the persistent part that window w has too much (too little, below zero). Noise is
-// not in it: it is not the same in S_o as in D_w and S_w. The first window holds the start, where
-// feedback has kept back but not yet returned anything, and is not judged. Windows merge as a run
-// grows, so state is bounded.
+// is the share of the persistent part that window w has too much (too little, if below zero). Noise
+// does not contribute, because the noise in S_o is independent of that in D_w and S_w. The first
+// window contains the start, where feedback has kept back but not yet returned anything, so it is
+// not judged. Windows merge as a run grows, so the state is bounded.
 #pragma once
 
 #include <cstdint>
@@ -25,30 +25,31 @@ namespace plumbline::rules {
 
 class CompressionDrift {
  public:
-  // One call of a step, decoded although it is compressed. Of several in a step the first counts,
-  // and a step that a restart repeats does not. Must be of the elements of the first one: a dump
-  // of the same offsets at each step, or a buffer that is recorded whole.
+  // Takes one call of a step, decoded although it is compressed. Only the first call of a step
+  // counts, and steps that a restart repeats are ignored. It must have the elements of the first
+  // call: a dump of the same offsets at each step, or a fully recorded buffer.
   void Take(const ReductionCase& c, int64_t step);
 
-  // The share of the persistent part that every judged window has too much (positive) or too little
-  // of: the mean, and the end of its interval (4.9 standard errors) that is nearer to 0, of the
-  // window where that is nearest.
+  // The share of the persistent part that every judged window has too much (positive) or too
+  // little: the mean, and `nearest`: the end of the interval (4.9 standard errors) that is closer
+  // to 0, of the window where it is closest.
   struct Share {
     Share() {}  // NOLINT: clang 14 has no implicit one until CompressionDrift is complete
     double mean = 0;
     double nearest = 0;
-    double farthest = 0;  // the interval's other end, of the window where that is farthest from 0
-    uint64_t steps = 0;   // over which
+    double farthest = 0;  // the interval's other end, of the window where it is farthest from 0
+    uint64_t steps = 0;   // number of steps covered
     void Persist(Archive& a) { a(mean, nearest, farthest, steps); }
   };
-  // As of the last time that four windows were full: after 16, 32, 64, ... steps. nullopt: it
-  // cannot be said; why() is the reason.
+  // The result when four windows were last full: after 16, 32, 64, ... steps. If it is not known,
+  // nullopt; why() is the reason.
   const std::optional<Share>& measured() const { return measured_; }
   std::string why() const;  // "short-id: sentence"
 
   uint64_t steps() const { return steps_; }
   uint64_t elements() const { return offsets_.size(); }
-  // Steps a window must have: what a step hands over only in part arrives after several.
+  // Steps that a window must have: if a step passes on only a part, the rest arrives after several
+  // steps.
   uint64_t needed() const;
 
   void Persist(Archive& a) {
@@ -68,7 +69,7 @@ class CompressionDrift {
   };
   struct Fit {
     double share = 0, error = 0;  // B and its standard error
-    bool persists = false;        // there is a part that does
+    bool persists = false;        // a persistent part exists
   };
 
   bool Places(const ReductionCase& c, std::vector<int32_t>* columns);
@@ -81,14 +82,14 @@ class CompressionDrift {
   uint64_t length_ = kFirstLength;
   std::optional<int64_t> last_step_;
   uint64_t steps_ = 0;
-  uint64_t others_ = 0;  // steps of other elements
-  // What of a step's own noise is handed over in that step: sums over steps and elements of
-  // y_t (s_t - s_t+1) and of s_t (s_t - s_t+1). What the steps share cancels, and what feedback
-  // brings of earlier steps has nothing to do with the next one's noise.
+  uint64_t others_ = 0;  // steps with other elements
+  // How much of a step's own noise is passed on in that step: sums over steps and elements of y_t
+  // (s_t - s_t+1) and of s_t (s_t - s_t+1). The part common to the steps cancels, and what feedback
+  // adds from earlier steps is independent of the next one's noise.
   double along_ = 0, squares_ = 0;
   double energy_ = 0;  // of s^2
   std::vector<double> before_sum_, before_result_;
-  uint64_t filled_ = 0, values_ = 0;  // results that are not zero, and all
+  uint64_t filled_ = 0, values_ = 0;  // non-zero results, and all results
   std::optional<Share> measured_;
 };
 

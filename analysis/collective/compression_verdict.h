@@ -1,4 +1,4 @@
-// What precision/collective-sum says of compressed reductions over steps (compression_drift.h).
+// precision/collective-sum for compressed reductions over steps (compression_drift.h).
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace plumbline::rules {
 
-// The share of what persists that may be missing, and from where on it is an error.
+// Missing share of the persistent part from which it is a warning, and an error.
 inline constexpr double kCompressionWarning = 0.1, kCompressionError = 0.5;
 
-// LEVEL_UNSPECIFIED: nothing is known to be lost.
+// Returns LEVEL_UNSPECIFIED if no loss is known.
 v1::Level CompressionLevel(const CompressionDrift& drift);
 
-// Without place. `algorithm`: as declared.
+// Returns a verdict without a place. `algorithm` is the declared name.
 v1::Verdict CompressionVerdict(const CompressionDrift& drift, const std::string& algorithm);
 
-// A site whose reductions are compressed, over the steps of a run.
+// A site with compressed reductions, over the steps of a run.
 struct CompressedSite {
   using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, op
   using Sites = std::map<Key, CompressedSite>;
 
-  // One step's calls; tells when a higher level is reached.
+  // Takes one step's calls. If a higher level is reached, reports it.
   static void Take(const Key& key, const SiteStep& step, const std::vector<JoinedReduction>& calls,
                    Sites& sites, VerdictSink& out);
-  // What is left to say at the end: nothing of a single step.
+  // Reports, at the end, what does not belong to a single step.
   void JudgeRun(const Key& key, VerdictSink& out) const;
 
   void Persist(Archive& a) { a(drift, algorithm, told, step_first, step_last, ranks); }

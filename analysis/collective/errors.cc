@@ -32,7 +32,7 @@ uint32_t DivisorOf(const ReductionCase& c) {
   return c.average() ? static_cast<uint32_t>(c.ranks) : 1;
 }
 
-// In the unit that biases are judged in.
+// Returns the error in the unit in which biases are judged.
 SumError Judged(double y, const ExactColumn& exact, DType result, uint32_t divisor) {
   SumError error = ErrorOf(y, exact.sum, exact.squares, result, divisor);
   error.e *= BiasUnitScale(result);
@@ -62,7 +62,7 @@ class ErrorMean {
   double sum_ = 0, squares_ = 0;
 };
 
-// The arithmetics worth comparing, by the words that name them.
+// The arithmetics to compare, with the words that name them.
 struct Option {
   std::string words;
   SumMachine machine;
@@ -97,7 +97,7 @@ std::vector<Option> ComparedOptions(const ReductionCase& c, const SumTree& tree)
 SumErrors ErrorsOfOutputs(const ReductionCase& c) {
   SumErrors errors;
   const std::vector<int32_t> kinds = KindsOf(c);
-  std::vector<double> sizes(kinds.size());  // of the judged, by kind
+  std::vector<double> sizes(kinds.size());  // of the judged samples, by kind
   for (int i = 0; i < c.samples; ++i) {
     const ExactColumn exact = ExactOf(c, i);
     if (!exact.finite) {
@@ -114,7 +114,7 @@ SumErrors ErrorsOfOutputs(const ReductionCase& c) {
 }
 
 void RelativeErrorSum::Take(const ReductionCase& c) {
-  // Sums of products of larger ones would be infinite for good.
+  // Sums of products of larger values would be infinite for the rest of the run.
   constexpr double kLargest = 0x1p480;
   for (int i = 0; i < c.samples; ++i) {
     const ExactColumn exact = ExactOf(c, i);

@@ -1,5 +1,4 @@
-// How far a collective's results are from the exact ones, and what other arithmetics would have
-// given on the same data.
+// Errors of a collective's results, and of other arithmetics on the same data.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,9 @@
 
 namespace plumbline::rules {
 
-// Of the recorded outputs at all samples. Addends are the inputs rounded to the wire's dtype; an
-// average's division belongs to the exact result. In BiasUnit(c.result_dtype()).
+// Returns the errors of the recorded outputs at all samples. Addends are the inputs rounded to the
+// wire's dtype. An average's division belongs to the exact result. Unit:
+// BiasUnit(c.result_dtype()).
 SumErrors ErrorsOfOutputs(const ReductionCase& c);
 
 // Mean relative error over samples, weighted by size: sum y sign(s) / sum |s| - 1, with its
@@ -40,27 +40,27 @@ class RelativeErrorSum {
   double ss_ = 0;
 };
 
-// What one arithmetic and order gives at one column of addends.
+// Computes the result of one arithmetic and order for one column of addends.
 struct SumMachine {
   Arithmetic arithmetic;
   enum class Order : uint8_t { kRing, kTree } order = Order::kRing;
   const SumTree* tree = nullptr;  // kTree
-  int ranks = 0;                  // that an average divides by
+  int ranks = 0;                  // divisor of an average
 
-  // `largest`, if given: of the magnitudes of all partial sums. `lost`: additions that changed
-  // nothing; of chains alone.
+  // If given, `largest` is set to the largest magnitude of all partial sums. `lost` counts
+  // additions that changed nothing, for chains only.
   double Run(std::span<const double> addends, int start, double* largest = nullptr,
              LostMass* lost = nullptr) const;
 };
 
-// Errors on the same inputs had they been summed otherwise.
+// Errors on the same inputs under another arithmetic.
 struct WhatIf {
   std::string model;  // "fp32 accumulation", "bf16 tree", ...
   uint64_t samples = 0;
   double mean = 0;  // ulp of the result, as collective-sum measures it
   double rms = 0;
   double misrounded = 0;
-  double lost_mass = 0;  // share of sum |x| whose addition changed nothing; NaN: no chain
+  double lost_mass = 0;  // share of sum |x| whose addition changed nothing; NaN if it is no chain
   void Persist(Archive& a) { a(model, samples, mean, rms, misrounded, lost_mass); }
 };
 std::vector<WhatIf> WhatIfTable(const ReductionCase& c, std::span<const int32_t> columns);

@@ -12,7 +12,7 @@ namespace {
 constexpr int kMostRanks = 2048;
 constexpr int kColumns = 256;
 
-// SplitMix64 and Box-Muller: the same numbers on every host.
+// SplitMix64 and Box-Muller: equal numbers on every host.
 class Normals {
  public:
   explicit Normals(uint64_t seed) : state_(seed) {}
@@ -63,7 +63,7 @@ std::vector<Spread> SpreadsOf(const ReductionCase& c, std::span<const int32_t> c
   return spreads;
 }
 
-// Errors of columns of simulated addends.
+// Simulates the errors of columns of random addends.
 template <typename Draw>
 GrownBias Simulate(const SumMachine& machine, DType wire, DType result, uint32_t divisor, int ranks,
                    Draw draw) {
@@ -100,7 +100,7 @@ GrownBias Simulate(const SumMachine& machine, DType wire, DType result, uint32_t
   return out;
 }
 
-// The accepted class's way of summing over another number of ranks.
+// Returns the accepted class's way of summing over another number of ranks.
 SumMachine MachineFor(const ReductionReplay& replay, int ranks, std::vector<NamedTree>& trees) {
   SumMachine m;
   m.arithmetic = replay.arithmetic;
@@ -134,7 +134,7 @@ RankGrowth GrowReduction(const ReductionCase& c, const ReductionReplay& replay) 
   RankGrowth growth;
   const std::vector<Spread> spreads = SpreadsOf(c, replay.columns);
   if (spreads.empty()) return growth;
-  // Groups of G ranks add their sums: as many partial sums are narrow as there are groups.
+  // If groups of G ranks add their sums, there are as many narrow partial sums as groups.
   const int group = std::max(1, replay.arithmetic.group);
   for (int ranks = 2 * c.ranks; ranks <= kMostRanks; ranks *= 2) {
     std::vector<NamedTree> trees;

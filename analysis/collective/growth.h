@@ -1,4 +1,4 @@
-// What would become of a collective's sums over more ranks: simulated, not measured.
+// Simulates, without measurements, a collective's sums over more ranks.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,18 @@ struct GrownBias {
 };
 
 struct RankGrowth {
-  std::vector<GrownBias> tried;  // N doubled up to 2,048, until the budget is passed
-  // The number of ranks at which the bias first passes the budget; 0: not up to the last tried.
+  std::vector<GrownBias> tried;  // N doubled up to 2,048, until the budget is exceeded
+  // Returns the number of ranks at which the bias first exceeds the budget. If it does not up to
+  // the last one tried, returns 0.
   int breaks_at() const;
   void Persist(Archive& a) { a(tried); }
 };
 
-// Addends with the mean and the deviation over ranks of the sampled elements, normal, summed as the
-// accepted class sums: rings from any start, trees, groups. Deterministic.
+// Draws normal addends with the mean and the deviation over ranks of the sampled elements. Sums
+// them as the accepted class does: rings from any start, trees, groups. Deterministic.
 RankGrowth GrowReduction(const ReductionCase& c, const ReductionReplay& replay);
 
-// From a call alone: addends c (1 + 0.3 normal), c log-normal, in a ring of that dtype.
+// Predicts from a call alone: addends c (1 + 0.3 normal), c log-normal, in a ring of that dtype.
 GrownBias PredictRing(DType dtype, int ranks);
 
 }  // namespace plumbline::rules

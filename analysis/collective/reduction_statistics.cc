@@ -23,14 +23,14 @@ void ReductionStatistics::Note(const SiteStep& step) {
   }
 }
 
-// Two streams of errors: of calls that a candidate arithmetic explains, and of those that none
-// does. The second may be no sum at all (clipped, dropped, compressed), so `likeness` asks whether
-// it is.
+// Two streams of errors: one of calls that a candidate arithmetic explains, and one of the others.
+// The results of the second may be no sums at all (clipped, dropped, compressed), so `likeness`
+// tests that.
 void ReductionStatistics::Take(const SiteStep& step,
                                const std::vector<std::shared_ptr<const ReductionAnalysis>>& all) {
   Note(step);
-  // Calls of one step share their sampled indices, and often (groups that hold copies) their
-  // values: the first speaks for all. A step that a restart repeats was taken.
+  // Calls of one step share their sampled indices, and often their values (groups that hold
+  // copies), so only the first is used. If a restart repeats a step, the step was already taken.
   bool taken = bias_step_ && step.step <= *bias_step_;
   for (const auto& a : all) {
     if (!a->blocked.empty()) {
@@ -38,8 +38,8 @@ void ReductionStatistics::Take(const SiteStep& step,
       continue;
     }
     ++calls;
-    // What stands beside a verdict: other arithmetics on the same inputs, and how the error grows
-    // with the ranks where partial sums are narrow.
+    // Additional information for a verdict: other arithmetics on the same inputs, and how the error
+    // grows with the ranks if partial sums are narrow.
     if (a->replayed) {
       if (what_if.empty()) what_if = WhatIfTable(a->c, a->replay.columns);
       last = WithoutValues(*a);
@@ -50,7 +50,7 @@ void ReductionStatistics::Take(const SiteStep& step,
         narrow = last;
       }
     }
-    // Results that are no sums at all say nothing of how sums are rounded.
+    // Results that are not sums show nothing about the rounding of sums.
     if (taken || a->bound.broken > 0) continue;
     taken = true;
     std::optional<uint64_t> population;
@@ -76,15 +76,15 @@ void ReductionStatistics::Block(const std::string& reason) {
   blocked.try_emplace(IdOf(reason), reason);
 }
 
-// The reason why nobody is accused has been told as an inconclusive verdict already.
+// The reason for not reporting a bias was already reported as an inconclusive verdict.
 bool ReductionStatistics::excused() const { return told_blocked.contains(IdOf(likeness.Excuse())); }
 
 bool ReductionStatistics::unlike_sums() const {
   return !likeness.Explains(unknown.mean(), unknown.half_width());
 }
 
-// The stream whose bias a finding may name; nullptr: none. Calls that no candidate explains accuse
-// only where the newest call is of them and they look like sums.
+// Returns the stream whose bias a finding may name, or nullptr. Calls that no candidate explains
+// count only if the newest call is one of them and they look like sums.
 const BiasStream* ReductionStatistics::accused() const {
   const BiasSide known = stream.interval_side(), other = unknown.interval_side();
   const bool of_unknown = &of_last() == &unknown && other != BiasSide::kNone && !unlike_sums();
@@ -96,14 +96,14 @@ const BiasStream& ReductionStatistics::of_last() const {
   return last != nullptr && !last->replay.explained ? unknown : stream;
 }
 
-// The mixture of both streams' bets: an e-value again, whichever of them is biased.
+// Returns the mixture of both streams' bets, which is an e-value whichever of them is biased.
 double ReductionStatistics::log_wealth() const {
   const double a = std::log(kOfKnown) + stream.log_wealth();
   const double b = std::log(1 - kOfKnown) + unknown.log_wealth();
   return std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
-// Calls of which no values were sampled: how wide and how large they are can still be told.
+// Takes calls without sampled values: their width and size are still known.
 void ReductionStatistics::TakeCalls(const std::vector<JoinedReduction>& all) {
   for (const JoinedReduction& joined : all) {
     if (joined.has_sample()) continue;
@@ -129,7 +129,7 @@ std::string ReductionStatistics::ModelText() const {
 }
 
 std::string ReductionStatistics::ModelText(const ReductionReplay& r) {
-  // Nothing is explained, and yet one of the known models fits every sample.
+  // Nothing is explained, but one of the known models fits every sample.
   if (!r.explained && !r.runner_up.empty() &&
       r.runner_up_matches == static_cast<int32_t>(r.columns.size())) {
     return absl::StrFormat("of the models known only a %s gives these sums on all %d samples",

@@ -1,4 +1,4 @@
-// What precision/collective-sum knows of one site over the steps of a run.
+// The state of precision/collective-sum for one site over the steps of a run.
 #pragma once
 
 #include <cstdint>
@@ -19,55 +19,57 @@ namespace plumbline::rules {
 
 class ReductionStatistics {
  public:
-  // `alpha`: the site's share of the run's.
+  // `alpha` is the site's share of the run's.
   explicit ReductionStatistics(double alpha)
       : stream(kOfKnown * alpha), unknown((1 - kOfKnown) * alpha) {}
 
-  // One step's calls. A step that was taken before (a restart repeats it) is left out.
+  // Takes one step's calls. If a step was taken before (a restart repeats it), ignores it.
   void Take(const SiteStep& step,
             const std::vector<std::shared_ptr<const ReductionAnalysis>>& calls);
-  // Calls without a sample: what they say of dtype and group size.
+  // Takes calls without a sample: their dtype and group size.
   void TakeCalls(const std::vector<JoinedReduction>& calls);
 
   bool judged() const { return last != nullptr; }
-  // Keys of details: the contract's, bias, what_if, growth; the model's of `replay`, else of the
-  // last judged call.
+  // Fills the details: the keys of the contract, bias, what_if, growth. The model is that of
+  // `replay`; if it is null, that of the last judged call.
   void Describe(google::protobuf::Struct& details, const ReductionReplay* replay = nullptr) const;
   std::vector<std::string> Assumptions() const;
-  // "bf16 ring starting at rank 3: 64 of 64 samples; the only match among the candidates (...)"
-  std::string ModelText() const;  // of the last
+  // Returns a text such as "bf16 ring starting at rank 3: 64 of 64 samples; the only match among
+  // the candidates (...)".
+  std::string ModelText() const;  // for the last call
   static std::string ModelText(const ReductionReplay& replay);
   const char* unit() const;
-  // The stream whose bias is that of an arithmetic: one that gives the results' bits, or one that
-  // no order was known for and that is as biased in any (told while such calls come). Of two the
-  // worse; nullptr: none is.
+  // Returns the stream whose bias is that of an arithmetic: one that gives the results' bits, or an
+  // unknown one that would be as biased in any order (reported while such calls arrive). If both
+  // are biased, returns the worse. If none is, returns nullptr.
   const BiasStream* accused() const;
-  bool unlike_sums() const;  // `unknown` is biased as no sum is that is known here
-  // Since when partial sums are narrow: the first step that shows them, not the first one judged.
+  bool unlike_sums() const;  // True if `unknown` is biased as no known sum is.
+  // The step since which partial sums are narrow: the first that shows it, not the first judged.
   int64_t narrow_since() const { return narrow_first.value_or(step_first); }
-  // " Since step 40; in step 36 ..."; empty, and no keys, where the first step judged shows them.
+  // Returns " Since step 40; in step 36 ...". If the first judged step shows it, returns an empty
+  // text and adds no keys.
   std::string SinceText() const;
   void DescribeSince(google::protobuf::Struct& details) const;
-  const BiasStream& of_last() const;      // the stream that the last call is in
-  double log_wealth() const;              // an e-value of "no bias" for e-BH
-  void Block(const std::string& reason);  // "short-id: sentence"; the first of an id is kept
-  bool excused() const;                   // by what the results look like instead, and told
+  const BiasStream& of_last() const;      // the stream that contains the last call
+  double log_wealth() const;              // an e-value of "no bias", for e-BH
+  void Block(const std::string& reason);  // "short-id: sentence"; keeps the first reason of each id
+  bool excused() const;  // true if the results look like something else, and this was reported
 
-  // Errors of calls whose bits a candidate gives, and of the others. Kept apart: what was done to
-  // the results of some steps (a clip that only large ones meet) is no bias of the arithmetic that
-  // the other steps show.
+  // Errors of calls whose bits a candidate gives, and of the others. They are separate, because an
+  // operation on the results of some steps (a clip that only large ones reach) is no bias of the
+  // arithmetic in the other steps.
   BiasStream stream, unknown;
-  SumLikeness likeness;  // of the calls that no candidate explains, since there is a bias
-  // Without their values: replayed last, of the newest step; explained last; and the one that
-  // growth is of.
+  SumLikeness likeness;  // of the calls that no candidate explains, from the first bias on
+  // Calls without their values: the last replayed one of the newest step; the last explained one;
+  // the one that `growth` uses.
   std::shared_ptr<const ReductionAnalysis> last, explained, narrow;
   std::vector<WhatIf> what_if;       // of the first judged call
   std::optional<RankGrowth> growth;  // of the first narrow model
-  // The first step of a narrow model that is proved, and the last one before it whose sums a wide
-  // one explains: what lies between was not looked at, or told neither.
+  // The first step with a proved narrow model, and the last one before it whose sums a wide model
+  // explains. The steps between were not sampled, or did not decide.
   std::optional<int64_t> narrow_first, wide_last;
-  uint64_t calls = 0;                          // judged; one a step is in the stream
-  std::map<std::string, std::string> blocked;  // reasons by id, the first of each
+  uint64_t calls = 0;                          // judged calls; one per step is in the stream
+  std::map<std::string, std::string> blocked;  // the first reason of each id
   std::set<std::string> told_blocked;
   v1::Level told = v1::LEVEL_UNSPECIFIED;
   bool told_broken = false;  // results that no order of additions gives

@@ -23,7 +23,7 @@ struct Summing {
   RoundingMode rounding = RoundingMode::kNearestEven;
   bool tree = false;
   Averages averages = Averages::kAfter;
-  int group = 1;  // so many ranks are first added in f32
+  int group = 1;  // this number of ranks is first added in f32
 };
 
 std::string WordsOf(const Summing& s, bool average) {
@@ -38,7 +38,8 @@ std::string WordsOf(const Summing& s, bool average) {
                       average ? kAverages[static_cast<size_t>(s.averages)] : "");
 }
 
-// f32 sums show no bias in the unit that biases are judged in: below f32 somebody cast.
+// f32 sums show no bias in the unit in which biases are judged. If there is one, values were cast
+// to a narrower format.
 std::vector<Summing> SummingsFor(const ReductionCase& c) {
   std::vector<DType> partials = {c.wire_dtype};
   if (FormatOf(c.wire_dtype).precision >= 24) partials = {DType::kBF16, DType::kF16};
@@ -80,7 +81,7 @@ double Chain(const Summing& s, const std::vector<double>& x) {
   return sum;
 }
 
-// Groups of neighbours; a double holds their sums to far below an f32's unit.
+// Sums groups of neighbours. A double holds their sums to far below an f32's unit.
 double GroupedChain(const Summing& s, const std::vector<double>& x) {
   std::vector<double> groups;
   for (size_t i = 0; i < x.size(); ++i) {
@@ -91,7 +92,7 @@ double GroupedChain(const Summing& s, const std::vector<double>& x) {
   return Chain(s, groups);
 }
 
-// Of entered addends; overwrites them.
+// Sums addends that have entered; overwrites them.
 double Sum(const Summing& s, std::vector<double>& x) {
   if (s.group > 1) return GroupedChain(s, x);
   if (!s.tree) return Chain(s, x);
@@ -103,7 +104,7 @@ double Sum(const Summing& s, std::vector<double>& x) {
   return x[0];
 }
 
-// SplitMix64: the same orders on every host.
+// SplitMix64: equal orders on every host.
 class Orders {
  public:
   explicit Orders(size_t n) : rows_(n) { std::iota(rows_.begin(), rows_.end(), 0); }
@@ -124,16 +125,18 @@ class Orders {
   uint64_t state_ = 1;
 };
 
-// What one way's sums of one element span.
+// The range of one way's sums of one element.
 struct Span {
   double low = INFINITY, high = -INFINITY;
   double error = 0;                           // mean, in the unit of biases
-  double least = INFINITY, most = -INFINITY;  // of the errors, in it
+  double least = INFINITY, most = -INFINITY;  // of the errors, in the same unit
   double place = 0;                           // V of the result
-  int nearer = 0, as_near = 0, farther = 0;   // sums, of the exact one, than the result is
+  int nearer = 0, as_near = 0,
+      farther =
+          0;  // number of sums closer to the exact one than the result, equally close, farther
   bool finite = true;
 
-  // One of kOrders sums, beside the recorded result.
+  // Takes one of kOrders sums, with the recorded result.
   void Take(double y, double result, double exact) {
     low = std::min(low, y);
     high = std::max(high, y);
@@ -144,7 +147,7 @@ struct Span {
     as_near += off == own;
     farther += off > own;
   }
-  // The error of one of them.
+  // Takes the error of one of them.
   void TakeError(double e) {
     error += e / SumLikeness::kOrders;
     least = std::min(least, e);
@@ -152,7 +155,7 @@ struct Span {
   }
   double nearest() const { return nearer == 0 ? 1.0 / (1 + as_near) : 0; }
   double farthest() const { return farther == 0 ? 1.0 / (1 + as_near) : 0; }
-  // Within three times the span, and an ulp.
+  // Returns true within three times the span, plus an ulp.
   bool Holds(double y, DType result) const {
     const double room = high - low + UlpOf(std::max(std::fabs(low), std::fabs(high)), result);
     return y >= low - room && y <= high + room;
@@ -165,7 +168,7 @@ struct Element {
   std::vector<Span> spans;  // by way
 };
 
-// nullopt-like: `spans` is empty where something is not finite.
+// If a value is not finite, `spans` of the result is empty.
 Element Simulate(const ReductionCase& c, int32_t sample, const std::vector<Summing>& all,
                  Orders& orders) {
   Element out{sample, c.output[static_cast<size_t>(sample)], 0, {}};
@@ -213,17 +216,16 @@ double MedianSize(const std::vector<Element>& elements) {
   return *middle;
 }
 
-// n KL(share, 1/20) where the share is above 1/20, else 0.
+// Returns n KL(share, 1/20) if the share is above 1/20, else 0.
 double Surprise(double of, double n) {
   const double p = 1.0 / (SumLikeness::kOrders + 1), q = std::min(of / n, 1.0);
   if (!(q > p)) return 0;
   return n * (q * std::log(q / p) + (q < 1 ? (1 - q) * std::log((1 - q) / (1 - p)) : 0));
 }
 
-// ---- what else the results look like
-// -------------------------------------------------------------
+// ---- what else the results look like ----
 
-// Significand bits that x != 0 needs, the leading one counted.
+// Returns the significand bits that x != 0 needs, including the leading one.
 int BitsOf(double x) {
   int exponent = 0;
   const auto m = static_cast<uint64_t>(std::ldexp(std::frexp(std::fabs(x), &exponent), 53));
@@ -232,7 +234,7 @@ int BitsOf(double x) {
 
 bool FewOf(size_t some, size_t all) { return 20 * some <= all; }
 
-// The magnitude at which every result that is outside was cut; 0: they were not.
+// Returns the magnitude at which every result outside was cut. If there is none, returns 0.
 double CutAt(const std::vector<Element>& elements, size_t way, DType result) {
   double most = 0;
   size_t outside = 0;
@@ -245,7 +247,7 @@ double CutAt(const std::vector<Element>& elements, size_t way, DType result) {
   return outside > 1 ? most : 0;
 }
 
-// The factor with which the results are sums; 0: with none.
+// Returns the factor with which the results are sums. If there is none, returns 0.
 double FactorOf(const std::vector<Element>& elements, size_t way, DType result) {
   double products = 0, squares = 0, largest = 0;
   for (const Element& e : elements) largest = std::max(largest, std::fabs(e.exact));
@@ -263,7 +265,7 @@ double FactorOf(const std::vector<Element>& elements, size_t way, DType result) 
   return FewOf(static_cast<size_t>(outside), elements.size()) ? factor : 0;
 }
 
-// What one rank put in, or nothing at all.
+// Returns true if the results are one rank's inputs, or all zero.
 bool NeverReduced(const ReductionCase& c, const std::vector<Element>& elements) {
   const auto all = [&](auto test) { return std::all_of(elements.begin(), elements.end(), test); };
   if (all([](const Element& e) { return e.y == 0; })) return true;
@@ -279,7 +281,7 @@ std::string ExcuseFor(const ReductionCase& c, const std::vector<Element>& elemen
            "reduce to another rank, a scatter); record the output on the rank that has it";
   }
   const DType result = c.result_dtype();
-  // A way whose spans are wide hides a cut: the narrowest one shows it.
+  // A way with wide spans hides a cut, but the narrowest one shows it.
   double limit = 0;
   for (size_t w = 0; w < elements.front().spans.size() && limit == 0; ++w)
     limit = CutAt(elements, w, result);
@@ -313,7 +315,8 @@ void SumLikeness::Take(const ReductionCase& c, std::span<const int32_t> columns)
       ways_.back().precision = FormatOf(s.partial).precision;
     }
   }
-  if (ways_.size() != all.size()) return;  // the site's wire changed: the first one's is judged
+  if (ways_.size() != all.size())
+    return;  // the site's wire changed; only the first one's is judged
   const size_t most = std::min<size_t>(
       std::max<size_t>(kAddends / static_cast<size_t>(c.ranks), 16), kEnough - elements_);
   const size_t stride = (columns.size() + most - 1) / most;

@@ -9,8 +9,8 @@ namespace plumbline::departure {
 namespace {
 
 constexpr double kShare = 0.9975;    // quantile of Student's t
-constexpr double kMadToSd = 1.4826;  // of a normal law
-constexpr double kSpread = 3;        // of the blocks' own noise
+constexpr double kMadToSd = 1.4826;  // for a normal distribution
+constexpr double kSpread = 3;        // factor on the blocks' own noise
 constexpr size_t kInARow = 3, kSmoothed = 5;
 
 double Square(double x) { return x * x; }
@@ -29,7 +29,7 @@ double Mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-// The points of a size of blocks; the last block takes what is left over.
+// The points divided into blocks of one size; the last block includes the remainder.
 class Blocks {
  public:
   Blocks(size_t points, size_t size) : points_(points), size_(size), count_(points / size) {}
@@ -62,8 +62,8 @@ class Side {
   std::vector<double> means, squares;  // by block, of the runs' medians
 };
 
-// One size of blocks: the differences of the sides, what they must exceed, and the first three that
-// do.
+// One block size: the differences of the sides, their thresholds, and the first three that exceed
+// them.
 class Search {
  public:
   Search(const Curves& a, const Curves& b, size_t size) : a_(a), b_(b), blocks_(a[0].size(), size) {
@@ -72,7 +72,7 @@ class Search {
     Thresholds(left, right);
   }
 
-  // The size of a departure that would just be told.
+  // Returns the size of a departure that would just be detected.
   double smallest() const { return Median(threshold_); }
 
   std::optional<Departure> Find() const {
@@ -86,8 +86,8 @@ class Search {
   }
 
  private:
-  // T of each block: what seeds differ by (assumed, and measured where a side has several), and the
-  // blocks' own noise.
+  // Sets T of each block from the differences between seeds (assumed, and measured if a side has
+  // several) and the blocks' own noise.
   void Thresholds(const Side& left, const Side& right) {
     const double freedom = static_cast<double>(a_.size() + b_.size()) - 2;
     const double runs = 1 / static_cast<double>(a_.size()) + 1 / static_cast<double>(b_.size());
@@ -104,7 +104,7 @@ class Search {
     }
   }
 
-  // Median over the five blocks about j, of those that there are.
+  // Returns the median over the five blocks around j, as far as they exist.
   static double Smoothed(const std::vector<double>& values, size_t j) {
     const size_t first = j >= kSmoothed / 2 ? j - kSmoothed / 2 : 0;
     const size_t last = std::min(values.size(), j + kSmoothed / 2 + 1);
@@ -112,7 +112,7 @@ class Search {
                    values.begin() + static_cast<std::ptrdiff_t>(last)});
   }
 
-  // How far blocks lie apart by themselves: of neighbours, and of those four apart, where noise is
+  // Returns the noise between blocks: of neighbours, and of those four apart in case the noise is
   // slow.
   double Noise() const {
     double most = 0;
@@ -124,8 +124,8 @@ class Search {
     return most;
   }
 
-  // Of the three blocks from j on: back to where the difference rose above half of what it must
-  // exceed.
+  // Describes the departure of the three blocks from j on, starting where the difference rose above
+  // half of its threshold.
   Departure At(size_t j, double sign) const {
     Departure out;
     std::vector<double> three;
@@ -142,7 +142,8 @@ class Search {
     return out;
   }
 
-  // Most of what lies before it is nearer to 0, most of what follows nearer to `size`.
+  // Returns the onset: most points before it are closer to 0, most points after it closer to
+  // `size`.
   size_t Onset(size_t begin, size_t end, double sign, double size) const {
     double sum = 0, best = 0;
     size_t onset = begin;
@@ -183,7 +184,7 @@ Comparison Compare(const Curves& a, const Curves& b) {
   out.smallest = search.smallest();
   out.departure = search.Find();
   if (coarse == fine) return out;
-  // Larger blocks see what is smaller.
+  // Larger blocks detect smaller differences.
   const Search wide(a, b, coarse);
   out.smallest = std::min(out.smallest, wide.smallest());
   const std::optional<Departure> other = wide.Find();

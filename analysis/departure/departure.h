@@ -1,5 +1,5 @@
-// Where two groups of loss curves part: seeds and noise are allowed for, a step or a drift that
-// stays is not. The room's only header. Pure; thread-safe.
+// Finds where two groups of loss curves diverge. Seeds and noise are allowed for; a lasting step or
+// drift is not. The only header of this folder. Pure; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -8,47 +8,50 @@
 
 namespace plumbline::departure {
 
-// ln loss of each run at the points that all runs of both sides have, in their order; all finite.
+// ln loss of each run at the points common to all runs of both sides, in order; all finite.
 using Curves = std::vector<std::vector<double>>;
 
 struct Departure {
-  size_t onset = 0;      // the first point that lies apart, as far as it can be told
-  double size = 0;       // of ln loss: median over the three blocks that gave it away, b less a
+  size_t onset = 0;      // the first point that differs, as far as it can be determined
+  double size = 0;       // of ln loss: median over the three blocks that showed it, b minus a
   double threshold = 0;  // T at the first of them
-  size_t block = 0;      // points a block
+  size_t block = 0;      // points per block
 };
 
 struct Comparison {
   size_t points = 0;
-  size_t block = 0;          // of the finer of the two sizes; 0: too few points, not judged
-  double smallest = 0;       // T, median over blocks: what lies below cannot be told from seeds
-  bool seeds_known = false;  // some side has two runs; else seeds are assumed to differ by 0.3 %
+  size_t block = 0;     // of the finer of the two sizes; 0 if there were too few points to judge
+  double smallest = 0;  // T, median over blocks: smaller differences may be due to seeds
+  bool seeds_known =
+      false;  // some side has two runs; otherwise seeds are assumed to differ by 0.3 %
   std::optional<Departure> departure;
 };
 
 inline constexpr size_t kLeastBlock = 8, kLeastBlocks = 8;
 inline constexpr double kAssumedSeeds = 0.003;  // standard deviation of ln loss between seeds
-inline constexpr double kAssumedFreedom = 6;    // degrees that this counts as
+inline constexpr double kAssumedFreedom = 6;    // its degrees of freedom
 
-// Sides of at least one run each, all of the same length. Fewer than 64 points: not judged.
+// Each side has at least one run; all runs have the same length. If there are fewer than 64 points,
+// the curves are not judged.
 Comparison Compare(const Curves& a, const Curves& b);
 
 // ---- too few points for blocks, and the ends ----
 
 struct EndDifference {
-  size_t points = 0;  // the newest of the common ones: an eighth, 3 at least (or all there are)
-  double size = 0;    // of ln loss, median over them: b less a, each the mean of its runs
+  size_t points = 0;  // number of the newest common points: an eighth, at least 3 (or all of them)
+  double size = 0;    // of ln loss, median over them: b minus a, each the mean of its runs
 };
-// Of no point: 0 points.
+// If there is no point, `points` is 0.
 EndDifference EndsApart(const Curves& a, const Curves& b);
 
-// Which side lies above, by a sign test that needs no length of a block.
+// Which side is above, by a sign test that needs no block length.
 struct FewPoints {
-  size_t points = 0;   // of the newest half, at least 8 where there are as many
-  size_t above = 0;    // at these b lies above a
-  double size = 0;     // of ln loss, median over them
-  double chance = 1;   // of so many on one side, or more, where neither is above: two-sided
-  bool apart = false;  // chance <= kSignChance, and the size is beyond what seeds are assumed to do
+  size_t points = 0;  // of the newest half, at least 8 if there are as many
+  size_t above = 0;   // points at which b is above a
+  double size = 0;    // of ln loss, median over them
+  double chance = 1;  // probability of at least as many on one side if neither is above: two-sided
+  bool apart =
+      false;  // chance <= kSignChance, and the size exceeds the assumed difference of seeds
 };
 inline constexpr double kSignChance = 0.01;
 inline constexpr double kSeedsApart = 0.018;  // of ln loss, 6 kAssumedSeeds

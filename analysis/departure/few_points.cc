@@ -1,5 +1,5 @@
-// How far the ends of two groups of curves lie apart, and which side lies above where points are
-// too few for blocks.
+// Measures how far the ends of two groups of curves are apart. If there are too few points for
+// blocks, finds which side is above.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -17,7 +17,7 @@ double MeanAt(const Curves& curves, size_t point) {
   return sum / static_cast<double>(curves.size());
 }
 
-// b less a at the newest `count` points.
+// Returns b minus a at the newest `count` points.
 std::vector<double> NewestDifferences(const Curves& a, const Curves& b, size_t count) {
   const size_t points = a.empty() || b.empty() ? 0 : a[0].size();
   std::vector<double> differences;
@@ -32,7 +32,7 @@ double MiddleDifference(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-// Of `heads` or more of `trials`, or as few on the other side.
+// Returns the probability of at least `heads` of `trials`, or as few on the other side.
 double TwoSided(size_t heads, size_t trials) {
   const size_t most = std::max(heads, trials - heads);
   double sum = 0;
@@ -62,7 +62,7 @@ FewPoints SignTest(const Curves& a, const Curves& b) {
   few.points = newest.size();
   if (newest.empty()) return few;
   few.size = MiddleDifference(newest);
-  size_t signs = 0;  // a tie is no sign
+  size_t signs = 0;  // a tie does not count
   for (const double x : newest) {
     few.above += x > 0;
     signs += x != 0;

@@ -53,7 +53,8 @@ constexpr char kKeepIds[] =
     "Keep token ids from sampling to training: text that is decoded and encoded again has other "
     "tokens. Check chat templates between turns, and tool calls that are parsed and printed.";
 
-// Prompts of later turns hold other ids than were logged, and what follows them has the drift.
+// Prompts of later turns hold other ids than were logged, and the tokens after them have most of
+// the drift.
 Named OtherPrompt(const DriftStatistics& s) {
   constexpr double kFewest = 3;
   const auto broken = static_cast<double>(s.turns.retokenised);
@@ -68,7 +69,7 @@ Named OtherPrompt(const DriftStatistics& s) {
       kKeepIds);
 }
 
-// Far outliers that lie on one side, over a bulk that agrees: how many, above and below.
+// Numbers of far outliers above and below. `found`: they lie on one side, over a bulk that agrees.
 struct FarOff {
   uint64_t above = 0, below = 0;
   bool found = false;
@@ -120,8 +121,8 @@ Named Temperature(const DriftStatistics& s, const DriftTests& tests) {
       words += absl::StrFormat(", or the rollout at %.3g", 1 / (1 - c));
     return Name(kByBothSlopes, std::move(words), fix);
   }
-  // The sign alone: nothing else turns d with log mu while the record fails upward, or while it
-  // holds and the slope explains most of d.
+  // Uses the sign alone. Nothing else moves d with log mu while the record fails upward, or while
+  // it holds and the slope explains most of d.
   if (!(mark.fit.r2 >= kSignExplains) && tests.record != RecordOutcome::kUp) return {};
   return Name(kBySign,
               absl::StrFormat("d moves with log mu (slope %+.3g, R^2 %.2f)%s", mark.fit.slope,
@@ -162,7 +163,7 @@ Named Truncated(const DriftStatistics& s, const DriftTests& tests) {
               kMaskBoth);
 }
 
-// Both sides log the same distribution; it is not the one that was sampled.
+// Both sides log the same distribution, but another one was sampled.
 Named NotSampled(const DriftStatistics& s, const DriftTests& tests) {
   if (!tests.sampler_failed() || tests.record_failed()) return {};
   const bool t = s.declared.says_temperature(), cut = s.declared.says_truncation();
@@ -191,10 +192,11 @@ constexpr char kEmptyCache[] =
     "Empty the engine's prefix cache with every weight update (vLLM: reset_prefix_cache; SGLang: "
     "flush_cache).";
 
-// Growth that restarts undo is half of the mark: it makes up for a weaker dependence on the cache.
+// Growth that restarts undo is half of the mark. If it is present, a weaker dependence on the cache
+// is enough.
 Named StaleCache(const DriftStatistics& s, const Sawtooth& sawtooth) {
   const SlopeFit fit = s.on_cached.Fit();
-  // What cached tokens bring must be most of the mean.
+  // Cached tokens must contribute most of the mean.
   const double mean = s.fresh.bounded_square();
   const double enough = sawtooth.found ? kBesideGrowth : kDriftDeviations;
   if (!(fit.z() > enough) || !(fit.intercept < mean / 2)) return {};
@@ -206,8 +208,8 @@ Named StaleCache(const DriftStatistics& s, const Sawtooth& sawtooth) {
               kEmptyCache);
 }
 
-// A cache that outlives updates does this; so may a tensor that every update skips, and scales that
-// age. Where d does not follow what was cached, it is one of those.
+// A cache that outlives updates causes this. A tensor that every update skips, or scales that age,
+// may cause it too. If d does not depend on the cached tokens, it is one of those.
 Named GrowsUntilRestart(const DriftStatistics& s, const Sawtooth& sawtooth) {
   if (!sawtooth.found) return {};
   const std::string words =
@@ -311,7 +313,7 @@ bool CoversLess(const DriftStatistics& s) {
   const bool processed = s.declared.mode == v1::LOGPROB_MODE_PROCESSED;
   const uint64_t below = s.fresh.below()[1], above = s.fresh.above()[1];
   const uint64_t rest = processed ? below : below - std::min(below, s.unlikely_zeros);
-  // A grammar that leaves most of the mass moves d by little, and everywhere.
+  // A grammar that leaves most of the probability mass moves d by little, but everywhere.
   const uint64_t little = s.fresh.below()[0];
   if (processed && little >= kFewestLittle && kLittleOfOne * s.fresh.above()[0] <= little)
     return true;
@@ -340,7 +342,7 @@ AdvantageBias FindAdvantageBias(const DriftStatistics& s) {
 }
 
 StalenessMark FindStaleness(const DriftStatistics& s) {
-  // One-sided: 0.5 % for one look, half of it each for two.
+  // One-sided: 0.5 % for one test, half of that for each of two.
   constexpr double kOne = 2.576, kEach = 2.807;
   StalenessMark mark;
   mark.median_lag = s.strata.MedianStaleLag();

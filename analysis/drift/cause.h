@@ -1,8 +1,8 @@
-// What one site's drift comes from: one cause for every drift finding of a run, or "unknown".
+// Finds the cause of one site's drift: one cause for every drift finding of a run, or "unknown".
 //
-// Naming wrongly is worse than not naming. A cause is named only by a mark that the others do not
-// leave; what is then still possible in two ways is "unknown", and the words say which two. Pure,
-// thread-safe.
+// A wrong cause is worse than none. A cause is named only by a mark that the other causes do not
+// leave. If two causes remain possible, the result is "unknown", and the words state which two.
+// Pure, thread-safe.
 #pragma once
 
 #include <string>
@@ -14,24 +14,24 @@
 
 namespace plumbline::rules {
 
-// drift/record-invalid's test: E[rho | prefix] <= 1 broken from above or from below.
-// kSupport: from below, where the record itself declares top-p or top-k of what it logs, or that
-// its values are processed and no token speaks against a smaller support: it is true then, and the
-// trainer's probabilities are over more tokens.
+// Result of drift/record-invalid's test: E[rho | prefix] <= 1 is violated from above or from below.
+// kSupport: violated from below, and the record declares top-p or top-k of the logged values, or
+// declares processed values and no token contradicts a smaller support. The record is then true,
+// and the trainer's probabilities are over more tokens.
 enum class RecordOutcome { kUntested, kQuiet, kUp, kDown, kInconclusive, kSupport };
-// drift/sampler-mismatch's: -log mu below or above its entropy.
+// Result of drift/sampler-mismatch's test: -log mu is below or above its entropy.
 enum class SamplerOutcome { kUntested, kQuiet, kBelow, kAbove, kInconclusive };
 
-// What the other rules found out about the same tokens.
+// Results of the other rules on the same tokens.
 struct DriftTests {
   RecordOutcome record = RecordOutcome::kUntested;
   SamplerOutcome sampler = SamplerOutcome::kUntested;
-  bool router_flips = false;  // joined routing differs on the tokens' layers
-  // Mean d^2/2 of the trainer against itself; NaN: not measured.
+  bool router_flips = false;  // joined routing differs in the tokens' layers
+  // Mean d^2/2 of the trainer against itself. NaN if it was not measured.
   double trainer_k2 = kNotRecorded;
 
   void Persist(Archive& a) { a(record, sampler, router_flips, trainer_k2); }
-  // What rests on the ratios' distribution cannot be told.
+  // True if results that depend on the ratios' distribution are not valid.
   bool record_failed() const {
     return record == RecordOutcome::kUp || record == RecordOutcome::kDown ||
            record == RecordOutcome::kSupport;
@@ -44,31 +44,33 @@ struct DriftTests {
 struct DriftCause {
   std::string id;  // of the list in docs/rules/drift/logit-drift.md
   double confidence = 0;
-  std::string words;  // a sentence without its full stop: the mark it was named by
-  std::string fix;    // what to do about it
+  std::string words;  // a sentence without its full stop: the mark that identifies the cause
+  std::string fix;    // the recommended action
 
-  void Fill(v1::Finding& finding) const;  // cause, and fix where the finding has none
+  void Fill(v1::Finding& finding) const;  // sets the cause; sets the fix if the finding has none
 };
 
-// Of all tokens and of parts of them, each with its share of the chance of 5 deviations.
+// Tests all tokens and parts of them. Each test has its share of the tail probability of 5
+// deviations.
 TemperatureMark FindTemperature(const DriftStatistics& statistics);
 
-// A cause's mark must be this many standard errors from nothing.
+// A cause's mark must differ from zero by this number of standard errors.
 inline constexpr double kDriftDeviations = 5;
 
-// d on the advantage, in units of d per standard deviation of the advantage.
+// Slope of d on the advantage, in units of d per standard deviation of the advantage.
 struct AdvantageBias {
   bool found = false;
   double per_deviation = 0;
 };
 AdvantageBias FindAdvantageBias(const DriftStatistics& statistics);
 
-// Do older weights make up most of the stale tokens' drift? By the best evidence there is: the
-// forward at the tokens' version; else the dependence on lag and, where versions change inside
-// sequences, the fall there, each at half the chance of a false alarm.
+// Tests whether older weights cause most of the stale tokens' drift. Uses the best evidence
+// available: the forward pass at the tokens' version. If there is none, uses the dependence on lag
+// and, if versions change inside sequences, the fall at the change. Each of these has half the
+// false-alarm probability.
 struct StalenessMark {
   enum class By { kNothing, kSplit, kLag, kJumps };
-  By by = By::kNothing;  // what `found` rests on, or would; kNothing: it cannot be told
+  By by = By::kNothing;  // evidence for `found`, or that would be used; kNothing if there is none
   bool found = false;
   SplitFit split;
   LagFit lag;
@@ -80,11 +82,11 @@ StalenessMark FindStaleness(const DriftStatistics& statistics);
 DriftCause NameDriftCause(const DriftStatistics& statistics, const StepPatterns& patterns,
                           const DriftTests& tests);
 
-// The rollout's probabilities are over fewer tokens than the trainer's: a grammar that allows some
-// (structured decoding), top-p, top-k. A token that is allowed has its share of all that are, so
-// that d = ln of the trainer's mass on them, at most 0: tokens lie below ln 1/2, and hardly any
-// above ln 2, where other ids or a neighbour's values put some. Values of exactly 0 that the
-// trainer gives less than a half are a single allowed token's, or padding: they count where the
+// Returns true if the rollout's probabilities are over fewer tokens than the trainer's: a grammar
+// (structured decoding), top-p, top-k. An allowed token has its share of all allowed tokens, so d
+// is ln of the trainer's mass on them, at most 0. Tokens then lie below ln 1/2, and hardly any
+// above ln 2, where wrong ids or shifted values would put some. A value of exactly 0 to which the
+// trainer gives less than a half is a single allowed token, or padding. Such values count if the
 // record declares processed values.
 bool CoversLess(const DriftStatistics& s);
 

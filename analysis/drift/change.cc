@@ -23,7 +23,7 @@ std::vector<double> LogSquares(std::span<const DriftPoint> points) {
   return logs;
 }
 
-// Squares that the best line over 0, 1, 2, ... leaves; `y` has mean 0.
+// Returns the sum of squares that the best line over 0, 1, 2, ... leaves. `y` has mean 0.
 double LineResidual(const std::vector<double>& y) {
   const double n = static_cast<double>(y.size()), middle = (n - 1) / 2;
   double squares = 0, xy = 0, xx = 0;
@@ -36,7 +36,7 @@ double LineResidual(const std::vector<double>& y) {
   return squares - xy * xy / xx;
 }
 
-// splitmix64 over the text and the step: a uniform in [0, 1).
+// Hashes the text and the step with splitmix64. Returns a uniform number in [0, 1).
 double HashUniform(std::string_view salt, int64_t step) {
   uint64_t h = 0x9e3779b97f4a7c15 ^ static_cast<uint64_t>(step);
   const auto mix = [&h] {
@@ -53,7 +53,7 @@ double HashUniform(std::string_view salt, int64_t step) {
   return static_cast<double>(h >> 11) * 0x1p-53;
 }
 
-// The mean of several Shiryaev-Roberts statistics, each with the step at which it last began.
+// The mean of several Shiryaev-Roberts statistics, each with the step at which it last started.
 class Detector {
  public:
   explicit Detector(size_t statistics) : r_(statistics, 0.0), began_(statistics, 0) {}
@@ -76,7 +76,7 @@ class Detector {
   std::vector<int64_t> began_;
 };
 
-// True at the alarm.
+// Returns true at the alarm.
 bool Look(const Detector& detector, double run_length, int64_t step, Growth& growth) {
   const double r = detector.mean();
   ++growth.steps;
@@ -102,8 +102,8 @@ void FillLevels(std::span<const DriftPoint> points, Growth& growth) {
 
 namespace {
 
-// Of the splits of `y`, whose mean is 0, into a lower head of i values and a higher tail: the
-// squares that its two means explain. Means -, +: head / i and -head / (n - i).
+// Returns, for each split of `y` (mean 0) into a head of i values and a tail, the squares that the
+// two means explain. The means are head / i and -head / (n - i).
 std::vector<double> SplitGains(const std::vector<double>& y) {
   const double n = static_cast<double>(y.size());
   std::vector<double> gains(y.size(), 0);
@@ -116,7 +116,7 @@ std::vector<double> SplitGains(const std::vector<double>& y) {
   return gains;
 }
 
-// The splits whose likelihood is within a factor of 20 of the best one's.
+// Sets the range of splits whose likelihood is within a factor of 20 of the best one.
 void FillRange(std::span<const DriftPoint> points, const std::vector<double>& gains, double squares,
                double left, StepChange& best) {
   const double n = static_cast<double>(points.size());
@@ -141,8 +141,8 @@ StepChange FindStepChange(std::span<const DriftPoint> points) {
   DriftCell whole;
   for (const double v : y) whole.Add(v);
   for (double& v : y) v -= whole.mean;
-  // Every split competes: were those near the ends left out, a jump there would be put where the
-  // range begins, which is a step or more before it.
+  // Test every split. If those near the ends were skipped, a jump there would be placed at the edge
+  // of the range, one or more steps away.
   const std::vector<double> gains = SplitGains(y);
   const auto at = static_cast<size_t>(std::max_element(gains.begin(), gains.end()) - gains.begin());
   if (at == 0) return best;
@@ -167,7 +167,7 @@ StepChange FindStepChange(std::span<const DriftPoint> points) {
 
 namespace {
 
-// Where each stretch between restarts begins; the first is 0.
+// Returns the first index of each stretch between restarts; the first is 0.
 std::vector<size_t> Attempts(std::span<const DriftPoint> points) {
   std::vector<size_t> begins = {0};
   for (size_t i = 1; i < points.size(); ++i) {
@@ -203,7 +203,8 @@ double MeanOf(std::span<const double> values) {
   return sum / static_cast<double>(values.size());
 }
 
-// y on the steps since each stretch began, and how far y falls between them.
+// Fits y on the number of steps since each stretch began, and finds by how much y falls between
+// stretches.
 void FitAges(std::span<const DriftPoint> points, std::span<const double> y,
              const std::vector<size_t>& begins, Sawtooth& out) {
   constexpr size_t kEdge = Sawtooth::kFewestBetween;
@@ -254,7 +255,7 @@ Sawtooth FindSawtooth(std::span<const DriftPoint> points) {
   FitAges(points, y, begins, out);
   const double line = LineResidual(y);
   out.residual_share = line > 0 ? out.residual_share / line : 1;
-  // Something that comes and goes is a square wave, of which the line leaves a quarter.
+  // An effect that comes and goes is a square wave, of which the line leaves a quarter.
   const double most = out.by_attempts ? 0.5 : 0.2;
   out.found = out.slope > 0 && out.slope >= 6 * out.standard_error && out.residual_share <= most &&
               out.smallest_fall > 0;

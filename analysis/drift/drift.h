@@ -1,5 +1,5 @@
-// How far training and inference are apart, whether it averages out, and why. The room's entry:
-// who stands outside includes this header alone.
+// Measures how far training and inference are apart, whether the difference averages out, and its
+// cause. The entry header of this folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/drift/change.h"   // IWYU pragma: export

@@ -8,7 +8,7 @@
 namespace plumbline::rules {
 namespace {
 
-// The usual correction for few clusters.
+// Applies the usual correction for few clusters.
 double Corrected(double sum_of_squares, uint64_t clusters) {
   if (clusters < kFewestClusters) return kNaN;
   const double n = static_cast<double>(clusters);
@@ -47,7 +47,7 @@ SlopeFit ClusteredSlope::Fit() const {
   const double mx = x / n, my = y / n;
   fit.variance_x = xx / n - mx * mx;
   fit.variance_y = yy_ / n - my * my;
-  // What cancellation leaves of a constant is no spread.
+  // The rounding error of a constant is not a spread.
   if (!(fit.variance_x > 1e-12 * (xx / n))) {
     fit.slope = fit.standard_error = fit.intercept = kNaN;
     return fit;
@@ -101,8 +101,8 @@ LagFit LagRegression::Fit(double lag) const {
   const double a = fit.at_zero;
   const double r1 = s[kL1Y] - a * s[kL1], r2 = s[kL2Y] - a * s[kL2];
   const double determinant = s[kL2] * s[kL4] - s[kL3] * s[kL3];
-  // Both free where the lags tell them apart and both come out positive; else the better of one
-  // alone. {{i11, i12}, {i12, i22}} is the inverse on the free ones.
+  // Both coefficients are free if the lags separate them and both come out positive. Else only the
+  // better one is free. {{i11, i12}, {i12, i22}} is the inverse on the free ones.
   double i11 = 0, i12 = 0, i22 = 0;
   bool both = determinant > 1e-9 * s[kL2] * s[kL4];
   if (both) {
@@ -122,7 +122,7 @@ LagFit LagRegression::Fit(double lag) const {
   fit.stale_part = fit.linear * lag + fit.quadratic * lag * lag;
   fit.excess = fit.stale_part - a;
 
-  // Influence of a sequence on excess: w1 u1 + w2 u2 + g (y0 - a n0), u_j its scores.
+  // Influence of a sequence on excess: w1 u1 + w2 u2 + g (y0 - a n0), where u_j are its scores.
   const double w1 = lag * i11 + lag * lag * i12, w2 = lag * i12 + lag * lag * i22;
   const double g = -(1 + w1 * s[kL1] + w2 * s[kL2]) / s[kN0];
   ClusterSums<kSize>::Vector c{};

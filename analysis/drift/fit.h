@@ -1,7 +1,7 @@
-// Straight lines and means through tokens that come in sequences: estimates with standard errors
-// that treat a sequence as one observation (sandwich over clusters, Liang and Zeger 1986), and
-// where tokens come with a ContextKey a context, too (context_sums.h).
-// Pairs with a value that is not finite are left out by the caller. Mergeable, not thread-safe.
+// Straight lines and means over tokens that come in sequences. The standard errors treat a sequence
+// as one observation (sandwich over clusters, Liang and Zeger 1986). If tokens have a ContextKey, a
+// context is one observation too (context_sums.h). The caller must leave out pairs with a
+// non-finite value. Mergeable, not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace plumbline::rules {
 
-// Fewer sequences than this give no standard error: NaN.
+// If there are fewer sequences, the standard error is NaN.
 inline constexpr uint64_t kFewestClusters = 8;
 
 // The mean of y over tokens.
@@ -30,7 +30,7 @@ class ClusteredMean {
 
   double count() const { return sums_.total()[0]; }
   uint64_t sequences() const { return sums_.clusters(); }
-  double mean() const { return sums_.total()[1] / count(); }  // NaN when empty
+  double mean() const { return sums_.total()[1] / count(); }  // NaN if empty
   double standard_error() const;
   double z() const { return mean() / standard_error(); }
   void Persist(Archive& a) { a(v_, sums_, contexts_); }
@@ -45,10 +45,10 @@ class ClusteredMean {
 struct SlopeFit {
   double count = 0;
   uint64_t sequences = 0;
-  double slope = 0;  // NaN where x does not vary
+  double slope = 0;  // NaN if x does not vary
   double standard_error = 0;
   double intercept = 0;
-  double r2 = 0;  // 0 where y does not vary
+  double r2 = 0;  // 0 if y does not vary
   double variance_x = 0, variance_y = 0;
   double z() const { return slope / standard_error; }
 };
@@ -73,15 +73,15 @@ class ClusteredSlope {
   double yy_ = 0;
 };
 
-// k2 as a function of the version lag: y = a at lag 0, a + b lag + c lag^2 above, b, c >= 0, a from
-// the tokens of lag 0 alone.
+// k2 as a function of the version lag: y = a at lag 0, a + b lag + c lag^2 above, b, c >= 0. a
+// comes from the tokens of lag 0 alone.
 struct LagFit {
-  bool fitted = false;  // tokens at lag 0 and above
+  bool fitted = false;  // there are tokens at lag 0 and above
   double at_zero = 0;   // a
   double linear = 0, quadratic = 0;
   double zero_count = 0, stale_count = 0;
   uint64_t sequences = 0;
-  // At the lag asked for: b lag + c lag^2, and the same less a with its standard error.
+  // At the requested lag: b lag + c lag^2, and the same less a with its standard error.
   double stale_part = 0;
   double excess = 0;
   double excess_error = 0;
@@ -99,7 +99,7 @@ class LagRegression {
   void Persist(Archive& a) { a(v_, sums_, contexts_); }
 
  private:
-  // n0, sum y0, then of stale tokens: n, sum L^2, L^3, L^4, L, L y, L^2 y.
+  // n0, sum y0, then for stale tokens: n, sum L^2, L^3, L^4, L, L y, L^2 y.
   enum { kN0, kY0, kN, kL1, kL2, kL3, kL4, kL1Y, kL2Y, kSize };
   ClusterSums<kSize>::Vector v_{};
   ClusterSums<kSize> sums_;

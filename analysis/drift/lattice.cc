@@ -8,7 +8,7 @@
 namespace plumbline::rules {
 namespace {
 
-// To the nearest whole number; x in [0, 2^51].
+// Rounds to the nearest integer; x must be in [0, 2^51].
 double Rounded(double x) {
   constexpr double kShift = 0x1p52;
   return (x + kShift) - kShift;
@@ -18,7 +18,8 @@ double Rounded(double x) {
 
 void DriftLattice::Add(double d) {
   const double size = std::fabs(d);
-  // Below half of the finest unit nothing is asked; of large values the fraction is rounding.
+  // Values below half of the finest unit are not tested. In large values the fraction is rounding
+  // error.
   if (size < kFinest / 2 || size > 16 || distinct_ >= kMost) return;
   if (seen_.empty()) seen_.resize(kBits / 64);
   uint64_t hash = __builtin_bit_cast(uint64_t, size) * 0x9e3779b97f4a7c15u;

@@ -1,6 +1,6 @@
-// Does d lie on multiples of one power of two? It does where both sides' logits were rounded to 16
-// bits: their difference is then a multiple of the format's unit, and the two log-sums are nearly
-// equal. One side's rounding, or noise, leaves no such mark. Not thread-safe.
+// Tests whether d lies on multiples of one power of two. It does if both sides' logits were rounded
+// to 16 bits: their difference is a multiple of the format's unit, and the two log-sums are nearly
+// equal. Rounding on one side, or noise, leaves no such mark. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -12,24 +12,25 @@
 
 namespace plumbline::rules {
 
-// Of |d| of at least half a unit, those within a tenth of a unit of a multiple: a fifth of them by
-// chance, fewer where the density falls.
+// Counts the |d| of at least half a unit that lie within a tenth of a unit of a multiple: a fifth
+// of them by chance, fewer if the density falls.
 struct Lattice {
-  // At least half of them, 8 deviations more than a fifth, and a tenth and more of these at
-  // each of four multiples, signs apart: tokens of one context that repeats lie together, which may
-  // be at any one multiple or two.
+  // At least half of them do, by 8 deviations more than a fifth, and at least a tenth of these lie
+  // at each of four multiples, counted with their signs. Tokens of one repeated context lie
+  // together, possibly at one or two multiples.
   bool found = false;
   double unit = 0;
-  uint64_t tokens = 0;  // with distinct |d| of at least half a unit
-  double share = 0;     // within a tenth
+  uint64_t tokens = 0;  // tokens with distinct |d| of at least half a unit
+  double share = 0;     // share within a tenth of a unit
 };
 
 class DriftLattice {
  public:
-  // Finite. Equal values count once (a context that repeats would repeat its phase); beyond some
-  // 30,000 distinct ones nothing more is counted.
+  // `d` must be finite. Equal values count once, because a repeated context would repeat its phase.
+  // After about 30,000 distinct values, further ones are ignored.
   void Add(double d);
-  // The coarsest unit that is found, of 2^-9 .. 2^-2; if none, that of the largest share.
+  // Returns the coarsest unit found, of 2^-9 .. 2^-2. If none is found, returns the one with the
+  // largest share.
   Lattice Find() const;
   void Persist(Archive& a) { a(cells_, seen_, distinct_); }
 
@@ -41,11 +42,11 @@ class DriftLattice {
 
   struct Cell {
     uint64_t tokens = 0;
-    std::array<uint64_t, 8> near{};  // at -4 and beyond, -3 .. 3, 4 and beyond, not 0
+    std::array<uint64_t, 8> near{};  // multiples -4 and beyond, -3 .. 3 without 0, 4 and beyond
     void Persist(Archive& a) { a(tokens, near); }
   };
   std::array<Cell, kUnits> cells_{};
-  std::vector<uint64_t> seen_;  // bits, by a hash of |d|
+  std::vector<uint64_t> seen_;  // bits, indexed by a hash of |d|
   uint64_t distinct_ = 0;
 };
 

@@ -63,7 +63,7 @@ double DriftCell::variance() const {
 double DriftCell::mean_square() const { return variance() + mean * mean; }
 
 double K3(double d) {
-  // Below a quarter the series' next term is under 2e-16 of the sum.
+  // Below a quarter, the next term of the series is under 2e-16 of the sum.
   if (std::fabs(d) < 0.25) {
     double tail = 1;
     for (int k = 13; k >= 3; --k) tail = 1 + d / k * tail;
@@ -140,7 +140,7 @@ double DriftMoments::log_ess_share() const {
   const double n = static_cast<double>(count());
   const double log_sum = ratio_.Log(), log_squares = ratio_squared_.Log();
   const double log_mean = log_sum - std::log(n), log_square = log_squares - std::log(n);
-  // Variance of the ratio over its squared mean; the mean itself is 1 but for chance.
+  // Variance of the ratio over its squared mean. The mean itself is 1, except for chance.
   const double spread = std::expm1(std::max(log_square - 2 * log_mean, 0.0));
   const double off = -std::expm1(-log_mean);  // (mean - 1) / mean
   if (!(off * off * n > 16 * spread)) return -std::log1p(spread);

@@ -1,10 +1,11 @@
-// How far two programs' log-probabilities of the same tokens are apart: moments of
-// d = log pi - log mu, unclamped, at any size of d.
+// Measures how far two programs' log-probabilities of the same tokens are apart: moments of d = log
+// pi - log mu, unclamped, for any size of d.
 //
 // With rho = e^d: k1 = -d, k2 = d^2/2, k3 = rho - 1 - d. Sums of rho, rho^2 and k3 are kept as
-// logarithms where they leave [e^-300, e^300], so that tokens that are all 20 nats off, or 2,000,
-// read as that. Means and spread by Welford. Values that are not finite are counted apart and touch
-// nothing else. Everything merges; nothing depends on the order beyond rounding. Not thread-safe.
+// logarithms if they leave [e^-300, e^300], so that tokens that are all off by 20 nats, or by
+// 2,000, give the right result. Means and spread use Welford's method. Non-finite values are
+// counted separately and affect nothing else. Everything merges. The order affects only rounding.
+// Not thread-safe.
 #pragma once
 
 #include <array>
@@ -17,16 +18,16 @@
 
 namespace plumbline::rules {
 
-// log sum_i e^(x_i), streamed.
+// Computes log sum_i e^(x_i) in one pass.
 class LogSum {
  public:
   static constexpr double kPlain = 300;
 
   void Add(double x);
-  // e^x in (e^-kPlain, e^kPlain), where the caller has it.
+  // Adds e^x in (e^-kPlain, e^kPlain), if the caller has it.
   void AddPlain(double e_to_x) { plain_ += e_to_x; }
   void Merge(const LogSum& other);
-  double Log() const;  // -infinity when empty
+  double Log() const;  // -infinity if empty
   void Persist(Archive& a) { a(plain_, top_, scaled_); }
 
  private:
@@ -34,7 +35,7 @@ class LogSum {
 
   double plain_ = 0;  // sum of e^x, |x| <= kPlain
   double top_ = -std::numeric_limits<double>::infinity();
-  double scaled_ = 0;  // the others': scaled_ * e^top_
+  double scaled_ = 0;  // sum over the others, as scaled_ * e^top_
 };
 
 // Count, mean and sum of squared deviations.
@@ -44,7 +45,7 @@ struct DriftCell {
   double m2 = 0;
 
   void Add(double x) { Add(x, 1 / static_cast<double>(count + 1)); }
-  // `inverse`: 1 / (count + 1), for cells that grow together.
+  // `inverse` is 1 / (count + 1), shared by cells that grow together.
   void Add(double x, double inverse) {
     const double delta = x - mean;
     ++count;
@@ -52,44 +53,45 @@ struct DriftCell {
     m2 += delta * (x - mean);
   }
   void Merge(const DriftCell& other);
-  double variance() const;     // m2 / count; NaN when empty
+  double variance() const;     // m2 / count; NaN if empty
   double mean_square() const;  // of x itself
   void Persist(Archive& a) { a(count, mean, m2); }
 };
 
-// k3(d) = e^d - 1 - d to full relative precision; infinity above d = 709.
+// Returns k3(d) = e^d - 1 - d to full relative precision. If d > 709, returns infinity.
 double K3(double d);
 
 class DriftMoments {
  public:
-  // |d| beyond ln of these: a tenth, a factor of 2, 5, 100.
+  // Limits of |d| as factors: a tenth more, 2, 5, 100.
   static constexpr std::array<double, 4> kTails = {1.1, 2, 5, 100};
 
   void Add(double d);
   void Merge(const DriftMoments& other);
 
-  uint64_t count() const { return cell_.count; }  // finite ones
+  uint64_t count() const { return cell_.count; }  // finite values
   uint64_t non_finite() const { return non_finite_; }
   double mean() const { return count() == 0 ? kNaN : cell_.mean; }
   double variance() const { return cell_.variance(); }
   double mean_abs() const { return count() == 0 ? kNaN : abs_ / static_cast<double>(count()); }
   double k1() const { return -mean(); }
   double k2() const { return cell_.mean_square() / 2; }
-  double log_k3() const;  // of the mean; -infinity where all d are 0
-  double k3() const;      // infinity where a double cannot hold it
-  // Counts of tokens above and below, by kTails.
+  double log_k3() const;  // log of the mean; -infinity if all d are 0
+  double k3() const;      // infinity if a double cannot hold it
+  // Counts of tokens above and below each of kTails.
   const std::array<uint64_t, 4>& above() const { return above_; }
   const std::array<uint64_t, 4>& below() const { return below_; }
   double tail_share(size_t i) const;                       // both sides
   uint64_t above_fourth() const { return above_fourth_; }  // d > ln 1.25
-  // Mean of min(d^2, 1/4): what a bounded test can watch.
+  // Mean of min(d^2, 1/4), which a bounded test can watch.
   double bounded_square() const;
 
-  // Effective sample size over count, 1 / (1 + chi-square), chi-square = mean(rho^2) - 1, where
-  // mean(rho) is 1 but for chance: within 4 standard errors of 1, weights are taken by their own
-  // mean. Beyond, a record whose tokens are all 20 nats too likely or too unlikely must not read 1.
-  // Above, weights count as they are; below, the missing mass lies on tokens that were not drawn:
-  // one such token is added, so that it reads 1/n.
+  // Returns the log of the effective sample size over count: 1 / (1 + chi-square), chi-square =
+  // mean(rho^2) - 1. mean(rho) is 1, except for chance. If it is within 4 standard errors of 1, the
+  // weights are divided by their mean. If it is further away, they are not, because a record whose
+  // tokens are all 20 nats too likely or too unlikely must not give 1. Above, the weights count as
+  // they are. Below, the missing mass lies on tokens that were not drawn: one such token is added,
+  // so that the result is 1/n.
   double log_ess_share() const;
   double ess_share() const;
   double log_chi_square_plus_1() const { return -log_ess_share(); }
@@ -104,8 +106,8 @@ class DriftMoments {
   uint64_t non_finite_ = 0;
   LogSum ratio_;
   LogSum ratio_squared_;
-  LogSum k3_large_;  // of log k3, d > 150
-  double k3_ = 0;    // the others' sum
+  LogSum k3_large_;  // sum of k3 for d > 150, as a logarithm
+  double k3_ = 0;    // sum of the others
   double abs_ = 0;
   double bounded_ = 0;
   std::array<uint64_t, 4> above_{};

@@ -10,7 +10,7 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr uint64_t kFewTokens = 1000;  // a test of fewer says nothing by its silence
+constexpr uint64_t kFewTokens = 1000;  // if a test had fewer tokens, its silence means nothing
 
 template <typename Site>
 void BeginTests(double share, Site* site) {
@@ -135,8 +135,8 @@ void DriftRun::Take(const SiteStep& step) {
   TakeRows(step);
 }
 
-// When a site's halves meet depends on which role's steps close first; when the trainer first
-// speaks of it does not.
+// The order in which a site's halves meet depends on which role's steps close first. The order in
+// which the trainer first reports a site does not.
 void DriftRun::NumberStream(const SiteStep& step) {
   const Key key{step.site.layer(), step.site.op()};
   if (site_shares_.contains(key) || !HasTrainerHalf(step)) return;
@@ -167,7 +167,7 @@ void DriftRun::Finish() {
 
 void DriftRun::TakeRows(const SiteStep& step) {
   LogitSite* site = nullptr;
-  std::set<std::tuple<std::string, int64_t, uint64_t>> seen;  // the epochs of one step
+  std::set<std::tuple<std::string, int64_t, uint64_t>> seen;  // epochs of one step
   for (const Item& item : step.items) {
     if (!item.evidence->has_logits() || item.evidence->logits().rows().empty()) continue;
     const Key key{step.site.layer(), step.site.op()};

@@ -1,9 +1,9 @@
-// A run's sampled sequences, joined and measured once for all the drift rules.
+// A run's sampled sequences, joined and measured once for all drift rules.
 //
-// Each rule owns a SharedDriftRun and gives it every step. The first rule to do so does the work
-// and leaves the object in SiteStep::cache; the others adopt it. So all rules of an engine read
-// one object, and a rule that runs alone has its own with the same content. Single-threaded, as
-// rules are.
+// Each rule owns a SharedDriftRun and passes every step to it. The first rule to do so does the
+// work and leaves the object in SiteStep::cache. The other rules adopt it, so all rules of an
+// engine read one object. A rule that runs alone has its own object with the same content.
+// Single-threaded, as rules are.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@
 
 namespace plumbline::rules {
 
-// The parts of the run's false-alarm budget that the two tests have (RuleInfo::alpha_weight of the
-// rules that tell their alarms).
+// Shares of the run's false-alarm budget for the two tests (RuleInfo::alpha_weight of the rules
+// that report their alarms).
 inline constexpr double kRecordAlphaWeight = 1.0 / 16;
 inline constexpr double kSamplerAlphaWeight = 1.0 / 16;
 
@@ -38,35 +38,38 @@ struct DriftSite {
   std::set<uint32_t> ranks;
   uint64_t batches = 0;
   uint64_t unmatched = 0;  // halves without a counterpart
-  std::string unreadable;  // why the first sequence that could not be decoded could not; or ""
+  std::string
+      unreadable;  // why the first undecodable sequence could not be decoded; "" if there is none
   RecordTest record{0};
   SamplerTest sampler{0};
-  DriftTests tests;    // what these two say so far
-  bool ended = false;  // no more steps come
+  DriftTests tests;    // results of these two so far
+  bool ended = false;  // no more steps arrive
 
   DriftSite() = default;
-  // `share`: of either test's alpha; else that of a run's first stream.
+  // `share` is the share of either test's alpha; the default is that of a run's first stream.
   DriftSite(std::string layer, std::string op,
             double share = ShareOfRole(v1::ROLE_TRAINER) * ShareOfNumber(0));
 
-  // One step of the trainer's, sequences in an order fixed before they were drawn.
+  // Begins one step of the trainer. Its sequences must be in an order fixed before they were drawn.
   void BeginStep(uint32_t attempt, int64_t step);
   void Take(const RolloutSequence& sequence);
   void EndStep();
   void End();
 
-  // The jump is not judged where no lag is recorded.
+  // If no lag is recorded, the jump is not judged.
   StepChange Jump() const;
   StepPatterns Patterns() const;
   DriftCause Cause() const;
-  // Why `rule`, which rests on a true record, says nothing; empty: it may speak.
+  // Returns why `rule`, which requires a true record, reports nothing. If it may report, returns an
+  // empty string.
   std::string RecordDoubt() const;
-  void Place(v1::Verdict& verdict) const;  // site, steps, ranks
-  // "short-id: sentence" where the two sides' ids are under different keys; empty: they can meet.
+  void Place(v1::Verdict& verdict) const;  // sets site, steps and ranks
+  // Returns "short-id: sentence" if the two sides' ids are hashed with different keys. If they can
+  // be joined, returns an empty string.
   std::string KeyDoubt() const;
   bool keys_differ = false;
 
-  // keys_differ is found again.
+  // keys_differ is recomputed.
   void Persist(Archive& a);
 };
 
@@ -89,10 +92,10 @@ class DriftRun {
   std::map<Key, DriftSite>& sites() { return sites_; }
   std::map<Key, LogitSite>& logit_sites() { return logit_sites_; }
   RolloutJoinCounts halves(const Key& key) const { return join_.counts(key.first, key.second); }
-  // Those that the last Take or Finish added tokens to.
+  // Returns the sites to which the last Take or Finish added tokens.
   const std::set<Key>& touched() const { return touched_; }
 
-  // touched_ is of one call.
+  // touched_ belongs to one call, so it is not stored.
   void Persist(Archive& a);
 
  private:
@@ -102,12 +105,12 @@ class DriftRun {
   void TakeRouting(const std::vector<ComparedStep>& steps);
 
   RolloutJoin join_;
-  // Both sides' routing, where it is recorded: do experts flip at all?
+  // Both sides' routing, if it is recorded: counts how often experts flip.
   TrainInferRuns routing_{512, 4};
-  uint64_t routed_ = 0, flipped_ = 0;  // compared (token, layer) pairs
+  uint64_t routed_ = 0, flipped_ = 0;  // numbers of compared (token, layer) pairs
   bool finished_ = false;
   AlphaShares shares_;
-  std::map<Key, double> site_shares_;  // of sites_, from the trainer's first half on
+  std::map<Key, double> site_shares_;  // shares of sites_, from the trainer's first half on
   std::map<Key, DriftSite> sites_;
   std::map<Key, LogitSite> logit_sites_;
   std::set<Key> touched_;

@@ -1,5 +1,5 @@
-// Drift step by step: what growth and missed updates are judged by. About 100 bytes a step and lag.
-// Not thread-safe.
+// Drift step by step: the input to the tests for growth and missed updates. About 100 bytes per
+// step and lag. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +19,27 @@ struct DriftPoint {
   double tail_share = 0;      // |d| > ln 2
   double bounded_square = 0;  // mean of min(d^2, 1/4)
   double mean_square = 0;     // of d
-  int64_t version = 0;        // the trainer's; kNoVersion where not recorded
+  int64_t version = 0;        // the trainer's version; kNoVersion if not recorded
 };
 
 class DriftSeries {
  public:
   static constexpr int64_t kUnknownLag = -1;
 
-  // Opens a step; one that a later attempt repeats is begun afresh, an earlier attempt's is
-  // ignored.
+  // Opens a step. If a later attempt repeats a step, the step starts again. Steps of an earlier
+  // attempt are ignored.
   void BeginStep(uint32_t attempt, int64_t step);
   void Add(double d, int64_t lag, int64_t version);
 
-  // The points of one lag, by step. Empty where no step has it.
+  // Returns the points of one lag, by step. If no step has the lag, returns an empty vector.
   std::vector<DriftPoint> At(int64_t lag) const;
-  // The lag that the most steps have: judged apart, so that a change of the lag is no growth. The
-  // smaller one of equals; kUnknownLag where none is recorded.
+  // Returns the lag that most steps have. It is judged separately, so that a change of the lag does
+  // not look like growth. If two are equally common, returns the smaller one. If none is recorded,
+  // returns kUnknownLag.
   int64_t CommonLag() const;
   size_t steps() const { return steps_.size(); }
 
-  // Between steps nothing is open: open_, cell_ and cell_lag_ are the next one's.
+  // Between steps no step is open: open_, cell_ and cell_lag_ are set by the next one.
   void Persist(Archive& a) { a(steps_); }
 
  private:

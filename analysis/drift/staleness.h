@@ -1,5 +1,5 @@
-// How much of d comes from older weights: by a third forward pass, and by what happens inside a
-// sequence where new weights arrive while it is drawn. Not thread-safe.
+// Measures how much of d comes from older weights: by a third forward pass, and from sequences in
+// which new weights arrive while they are drawn. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,24 @@
 
 namespace plumbline::rules {
 
-// d = s + m: s = log pi_theta - log pi_v is what the updates since the token was drawn did to it,
-// m = log pi_v - log mu_v the two programs at one version of the weights.
+// d = s + m. s = log pi_theta - log pi_v is the effect of the updates since the token was drawn. m
+// = log pi_v - log mu_v is the difference of the two programs at one version of the weights.
 struct SplitFit {
   bool judged = false;  // at least 8 sequences with stale tokens
   double stale_count = 0, fresh_count = 0;
   uint64_t sequences = 0;
-  // Mean s^2/2 of stale tokens less that of tokens of lag 0, where the trainer meets itself.
+  // Mean s^2/2 of stale tokens less that of tokens of lag 0, where the trainer is compared with
+  // itself.
   double staleness = 0, staleness_error = 0;
   double numerics = 0, numerics_error = 0;  // mean m^2/2 of the same tokens
   double cross = 0;                         // mean s m: k2 = staleness + own + numerics + cross
-  double own = 0;                           // mean s^2/2 at lag 0; 0 where there are none
-  double excess = 0, excess_error = 0;      // staleness less numerics
+  double own = 0;                           // mean s^2/2 at lag 0; 0 if there are none
+  double excess = 0, excess_error = 0;      // staleness - numerics
 };
 
 class StalenessSplit {
  public:
-  // Both finite. `fresh`: of lag 0; tokens of no recorded lag count as stale.
+  // Both values must be finite. `fresh` means lag 0; tokens without a recorded lag count as stale.
   void Add(bool fresh, double moved, double apart, ContextKey context = kOwnContext);
   void EndSequence();
   SplitFit Fit() const;
@@ -41,17 +42,17 @@ class StalenessSplit {
   uint64_t stale_sequences_ = 0;
 };
 
-// Right before and right after a change of version within one sequence: the same text, the same
-// engine, weights of another age. What falls there came from their age, so that half the fall of
-// d^2 is at least a part of what staleness adds before, and numerics are at most what is left
-// after.
+// Compares the tokens just before and just after a change of version within one sequence: the same
+// text, the same engine, weights of another age. The fall there is due to their age. So half the
+// fall of d^2 is a lower bound of the staleness before, and what is left after is an upper bound of
+// the numerics.
 struct JumpFit {
   bool judged = false;  // in at least 8 sequences
   double boundaries = 0;
   uint64_t sequences = 0;
   double before = 0, after = 0;  // mean d^2/2
   double fall = 0, fall_error = 0;
-  double excess = 0, excess_error = 0;   // fall less after
+  double excess = 0, excess_error = 0;   // fall - after
   double lag_before = 0, lag_after = 0;  // means
 };
 
@@ -60,7 +61,7 @@ class VersionJumps {
   static constexpr size_t kWindow = 16;  // tokens on each side, of one version
   static constexpr size_t kFewest = 4;
 
-  // Tokens of a sequence in their order; lag >= 0, d finite.
+  // Adds the tokens of a sequence in order; lag >= 0, d finite.
   void Add(int64_t lag, double d);
   void EndSequence();
   JumpFit Fit() const;
@@ -68,7 +69,8 @@ class VersionJumps {
 
  private:
   enum { kN, kBefore, kAfter, kLagBefore, kLagAfter, kSize };
-  // Mean d^2/2 over at most kWindow tokens of one version from `at`, `direction` +1 or -1.
+  // Computes the mean d^2/2 over at most kWindow tokens of one version from `at` on. `direction` is
+  // +1 or -1.
   bool Window(size_t at, int direction, double* mean) const;
 
   std::vector<int64_t> lags_;

@@ -9,8 +9,9 @@ namespace {
 
 const double kLogHalf = std::log(0.5);
 
-// What a token's context is told by: its entropy to the bit, else the token and its log mu, which
-// come again only where a context does. Two sides that agree to the bit share no noise with anyone.
+// Identifies a token's context by its exact entropy. If there is none, by the token and its log mu,
+// which repeat only if a context does. If both sides agree exactly, the token shares no noise with
+// others.
 ContextKey ContextOf(const RolloutToken& token) {
   if (token.train == token.rollout) return kOwnContext;
   for (const double entropy : {token.train_entropy, token.rollout_entropy}) {
@@ -20,7 +21,7 @@ ContextKey ContextOf(const RolloutToken& token) {
                       std::bit_cast<uint64_t>(token.rollout));
 }
 
-// Keeps the one value that all sequences give.
+// Keeps the value if all sequences give the same one.
 void Agree(double value, bool first, double& kept, bool& mixed) {
   if (first) {
     kept = value;
@@ -32,7 +33,7 @@ void Agree(double value, bool first, double& kept, bool& mixed) {
 
 }  // namespace
 
-// How tokens were drawn, as the sequences say; where they differ, nothing is declared.
+// Reads how tokens were drawn, as the sequences declare it. If they differ, nothing is declared.
 void DriftStatistics::Declare(const RolloutSequence& s) {
   const bool first = sequences == 1;
   if (first) declared.mode = s.mode;
@@ -48,8 +49,8 @@ void DriftStatistics::Declare(const RolloutSequence& s) {
         declared.mixed);
 }
 
-// One pass over a sequence. Its tokens are not independent, so each estimate closes it as one
-// cluster (EndSequence); a later epoch of the same sequence adds only to the trainer's own noise.
+// Takes one sequence. Its tokens are not independent, so each estimate closes it as one cluster
+// (EndSequence). A later epoch of the same sequence is used only for the trainer's own noise.
 void DriftStatistics::Take(const RolloutSequence& sequence) {
   if (sequence.later_epoch) {
     ++later_epochs;
@@ -83,7 +84,7 @@ void DriftStatistics::Take(const RolloutSequence& sequence) {
   split.EndSequence();
 }
 
-// The trainer computed the same tokens twice with the same weights: what differs is its noise.
+// The trainer computed the same tokens twice with the same weights, so the difference is its noise.
 void DriftStatistics::TakeAgain(const RolloutSequence& sequence) {
   if (sequence.id != last_id_ || sequence.train_version == kNoVersion ||
       sequence.train_version != last_version_ || sequence.tokens.size() != last_train_.size())
@@ -96,8 +97,8 @@ void DriftStatistics::TakeAgain(const RolloutSequence& sequence) {
   trainer_k2.EndSequence();
 }
 
-// d = log pi (trainer) - log mu (rollout). Tokens of older weights are kept apart: they differ
-// because the weights do.
+// d = log pi (trainer) - log mu (rollout). Tokens of older weights are kept apart, because they
+// differ due to the weights.
 void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutToken& token) {
   const double d = token.train - token.rollout;
   const bool lag_known = token.lag >= 0;
@@ -105,7 +106,7 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
   ++judged;
   if (lag_known) ++with_lag;
   (is_fresh ? fresh_tokens : stale_tokens) += 1;
-  // Log probabilities of exactly 0: greedy decoding, or a field that was never filled.
+  // Log-probabilities of exactly 0: greedy decoding, or a field that was never filled.
   if (token.rollout == 0) {
     ++zeros;
     if (token.train < kLogHalf) ++unlikely_zeros;
@@ -125,8 +126,8 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
   if (is_fresh) TakeFresh(sequence, token, d, context);
 }
 
-// A third pass: the trainer's weights at the time of the rollout. It splits d into what the weights
-// moved since, and what the programs differed by then.
+// Uses a third forward pass: the trainer's weights at the time of the rollout. It splits d into the
+// effect of the updates since then and the difference of the programs at that time.
 void DriftStatistics::TakeBehaviour(const RolloutToken& token, bool at_lag_0, ContextKey context) {
   const double moved = token.train - token.behaviour;
   if (!std::isfinite(moved)) return;
@@ -135,7 +136,7 @@ void DriftStatistics::TakeBehaviour(const RolloutToken& token, bool at_lag_0, Co
   if (at_lag_0) own_k2.Add(moved * moved / 2);
 }
 
-// Of tokens with the trainer's own weights: every cause but age leaves its own trace here.
+// Tokens drawn with the trainer's current weights: every cause except age leaves its trace here.
 void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutToken& token,
                                 double d, ContextKey context) {
   const double square = d * d;
@@ -164,8 +165,8 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
   rounded(sequence.rollout_grid, token.rollout, gridded_rollout);
 }
 
-// Would the trainer's values fit the rollout's better one position earlier or later? Then the two
-// sides are joined off by one.
+// Tests whether the trainer's values fit the rollout's better one position earlier or later. If so,
+// the two sides are joined off by one.
 void DriftStatistics::TakeShifts(const RolloutSequence& sequence) {
   const auto& t = sequence.tokens;
   for (size_t i = 1; i + 1 < t.size(); ++i) {

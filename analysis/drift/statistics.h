@@ -1,10 +1,10 @@
-// Everything that the drift rules know of one site's tokens so far: how large d = log pi - log mu
-// is, where, with what it moves, and the marks that the causes leave. One pass, flat memory but for
-// the per-step series. Pure functions of the sequences in the order they are taken; not
+// The drift statistics of one site's tokens so far: the size of d = log pi - log mu, where it
+// occurs, what it depends on, and the marks that the causes leave. One pass, constant memory except
+// for the per-step series. A pure function of the sequences in the order they are taken. Not
 // thread-safe.
 //
-// "Fresh" tokens have lag 0, or no recorded lag. Later epochs over a batch are counted and left
-// out: by then the trainer has learnt from these tokens, unless the version says otherwise.
+// "Fresh" tokens have lag 0, or no recorded lag. Later epochs over a batch are counted but not
+// used: by then the trainer has learnt from these tokens, unless the version states otherwise.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@
 
 namespace plumbline::rules {
 
-// What a record declares, over its sequences. A number that two sequences give differently is
-// `mixed` and reads NaN.
+// The declarations of a record, over its sequences. If two sequences declare different numbers, the
+// record is `mixed` and the number is NaN.
 struct DriftDeclared {
   v1::LogprobMode mode = v1::LOGPROB_MODE_ABSENT;
   double temperature = kNotRecorded;
@@ -44,11 +44,11 @@ struct DriftStatistics {
   void Take(const RolloutSequence& sequence);
 
   uint64_t sequences = 0;
-  uint64_t later_epochs = 0;  // sequences left out
-  uint64_t judged = 0;        // tokens, non-finite ones included
+  uint64_t later_epochs = 0;  // sequences not used
+  uint64_t judged = 0;        // tokens, including non-finite ones
   uint64_t fresh_tokens = 0, stale_tokens = 0;
-  uint64_t with_lag = 0;      // tokens whose lag is recorded
-  uint64_t with_entropy = 0;  // whose log pi has its entropy
+  uint64_t with_lag = 0;      // tokens with a recorded lag
+  uint64_t with_entropy = 0;  // tokens whose log pi has an entropy
   uint64_t differing_ids = 0;
 
   DriftMoments fresh, stale;
@@ -57,56 +57,57 @@ struct DriftStatistics {
   DriftSeries series;
   DriftDeclared declared;
 
-  // Of fresh tokens: d on log pi + H_pi and on log mu, by parts; d + d^2/2 on the advantage.
+  // For fresh tokens: d on log pi + H_pi and on log mu, by parts; d + d^2/2 on the advantage.
   RolloutSlices<DriftSlopes> slopes;
   ClusteredSlope on_advantage;
-  // -d - d^2/2 of fresh tokens with log mu < 0: 0 up to third order for noise, the missing mass for
-  // truncation.
+  // -d - d^2/2 of fresh tokens with log mu < 0: for noise 0 up to third order, for truncation the
+  // missing mass.
   ClusteredMean lost_mass;
-  // min(k3, 1) and -d of fresh tokens: how sure it is that drift is as large as it looks.
+  // min(k3, 1) and -d of fresh tokens: the uncertainty of the drift's size.
   ClusteredMean bounded_k3, minus_d;
-  // min(d^2, 1/4) of fresh tokens on the tokens that a prefix cache served.
+  // min(d^2, 1/4) of fresh tokens on the number of tokens that a prefix cache served.
   ClusteredSlope on_cached;
-  // d^2/2 by lag; around changes of version inside a sequence; against a forward of the trainer's
-  // own at the version that drew the token.
+  // d^2/2 by lag; around changes of version inside a sequence; and against a forward pass of the
+  // trainer at the version that drew the token.
   LagRegression by_lag;
   VersionJumps jumps;
   StalenessSplit split;
-  uint64_t with_behaviour = 0;  // tokens whose log pi_v is recorded and finite
+  uint64_t with_behaviour = 0;  // tokens with a recorded, finite log pi_v
 
-  // Prompts of later turns against what earlier turns logged; min(d^2, 1/4) of fresh tokens, summed
-  // over those from the first turn on whose prompt was tokenised again.
+  // Prompts of later turns compared with the logged tokens of earlier turns. after_other_prompt:
+  // min(d^2, 1/4) of fresh tokens, summed from the first turn on whose prompt was tokenised again.
   TurnPrefixes turns;
   double after_other_prompt = 0;
 
-  // log pi less log mu of the same token, the one before, the one after, where all three are
+  // log pi less log mu of the same token, the previous one, and the next one, if all three are
   // recorded.
   DriftCell unshifted, shifted_back, shifted_forward;
 
-  // Single fresh tokens, to be drawn: log pi, log mu, H_pi (NaN: not recorded), d.
+  // Single fresh tokens for the drawing: log pi, log mu, H_pi (NaN if not recorded), d.
   PointSample drawn;
 
-  // log mu = 0; of these, where the trainer gives less than a half.
+  // Tokens with log mu = 0, and those of them to which the trainer gives less than a half.
   uint64_t zeros = 0, unlikely_zeros = 0;
-  // Tokens of sequences all of whose values lie on a 16-bit grid, by side, and the mean square that
-  // such rounding gives (half units squared over 3), summed over tokens.
+  // Per side: tokens of sequences whose values all lie on a 16-bit grid. rounding_squares: the mean
+  // square that such rounding causes (half units squared over 3), summed over tokens.
   uint64_t gridded_train = 0, gridded_rollout = 0;
   double rounding_squares = 0;
-  DriftLattice lattice;  // of fresh d
+  DriftLattice lattice;  // of d of fresh tokens
 
-  // Engine against engine, of sequences that were computed again.
+  // Engine against engine, for sequences that were computed again.
   uint64_t rescored = 0;
   ClusteredMean rescore_k2;
 
-  // Trainer against trainer: half the squared difference of log pi where a step holds a sequence
-  // again at the same train_version, which says that nothing was learnt between; and of log pi from
-  // log pi_v at lag 0.
+  // Trainer against trainer. trainer_k2: half the squared difference of log pi if a step holds a
+  // sequence again at the same train_version, so that nothing was learnt between. own_k2: the same
+  // of log pi and log pi_v at lag 0.
   ClusteredMean trainer_k2, own_k2;
 
-  DriftMoments all() const;       // fresh and stale
-  double rounding_share() const;  // of the fresh tokens' mean square that 16-bit grids explain
+  DriftMoments all() const;  // fresh and stale tokens
+  double rounding_share()
+      const;  // share of the fresh tokens' mean square that 16-bit grids explain
 
-  // Between sequences broken_turn_ is not looked at.
+  // broken_turn_ is used within a sequence only, so it is not stored.
   void Persist(Archive& a) {
     a(sequences, later_epochs, judged, fresh_tokens, stale_tokens, with_lag, with_entropy);
     const uint32_t version = a.Version(4, 3);
@@ -128,11 +129,11 @@ struct DriftStatistics {
   void TakeBehaviour(const RolloutToken& token, bool at_lag_0, ContextKey context);
   void TakeShifts(const RolloutSequence& sequence);
 
-  // The last sequence's, for its copy, which comes next.
+  // The last sequence's values, for its copy, which comes next.
   std::string last_id_;
   int64_t last_version_ = kNoVersion;
   std::vector<double> last_train_;
-  int64_t broken_turn_ = TurnPrefixes::kNoTurn;  // of the open sequence
+  int64_t broken_turn_ = TurnPrefixes::kNoTurn;  // in the open sequence
 };
 
 }  // namespace plumbline::rules

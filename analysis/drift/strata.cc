@@ -22,7 +22,7 @@ template <size_t N, typename Name>
 void DescribeCells(google::protobuf::Struct& details, const char* key,
                    const std::array<DriftStrata::Cell, N>& cells, const Name& name) {
   const auto used = [](const DriftStrata::Cell& cell) { return cell.count > 0; };
-  if (std::count_if(cells.begin(), cells.end(), used) < 2) return;  // nothing to compare
+  if (std::count_if(cells.begin(), cells.end(), used) < 2) return;  // a comparison needs two cells
   google::protobuf::Struct& s = PutStruct(details, key);
   for (size_t i = 0; i < N; ++i) {
     if (used(cells[i])) Put(s, name(i), cells[i].mean_square());

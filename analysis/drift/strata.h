@@ -1,5 +1,5 @@
-// Where drift sits: d by log mu, position, turn, worker and version lag; and how |d| is spread.
-// Of finite d. Mergeable, not thread-safe.
+// Where drift occurs: d by log mu, position, turn, worker and version lag; and the distribution of
+// |d|. For finite d. Mergeable, not thread-safe.
 #pragma once
 
 #include <array>
@@ -12,19 +12,20 @@
 
 namespace plumbline::rules {
 
-// |d| in bins of half an octave from 2^-40 to 2^12, zeros apart.
+// |d| in bins of half an octave from 2^-40 to 2^12; zeros are counted separately.
 class DriftHistogram {
  public:
   void Add(double size);  // |d|
   void Merge(const DriftHistogram& other);
   uint64_t count() const { return count_; }
   uint64_t zeros() const { return zeros_; }
-  // Within a factor of sqrt(2) from above; 0 where that share of |d| is 0. NaN when empty.
+  // Returns a quantile, up to a factor of sqrt(2) too large. If that share of |d| is 0, returns 0.
+  // If empty, returns NaN.
   double Quantile(double share) const;
-  // Share of |d| above `size`, counted by whole bins from above it.
+  // Returns the share of |d| above `size`, counting whole bins from above it.
   double ShareAbove(double size) const;
-  // A small bulk and a distant rest: share of |d| beyond 64 times the median. Noise whose scale
-  // itself is spread log-normally over contexts, by e^1.3 and more, hardly gets there.
+  // Returns the share of |d| above 64 times the median: a small bulk and a distant rest. Noise
+  // whose scale is spread log-normally over contexts by e^1.3 or more hardly reaches that.
   double RestShare() const;
   void Persist(Archive& a) { a(count_, zeros_, bins_); }
 
@@ -41,7 +42,7 @@ class DriftHistogram {
 
 class DriftStrata {
  public:
-  // Tokens and their sum of d^2: a mean square needs no more.
+  // Number of tokens and their sum of d^2, enough for a mean square.
   struct Cell {
     uint64_t count = 0;
     double squares = 0;
@@ -59,24 +60,25 @@ class DriftStrata {
 
   static constexpr size_t kProbabilityBins = 12;  // log2 of -log mu, from 2^-8
   static constexpr size_t kPositionBins = 24;     // log2 of the position
-  static constexpr size_t kTurns = 16;            // the last: that many and more
+  static constexpr size_t kTurns = 16;            // the last one: that number of turns or more
   static constexpr size_t kLags = 34;             // unknown, 0 .. 31, 32 and more
-  static constexpr size_t kWorkers = 64;          // further ones share the name "..."
+  static constexpr size_t kWorkers = 64;          // further workers share the name "..."
 
-  // What does not change within a sequence.
+  // Sets the values that do not change within a sequence.
   void BeginSequence(const std::string& worker);
-  // position >= 0, turn -1: unknown, lag < 0: unknown.
+  // position >= 0. If the turn is not known, it is -1. If the lag is not known, it is negative.
   void Add(double d, double rollout, int64_t position, int64_t turn, int64_t lag);
   void Merge(const DriftStrata& other);
 
-  // The lag that half of the tokens of lag > 0 do not exceed; 0: there are none.
+  // Returns the lag that half of the tokens of lag > 0 do not exceed. If there are none, returns 0.
   double MedianStaleLag() const;
-  // Exponent e of (mean d^2 - that at lag 0) ~ lag^e, least squares on logarithms, weights by
-  // tokens; NaN with fewer than two lags above 0 that exceed lag 0.
+  // Returns the exponent e of (mean d^2 - that at lag 0) ~ lag^e, by least squares on logarithms
+  // with weights by tokens. If fewer than two lags above 0 exceed lag 0, returns NaN.
   double LagExponent() const;
-  // Mean d^2 by stratum, only of those with tokens: "log_mu", "position", "turn", "worker", "lag".
+  // Adds the mean d^2 of each stratum that has tokens: "log_mu", "position", "turn", "worker",
+  // "lag".
   void Describe(google::protobuf::Struct& details) const;
-  // open_worker_ is of one sequence.
+  // open_worker_ belongs to one sequence, so it is not stored.
   void Persist(Archive& a) { a(probability_, position_, turn_, lag_, worker_); }
 
  private:

@@ -10,9 +10,9 @@ namespace {
 constexpr double kExplained = 0.6;     // R^2 on log pi + H_pi
 constexpr double kExplainedToo = 0.3;  // on log mu + H_pi; on log mu, of a small slope
 constexpr double kSmallSlope = 0.05;
-constexpr uint64_t kFewSequences = 32;  // of a part: its standard error is one of that many
+constexpr uint64_t kFewSequences = 32;  // a part needs this number for a standard error
 
-// Two-sided normal deviations that chance exceeds with probability p.
+// Returns the two-sided normal deviation that is exceeded with probability p.
 double DeviationsOf(double p) {
   double low = 0, high = 40;
   for (int i = 0; i < 60; ++i) {
@@ -28,7 +28,8 @@ TemperatureMark MarkOf(const DriftSlopes& slopes, double tokens, double deviatio
   if (mark.fit.count > 0) {
     const SlopeFit other = slopes.on_centred.Fit();
     const bool one_sign = mark.fit.slope * other.slope > 0;
-    // Upward of 0 the trainer's noise moves the first slope, downward the rollout's the second.
+    // The trainer's noise can only raise the first slope, and the rollout's noise can only lower
+    // the second. So test the slope that the noise cannot move in that direction.
     const double z = mark.fit.slope > 0 ? other.z() : mark.fit.z();
     mark.by_entropy = one_sign && std::fabs(z) > deviations &&
                       std::fabs(mark.fit.z()) > deviations && mark.fit.r2 >= kExplained &&
@@ -36,7 +37,7 @@ TemperatureMark MarkOf(const DriftSlopes& slopes, double tokens, double deviatio
     if (mark.by_entropy || 2 * mark.fit.count > tokens) return mark;
   }
   mark.fit = slopes.on_rollout.Fit();
-  // Noise of log mu itself turns d against it by var(d) / var(log mu) at most.
+  // Noise of log mu itself moves d against it by at most var(d) / var(log mu).
   const double noise = mark.fit.variance_y / mark.fit.variance_x;
   mark.by_rollout =
       std::fabs(mark.fit.slope) > std::max(noise, 0.01) + deviations * mark.fit.standard_error;

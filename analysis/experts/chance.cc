@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kTwoPi = 6.283185307179586;
 
-// ln n! less Stirling's n ln n - n + ln(2 pi n)/2. (std::lgamma writes a global.)
+// Returns ln n! minus Stirling's n ln n - n + ln(2 pi n)/2. (std::lgamma writes a global variable.)
 double StirlingError(double n) {
   if (n >= 16) {
     const double r = 1 / (n * n);
@@ -23,7 +23,7 @@ double StirlingError(double n) {
   return log_factorial - (n * std::log(n) - n + 0.5 * std::log(kTwoPi * n));
 }
 
-// x ln(x/m) + m - x >= 0, the cost of seeing x where m is expected.
+// Returns x ln(x/m) + m - x >= 0, the cost of observing x if m is expected.
 double Deviance(double x, double m) {
   const double d = (x - m) / m;
   return m * ((1 + d) * std::log1p(d) - d);
@@ -36,7 +36,8 @@ double LogBinomialTerm(double n, double p, double x) {
          Deviance(n - x, n * (1 - p)) + 0.5 * std::log(n / (kTwoPi * x * (n - x)));
 }
 
-// Sum of the terms from x outwards, over the one at x. Away from the mean the ratios fall below 1.
+// Returns the sum of the terms from x outwards, divided by the one at x. Away from the mean the
+// ratios fall below 1.
 double OutwardSum(double n, double p, double x, bool up) {
   const double odds = p / (1 - p);
   double sum = 1;
@@ -58,7 +59,7 @@ double LogOfRest(double log_part) {
   return log_part >= 0 ? -kInfinity : std::log1p(-std::exp(log_part));
 }
 
-// Poisson probabilities of one expert's load, summed up to m with their moments about lambda.
+// Poisson probabilities of one expert's load, summed up to m, with their moments about lambda.
 class TruncatedPoisson {
  public:
   explicit TruncatedPoisson(double lambda)
@@ -80,7 +81,7 @@ class TruncatedPoisson {
     }
   }
 
-  // P(largest of `experts` loads <= m | they sum to N), m as last summed to.
+  // Returns P(largest of `experts` loads <= m | they sum to N), for the m that was last summed to.
   double LargestAtMost(double choices, double experts) const {
     const double share = moments_[0];
     if (!(share > 0)) return 0;
@@ -139,11 +140,11 @@ double ExpectedLargestOverMean(uint64_t choices, uint64_t experts) {
   const auto n = static_cast<double>(choices);
   const auto e = static_cast<double>(experts);
   if (experts == 1 || choices == 1) return e;
-  // E[max] = sum over m of P(max > m); below N/E that is certain.
+  // E[max] = sum over m of P(max > m), which is 1 below N/E.
   const double least = std::ceil(n / e);
   TruncatedPoisson load(n / e);
   double expected = least;
-  // Beyond, no load of any of 2^32 experts is to be expected; rounding would go on adding.
+  // Above this, no load of 2^32 experts is expected, and rounding errors would accumulate.
   const double most = std::min(n, n / e + 14 * std::sqrt(n / e) + 40);
   for (double m = least; m < most; ++m) {
     load.SumTo(m);
@@ -192,7 +193,7 @@ Trend LinearTrend(std::span<const double> values) {
     previous = residual;
   }
   if (!(squares > 0)) return {slope, 0};
-  // A line takes about (2 + 4 phi)/n off the correlation it leaves.
+  // A line reduces the correlation of its residuals by about (2 + 4 phi)/n.
   const double corrected = (n * lagged / squares + 2) / (n - 4);
   const double phi = std::min(0.99, std::max(0.0, corrected));
   return {slope, std::sqrt(squares / (n - 2) / spread * (1 + phi) / (1 - phi))};

@@ -1,5 +1,5 @@
-// The load of experts over steps, beside what chance alone would do. The room's entry: who stands
-// outside includes this header alone.
+// Compares the load of experts over steps with the effect of chance. The entry header of this
+// folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/experts/chance.h"  // IWYU pragma: export

@@ -18,7 +18,7 @@ uint64_t Sum(const Counts& counts) {
   return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
 }
 
-// Counts come from other processes: what does not add up is not used.
+// Counts come from other processes. If they do not add up, they are not used.
 bool Readable(const v1::Routing& routing) {
   const v1::RoutingSummary& s = routing.summary();
   const int experts = s.load_size();
@@ -30,7 +30,7 @@ bool Readable(const v1::Routing& routing) {
   return made >= s.choices() && (s.padding() > 0 || made == s.choices());
 }
 
-// Two ranks that hold the same tokens give the same means to the last bit; others do not.
+// If two ranks have the same tokens, their means agree to the last bit; otherwise they do not.
 using Signature = std::tuple<uint32_t, uint64_t, double, double, std::vector<uint32_t>>;
 
 Signature SignatureOf(const v1::Evidence& evidence) {
@@ -39,8 +39,9 @@ Signature SignatureOf(const v1::Evidence& evidence) {
           std::vector<uint32_t>(s.load().begin(), s.load().end())};
 }
 
-// One layer's loads of a step, added up over its ranks and calls. What cannot be read, or is told
-// twice (ranks of a tensor-parallel group route the same tokens), is a gap and not a load.
+// Sums one layer's loads of a step over its ranks and calls. If a call cannot be read, or is
+// recorded twice (ranks of a tensor-parallel group route the same tokens), it is a gap and not a
+// load.
 class Joiner {
  public:
   explicit Joiner(MixtureKey key) : joined_{std::move(key), nullptr, {}} {}
@@ -63,7 +64,7 @@ class Joiner {
     Count(s, step);
   }
 
-  // The step; none where no call could be read, or where a sum outgrew its field.
+  // Returns the step. If no call could be read, or if a sum exceeds its field, returns no step.
   JoinedMixture Finish() {
     if (!has_step_) return std::move(joined_);
     const auto fits = [](const std::vector<uint64_t>& v) {
@@ -96,7 +97,7 @@ class Joiner {
     step_.choices += s.choices();
     step_.dropped += s.dropped();
     step_.padding_choices += Sum(s.load()) + s.dropped() - s.choices();
-    // A non-finite mean says nothing, and takes nothing from the other calls.
+    // A non-finite mean is ignored, and does not affect the other calls.
     const uint64_t beside = s.padding() + s.non_finite();
     if (std::isfinite(s.entropy_mean()) && s.tokens() > beside) {
       const auto rows = static_cast<double>(s.tokens() - beside);
@@ -106,8 +107,8 @@ class Joiner {
     if (s.dropped() > 0) CountPositions(s);
   }
 
-  // Where in their sequences refused choices stood; one call that does not say takes it from the
-  // step.
+  // Counts the positions of refused choices in their sequences. If one call has none, the step has
+  // none.
   void CountPositions(const v1::RoutingSummary& s) {
     if (s.drop_histogram_size() != kPositionBins || s.offered_histogram_size() != kPositionBins) {
       step_.positions = false;
@@ -128,11 +129,11 @@ class Joiner {
   std::vector<uint64_t> kept_;
   double entropy_ = 0;
   double entropy_rows_ = 0;
-  std::map<Signature, uint32_t> seen_;  // the rank it was first seen on
+  std::map<Signature, uint32_t> seen_;  // rank on which it was first seen
 };
 
 std::vector<JoinedMixture> JoinMixtures(const SiteStep& step) {
-  std::map<bool, Joiner> joiners;  // by evaluation
+  std::map<bool, Joiner> joiners;  // by whether it is an evaluation
   const std::string op = step.site.op() == kLoadsOp ? kRoutingOp : step.site.op();
   for (const Item& item : step.items) {
     if (!item.evidence->has_routing()) continue;
@@ -148,7 +149,7 @@ std::vector<JoinedMixture> JoinMixtures(const SiteStep& step) {
 
 }  // namespace
 
-// A line through the bins' shares, each weighted by the choices that were made there.
+// Fits a line through the bins' shares, each weighted by its choices.
 double MixtureStep::SlopePoints() const {
   if (dropped == 0) return 0;
   if (!positions) return kNaN;
@@ -188,7 +189,7 @@ std::shared_ptr<const std::vector<JoinedMixture>> JoinMixture(const SiteStep& st
 }
 
 void MixtureWindow::Take(uint32_t attempt, std::shared_ptr<const MixtureStep> step) {
-  if (attempt != attempt_) {  // a restart repeats these steps, and its word counts
+  if (attempt != attempt_) {  // if a restart repeats steps, its values replace the old ones
     while (!steps_.empty() && steps_.back()->step >= step->step) {
       Add(*steps_.back(), false);
       steps_.pop_back();
@@ -226,7 +227,7 @@ bool MixtureWindow::enough_of_all() const {
                        [&](const auto& step) { return step->step >= quarter; }) >= kLater;
 }
 
-// Or takes away again: sums of integers go back to the bit.
+// Adds a step or removes it: integer sums return to the exact value.
 void MixtureWindow::Add(const MixtureStep& step, bool add) {
   const auto count = [add](uint64_t& sum, uint64_t n) { sum = add ? sum + n : sum - n; };
   for (size_t e = 0; e < wanted_.size(); ++e) {

@@ -1,5 +1,5 @@
-// How a mixture's experts were loaded, step by step: the summaries of all ranks and micro-batches
-// of one step joined, and a window over the latest steps.
+// The load of a mixture's experts, step by step: joins the summaries of all ranks and micro-batches
+// of one step, and keeps a window over the latest steps.
 #pragma once
 
 #include <array>
@@ -17,38 +17,40 @@ namespace plumbline::rules {
 
 inline constexpr size_t kPositionBins = 16;
 
-// One step of one layer. Wanted = kept + refused; both contain the padding rows' choices, of which
-// only the number is known.
+// One step of one layer. Wanted = kept + refused. Both include the choices of padding rows, of
+// which only the number is known.
 struct MixtureStep {
   int64_t step = 0;
   std::vector<uint32_t> wanted;  // [E]
-  std::vector<uint32_t> kept;    // [E]; empty: as wanted
+  std::vector<uint32_t> kept;    // [E]; if empty, equal to wanted
   uint64_t choices = 0;          // by tokens that are not padding
-  uint64_t dropped = 0;          // of these
+  uint64_t dropped = 0;          // of `choices`: those that were dropped
   uint64_t padding_choices = 0;  // kept choices of padding rows
-  double entropy = 0;            // mean over tokens of H(p)/ln E; NaN where no call gave one
-  bool positions = true;         // every call that dropped says where in the sequence
-  std::array<uint64_t, kPositionBins> offered{};  // choices by position, of calls that dropped
+  double entropy = 0;            // mean over tokens of H(p)/ln E; NaN if no call gave one
+  bool positions = true;         // every call that dropped choices has their positions
+  std::array<uint64_t, kPositionBins>
+      offered{};  // choices by position, for calls that dropped some
   std::array<uint64_t, kPositionBins> refused{};
 
   uint64_t experts() const { return wanted.size(); }
   uint64_t kept_of(size_t e) const { return kept.empty() ? wanted[e] : kept[e]; }
-  // Drop share at the last position less that at the first, in points, by weighted least squares
-  // over the bins; 0 without drops, NaN where positions are unknown.
+  // Returns the drop share at the last position minus that at the first, in points, by weighted
+  // least squares over the bins. If there are no drops, returns 0. If positions are not known,
+  // returns NaN.
   double SlopePoints() const;
-  double LargestOverMean() const;  // of wanted loads
+  double LargestOverMean() const;  // for wanted loads
 
   void Persist(Archive& a) {
     a(step, wanted, kept, choices, dropped, padding_choices, entropy, positions, offered, refused);
   }
 };
 
-// A router's site of this op tells how experts are loaded and no more: no rows, often only some of
-// the tokens. Its steps stand beside those of the layer's whole calls (kRoutingOp).
+// A router's site of this op only has the load of experts: no rows, and often only some of the
+// tokens. Its steps are joined with those of the layer's whole calls (kRoutingOp).
 inline constexpr char kLoadsOp[] = "loads";
 inline constexpr char kRoutingOp[] = "routing";
 
-// Which stream of steps a summary belongs to: evaluation batches are not training's.
+// The stream of steps that a summary belongs to: evaluation batches are separate from training's.
 struct MixtureKey {
   v1::Role role = v1::ROLE_UNSPECIFIED;
   std::string layer;
@@ -64,35 +66,35 @@ struct MixtureKey {
 // What was left out of a join.
 struct MixtureGaps {
   uint64_t unreadable = 0;  // calls without a summary, or whose counts do not add up
-  uint64_t repeated = 0;    // calls that another rank recorded too (tensor parallel): counted once
+  uint64_t repeated = 0;    // calls that another rank recorded too (tensor parallel); counted once
   void Persist(Archive& a) { a(unreadable, repeated); }
 };
 
 struct JoinedMixture {
   MixtureKey key;
-  std::shared_ptr<const MixtureStep> step;  // null when no call could be read
+  std::shared_ptr<const MixtureStep> step;  // null if no call could be read
   MixtureGaps gaps;
 };
 
-// The routing evidence of a step, joined; empty where there is none. Done once for all rules of the
-// step (SiteStep::cache).
+// Returns the routing evidence of a step, joined. If there is none, returns an empty vector.
+// Computed once for all rules of the step (SiteStep::cache).
 std::shared_ptr<const std::vector<JoinedMixture>> JoinMixture(const SiteStep& step);
 
-// The latest steps of one key, with running sums. Sums are of integers: nothing drifts.
+// The latest steps of one key, with running sums. Sums are of integers, so they do not drift.
 class MixtureWindow {
  public:
   explicit MixtureWindow(size_t size) : size_(size) {}
 
-  // Steps that a later attempt repeats are forgotten. A change of the number of experts starts
-  // afresh.
+  // Takes a step. If a later attempt repeats steps, the old ones are removed. If the number of
+  // experts changes, starts again.
   void Take(uint32_t attempt, std::shared_ptr<const MixtureStep> step);
 
   bool full() const { return steps_.size() == size_; }
-  // Sampled steps add up: a window is judged, too, once it has kFewest steps that span `size` and
-  // lie in all of it, so that the dense steps of a run's opening do not speak for the rest.
+  // Sampled steps count too: a window is judged when it has kFewest steps that span `size` and are
+  // spread over it, so that the dense steps at a run's beginning do not dominate.
   static constexpr size_t kFewest = 20;
   bool enough() const { return full() || (steps_.size() >= kFewest && Spread()); }
-  // A total collapse needs fewer: kFewestOfAll steps that span `size`, three or more of them after
+  // A total collapse needs fewer steps: kFewestOfAll that span `size`, at least three of them after
   // its first quarter.
   static constexpr size_t kFewestOfAll = 4;
   bool enough_of_all() const;
@@ -115,12 +117,12 @@ class MixtureWindow {
 
  private:
   void Add(const MixtureStep& step, bool add);
-  // It spans `size_` steps, and no quarter of these holds more than half of what was seen.
+  // True if it spans `size_` steps, and no quarter of these has more than half of the observations.
   bool Spread() const;
 
   size_t size_;
   uint32_t attempt_ = 0;
-  uint64_t taken_ = 0;  // since the number of experts last changed
+  uint64_t taken_ = 0;  // steps since the number of experts last changed
   std::deque<std::shared_ptr<const MixtureStep>> steps_;
   std::vector<uint64_t> wanted_;
   std::vector<uint64_t> kept_;

@@ -1,4 +1,5 @@
-// Who holds whom, by the flight recorders of a job's ranks. The room's entry.
+// Finds which ranks block which, from the flight recorders of a job's ranks. The entry header of
+// this folder.
 #pragma once
 
 #include "analysis/flight/frozen.h"    // IWYU pragma: export

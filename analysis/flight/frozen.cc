@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kMostShown = 256;  // of a list of shapes
 
-// One look at a job: the questions in the order of Take, surest first; the first that finds
-// something decides.
+// One analysis of a job: runs the tests in the order of Take, most certain first. The first that
+// finds something decides.
 class Look {
  public:
   explicit Look(const Job& job) : job_(job) {
@@ -24,7 +24,7 @@ class Look {
   }
 
   Frozen Take() {
-    // Nothing is pending: the job goes on, or is over.
+    // Nothing is pending: the job continues, or is over.
     if (heads_.empty()) return {};
     if (DifferentTimes() || Mismatched() || NotLaunched() || NotCompleted() || AllAtOne() ||
         InACircle())
@@ -45,13 +45,14 @@ class Look {
     return job_.members.at(group);
   }
 
-  // What one member completed although another, by its own count, had not launched it.
+  // Tests for an operation that one member completed although another, by its own count, had not
+  // launched it.
   bool DifferentTimes() {
     struct Done {
       const Op* op = nullptr;
       uint32_t rank = 0;
     };
-    // The newest that anybody completed, of each group.
+    // Find the newest that any member completed, for each group.
     std::map<std::string, Done> latest;
     for (const auto& [rank, record] : job_.ranks) {
       for (const Op& op : record.ops) {
@@ -60,7 +61,7 @@ class Look {
         if (done.op == nullptr || done.op->sequence < op.sequence) done = {&op, rank};
       }
     }
-    // A member that says of itself that it has not launched it wrote its dump earlier.
+    // If a member records that it has not launched it, it wrote its dump earlier.
     for (const auto& [group, done] : latest) {
       for (const uint32_t member : MembersOf(group)) {
         const RankRecord* other = RecordOf(member);
@@ -76,7 +77,7 @@ class Look {
     return false;
   }
 
-  // Of the collectives at which some rank stands.
+  // Tests the collectives in which some rank is blocked.
   bool Mismatched() {
     std::set<std::pair<std::string, uint64_t>> looked;
     for (const auto& [rank, head] : heads_) {
@@ -94,14 +95,14 @@ class Look {
     return false;
   }
 
-  // In dtype or count, as the library compares them.
+  // Tests dtype and count, as the library compares them.
   bool HandedDiffers(const std::string& group, const std::string& kind, const Ops& ops) {
     const bool in_bytes =
         MovesOnly(kind) && std::all_of(ops.begin(), ops.end(), [](const auto& member) {
           return WidthOf(member.second->dtype) != 0;
         });
     const std::vector<std::string> dtypes = Texts(ops, &Op::dtype);
-    // Parts of any size: their dtypes must be as wide.
+    // Parts may have any size, but their dtypes must have equal widths.
     if (in_bytes && !SameShapes(kind)) {
       std::vector<std::string> widths;
       for (const std::string& dtype : dtypes) widths.push_back(std::to_string(WidthOf(dtype)));
@@ -114,7 +115,8 @@ class Look {
     for (const bool outputs : {false, true}) {
       const std::vector<std::string> sizes = Comparable(calls, outputs, in_bytes);
       if (Differ("shape", ops, sizes, outputs ? &Op::output_shape : &Op::input_shape)) {
-        // As many bytes would have been the same call: the dtype says more than the shape.
+        // Equal numbers of bytes would have been the same call, so the dtype is more informative
+        // than the shape.
         if (in_bytes) Differ("dtype", ops, dtypes, &Op::dtype);
         return true;
       }
@@ -128,9 +130,9 @@ class Look {
     return out;
   }
 
-  // An all-gather (or reduce-scatter) of parts of different sizes: every member lists the same
-  // outputs (inputs), and hands in (takes) the one at its own place. Of a list that was cut, as far
-  // as it goes.
+  // Returns true for an all-gather (or reduce-scatter) of parts of different sizes: every member
+  // lists the same outputs (inputs), and passes in (takes) the one at its own place. If a list was
+  // cut, compares only what is listed.
   bool UnevenAsListed(const std::string& group, std::string_view kind, const Ops& ops) const {
     if (kind != "all_gather" && kind != "reduce_scatter") return false;
     const auto& members = MembersOf(group);
@@ -152,8 +154,8 @@ class Look {
     return !listed.empty();
   }
 
-  // `keys`: of the operations, in their order; what is equal there is the same. An empty one says
-  // nothing. `shown`: the field that a person is shown.
+  // `keys` are those of the operations, in their order. Equal keys mean equal values; an empty key
+  // is ignored. `shown` is the field to display.
   bool Differ(const char* what, const Ops& ops, const std::vector<std::string>& keys,
               std::string Op::*shown) {
     std::map<std::string, std::vector<uint32_t>> ranks_of;
@@ -164,7 +166,7 @@ class Look {
       text_of.try_emplace(keys[i], (ops[i].second->*shown).substr(0, kMostShown));
     }
     if (ranks_of.size() < 2) return false;
-    // The minority is named; where there is none, everybody.
+    // Name the minority. If there is none, name all.
     size_t most = 0, with_most = 0;
     for (const auto& [value, ranks] : ranks_of) most = std::max(most, ranks.size());
     for (const auto& [value, ranks] : ranks_of) with_most += ranks.size() == most ? 1 : 0;
@@ -183,10 +185,10 @@ class Look {
     return true;
   }
 
-  // The ranks that `rank` waits for at its head.
+  // Returns the ranks that `rank` waits for at its head.
   std::vector<uint32_t> WaitsFor(uint32_t rank, const Op& head) const {
     std::vector<uint32_t> out;
-    // A send or receive waits for its peer alone.
+    // A send or receive waits only for its peer.
     if (head.point_to_point) {
       if (head.peer >= 0 && !IsCounterpart(rank, head, static_cast<uint32_t>(head.peer)))
         out.push_back(static_cast<uint32_t>(head.peer));
@@ -199,7 +201,7 @@ class Look {
         out.push_back(member);
         continue;
       }
-      // It has launched it, and stands before an older one.
+      // It has launched it, but is blocked at an older one.
       const Op* own = record->Find(head.group, head.sequence);
       const auto at = heads_.find(member);
       if (own != nullptr && own->pending && at != heads_.end() && at->second != own)
@@ -217,9 +219,9 @@ class Look {
     return opposite && theirs.group == head.group && theirs.peer == static_cast<int64_t>(rank);
   }
 
-  // Awaited, and with nothing pending of their own.
+  // Tests for awaited ranks that have nothing pending.
   bool NotLaunched() {
-    std::map<uint32_t, std::vector<const Op*>> waited;  // for whom, at what
+    std::map<uint32_t, std::vector<const Op*>> waited;  // waiting heads, by awaited rank
     for (const auto& [rank, head] : heads_) {
       for (const uint32_t other : WaitsFor(rank, *head)) waited[other].push_back(head);
     }
@@ -227,7 +229,7 @@ class Look {
     for (const auto& [rank, at] : waited) {
       if (RecordOf(rank) == nullptr) out_.without_dump.push_back(rank);
     }
-    // A dump that shows nothing pending says more than one that is not there.
+    // A dump that shows nothing pending is stronger evidence than a missing one.
     const bool seen = out_.without_dump.size() < waited.size();
     for (const auto& [rank, at] : waited) {
       if (seen && RecordOf(rank) == nullptr) continue;
@@ -239,7 +241,7 @@ class Look {
     return !out_.ranks.empty();
   }
 
-  // A rank that has come further, as the root of a broadcast does, waits at a later one.
+  // A rank that has advanced further, as the root of a broadcast does, waits at a later operation.
   static const Op& MostWaitedAt(const std::vector<const Op*>& heads) {
     std::map<std::pair<std::string_view, uint64_t>, size_t> waiters;
     for (const Op* head : heads) ++waiters[{head->group, head->sequence}];
@@ -252,7 +254,7 @@ class Look {
     return *most;
   }
 
-  // The oldest pending one of each group, where a peer has left it behind.
+  // Tests the oldest pending operation of each group, if a peer has completed it.
   bool NotCompleted() {
     for (const auto& [rank, record] : job_.ranks) {
       std::set<std::string> looked;
@@ -275,7 +277,7 @@ class Look {
     });
   }
 
-  // Every member of one group stands at the same operation.
+  // Tests whether every member of one group is blocked in the same operation.
   bool AllAtOne() {
     const Op& first = *heads_.begin()->second;
     const auto& members = MembersOf(first.group);
@@ -289,19 +291,20 @@ class Look {
     for (const auto& [rank, head] : heads_) {
       if (!head->started) out_.ranks.push_back(rank);
     }
-    // Dumps without the state of the device have all alike.
+    // In dumps without the device's state, all are alike.
     if (2 * out_.ranks.size() >= heads_.size()) out_.ranks.clear();
     if (!out_.ranks.empty()) out_.kind = Frozen::Kind::kNotStarted;
     return true;
   }
 
-  // Ranks that wait for each other. Collectives alone: two groups are used in different orders;
-  // sends and receives alone: nobody does the other side. Both together explain nothing: a small
-  // send ends before it is received, so that its order is no order.
+  // Tests for ranks that wait for each other. If only collectives are involved, two groups are used
+  // in different orders. If only sends and receives are, no rank does the other side. Both together
+  // explain nothing: a small send ends before it is received, so its order means nothing.
   bool InACircle() {
     const std::vector<uint32_t> circle = FindCircle();
     if (circle.empty()) return false;
-    std::map<std::pair<std::string_view, uint64_t>, std::vector<uint32_t>> at;  // heads, collective
+    std::map<std::pair<std::string_view, uint64_t>, std::vector<uint32_t>>
+        at;  // blocked collectives
     size_t point_to_point = 0;
     for (const uint32_t rank : circle) {
       const Op& head = *heads_.at(rank);
@@ -326,8 +329,8 @@ class Look {
     return op.kind + (op.kind == "send" ? " to rank " : " from rank ") + std::to_string(op.peer);
   }
 
-  // Who began with what: of all ranks that stand at an operation of the circle the fewest are
-  // named.
+  // Finds which ranks began with which operation. Of all ranks blocked in an operation of the
+  // circle, the smallest group is named.
   bool Order(std::map<std::pair<std::string_view, uint64_t>, std::vector<uint32_t>>* at) {
     size_t most = 0, with_most = 0;
     for (const auto& [rank, head] : heads_) {
@@ -352,9 +355,10 @@ class Look {
     return true;
   }
 
-  // Ranks with something pending, each of which waits for the next; empty: there is no such circle.
+  // Returns ranks with something pending, each of which waits for the next. If there is no such
+  // circle, returns none.
   std::vector<uint32_t> FindCircle() const {
-    std::set<uint32_t> over;  // looked at: no circle begins there
+    std::set<uint32_t> over;  // visited: no circle begins there
     for (const auto& [begin, head] : heads_) {
       std::vector<uint32_t> way;
       for (uint32_t rank = begin; !over.contains(rank);) {
@@ -372,7 +376,7 @@ class Look {
     return {};
   }
 
-  // With those that wait.
+  // Adds the waiting ranks.
   Frozen Whole() {
     std::sort(out_.ranks.begin(), out_.ranks.end());
     for (const auto& [rank, head] : heads_) {

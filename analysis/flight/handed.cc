@@ -10,13 +10,14 @@ namespace {
 
 constexpr uint64_t kMostElements = uint64_t{1} << 63;
 
-// a · b, or kMostElements where that is less.
+// Returns a · b, or kMostElements if that is less.
 uint64_t Times(uint64_t a, uint64_t b) {
   if (b != 0 && a > kMostElements / b) return kMostElements;
   return a * b;
 }
 
-// Of one shape, "[1024,8" without its last bracket; nothing: an extent is no number.
+// Returns the count of one shape, "[1024,8" without its last bracket. If an extent is not a number,
+// returns nullopt.
 std::optional<uint64_t> CountOf(std::string_view shape) {
   uint64_t count = 1;
   shape.remove_prefix(1);
@@ -38,7 +39,7 @@ bool OneOrOneEach(std::string_view kind, bool outputs) {
   return (kind == "all_gather" && outputs) || (kind == "reduce_scatter" && !outputs);
 }
 
-// Tensors that every operation lists, as far as their texts go; nothing: no cut text among them.
+// Returns the number of tensors that every operation lists. If no text was cut, returns nullopt.
 std::optional<size_t> ListedByAll(const std::vector<std::optional<Counts>>& all) {
   std::optional<size_t> least;
   bool cut = false;
@@ -105,7 +106,7 @@ std::vector<std::string> Comparable(const std::vector<const Op*>& ops, bool outp
     const std::string& shapes = outputs ? op->output_shape : op->input_shape;
     all.push_back(shapes.empty() ? std::nullopt : CountsIn(shapes));
   }
-  // Of texts that were cut, what all of them list.
+  // If texts were cut, compare only what all of them list.
   const std::optional<size_t> most = ListedByAll(all);
   std::vector<std::string> out(ops.size());
   for (size_t i = 0; i < ops.size(); ++i) {

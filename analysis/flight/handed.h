@@ -1,6 +1,6 @@
-// What members hand to one collective, as the communication library takes it: counts of elements,
-// or bytes where it only moves them. The shape of a tensor is no affair of the library's: [1024,8]
-// and [8192] are the same call.
+// The data that members pass to one collective, as the communication library compares it: counts of
+// elements, or bytes if it only moves them. The library ignores the shape of a tensor: [1024,8] and
+// [8192] are the same call.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,27 @@
 
 namespace plumbline::flight {
 
-// Nothing is computed on the way: all-gather, broadcast, all-to-all, gather, scatter. What differs
-// in dtype is no other call, if it has as many bytes.
+// Returns true if nothing is computed: all-gather, broadcast, all-to-all, gather, scatter. If
+// dtypes differ but the bytes are equal, it is the same call.
 bool MovesOnly(std::string_view kind);
 
-// Bytes an element of a dtype as PyTorch names it ("BFloat16"); 0: not known.
+// Returns the bytes per element of a dtype by PyTorch's name ("BFloat16"). If it is not known,
+// returns 0.
 uint32_t WidthOf(std::string_view dtype);
 
-// "[1024,8],[3]" -> 8192, 3. Nothing: an extent is not known, or the count is beyond 2^63.
+// Counts of elements: "[1024,8],[3]" gives 8192, 3. If an extent is not known, or a count exceeds
+// 2^63, CountsIn returns nullopt.
 struct Counts {
   std::vector<uint64_t> tensors;
-  bool whole = true;  // false: the text was cut, more tensors follow
+  bool whole = true;  // false if the text was cut and more tensors follow
 };
 std::optional<Counts> CountsIn(std::string_view shapes);
 
-// One text an operation of `ops`, in their order: equal where the library sees no difference; empty
-// where it cannot be compared. `outputs`: of what comes out, else of what goes in. `in_bytes`: the
-// width of each dtype is known, and counts. The list that an all-gather gives out, or a
-// reduce-scatter takes in, is one tensor or one a member: its sum counts.
+// Returns one text per operation of `ops`, in their order. Texts are equal if the library sees no
+// difference, and empty if an operation cannot be compared. `outputs` selects the outputs, else the
+// inputs. `in_bytes` is true if the width of each dtype is known; then bytes are compared. The list
+// that an all-gather returns, or a reduce-scatter takes, is one tensor or one per member, so its
+// sum counts.
 std::vector<std::string> Comparable(const std::vector<const Op*>& ops, bool outputs, bool in_bytes);
 
 }  // namespace plumbline::flight

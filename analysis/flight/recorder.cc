@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMostMembers = 1u << 17;
 
-// As a dump tells it; whose group it does not name stays without one.
+// Converts an operation of a dump. If its group is not named, it has no group.
 Op OpOf(const v1::FlightRecorder& recorder, const v1::FlightRecorder::Operation& in) {
   Op op;
   if (in.group() < static_cast<uint32_t>(recorder.groups_size()))
@@ -28,7 +28,7 @@ Op OpOf(const v1::FlightRecorder& recorder, const v1::FlightRecorder::Operation&
   return op;
 }
 
-// A rank: what it says of its groups, and its operations in their order.
+// Reads one rank: its view of its groups, and its operations in order.
 RankRecord RecordOf(uint32_t rank, const v1::FlightRecorder& recorder) {
   RankRecord out;
   out.rank = rank;
@@ -38,7 +38,8 @@ RankRecord RecordOf(uint32_t rank, const v1::FlightRecorder& recorder) {
     if (group.has_last_enqueued()) view.last_enqueued = group.last_enqueued();
     if (group.has_last_completed()) view.last_completed = group.last_completed();
   }
-  // What the recorder has overwritten is known from what is left: numbers of a group ascend.
+  // The remaining entries show what the recorder has overwritten, because numbers of a group
+  // ascend.
   for (const auto& operation : recorder.operations()) {
     Op op = OpOf(recorder, operation);
     if (!op.point_to_point && op.sequence < INT64_MAX) {
@@ -59,7 +60,7 @@ RankRecord RecordOf(uint32_t rank, const v1::FlightRecorder& recorder) {
 }  // namespace
 
 std::string KindOf(std::string_view name) {
-  // "nccl:all_reduce_barrier" and "ALLREDUCE" alike.
+  // Handles "nccl:all_reduce_barrier" and "ALLREDUCE" alike.
   if (const size_t colon = name.rfind(':'); colon != name.npos) name.remove_prefix(colon + 1);
   if (const size_t blank = name.find(' '); blank != name.npos) name = name.substr(0, blank);
   std::string small, joined;
@@ -117,7 +118,7 @@ bool RankRecord::Launched(const std::string& group, uint64_t sequence) const {
 }
 
 bool RankRecord::Completed(const std::string& group, uint64_t sequence) const {
-  // Its own entry says it best; else the group's count.
+  // Prefer its own entry; else use the group's count.
   if (const Op* op = Find(group, sequence)) return !op->pending;
   const auto view = groups.find(group);
   return view != groups.end() && view->second.last_completed >= 0 &&
@@ -137,12 +138,12 @@ Job JoinRecorders(const std::map<uint32_t, const v1::FlightRecorder*>& recorders
     }
     job.ranks.emplace(rank, std::move(record));
   }
-  // A group that no dump describes has the members that used it.
+  // If no dump describes a group, its members are the ranks that used it.
   for (auto& [group, ranks] : seen) {
     auto& members = job.members[group];
     if (members.empty()) members.assign(ranks.begin(), ranks.end());
   }
-  // A peer is named by its place in the group.
+  // A peer is given by its place in the group.
   for (auto& [rank, record] : job.ranks) {
     for (Op& op : record.ops) {
       const auto& members = job.members[op.group];

@@ -1,4 +1,4 @@
-// Protobuf messages as part of what an object remembers (base/archive.h). Equal messages give equal
+// Stores Protobuf messages as part of an object's state (base/archive.h). Equal messages give equal
 // bytes: map fields are written in order.
 #pragma once
 

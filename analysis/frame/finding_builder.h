@@ -1,4 +1,4 @@
-// The one way to a finding: each part said once, in the order in which a person reads it.
+// Builds a finding: each part is set once, in the order in which the user reads it.
 //
 //   return FindingBuilder(v1::LEVEL_ERROR, v1::STRENGTH_PROVED)
 //       .Title("ranks disagree on the dtype of a collective")
@@ -10,8 +10,8 @@
 //       .Fix("Find what runs on these ranks only.")
 //       .Take();
 //
-// Rule, run and fingerprint are the engine's, and so are layer, op, steps and ranks where At is
-// left out. docs/writing_a_rule.md says what each part must be like.
+// The engine sets rule, run and fingerprint. If At is not called, it also sets layer, op, steps and
+// ranks. docs/writing_a_rule.md describes each part.
 #pragma once
 
 #include <cstdint>
@@ -25,24 +25,25 @@ namespace plumbline::rules {
 
 class FindingBuilder {
  public:
-  FindingBuilder();  // of a level and strength that are said later
+  FindingBuilder();  // level and strength are set later
   FindingBuilder(v1::Level level, v1::Strength strength);
 
   FindingBuilder& Level(v1::Level level);
   FindingBuilder& Strength(v1::Strength strength);
-  // What is wrong, at most 70 characters, no numbers: findings of one fingerprint are merged.
+  // What is wrong, in at most 70 characters and without numbers, because findings of one
+  // fingerprint are merged.
   FindingBuilder& Title(std::string title);
-  // Sentences that a person can check, with the numbers.
+  // Sentences that the user can verify, with the numbers.
   FindingBuilder& Explain(std::string explanation);
-  // `confidence`: how often it is the cause where this finding is made, 0 to 1.
+  // `confidence` is how often it is the cause of such a finding, 0 to 1.
   FindingBuilder& Cause(std::string id, double confidence = 1);
   FindingBuilder& Measured(std::string name, double value, std::string unit = "");
   FindingBuilder& Threshold(double value, std::string source);
   FindingBuilder& Samples(uint64_t count);
-  // Of what is statistical. `kind`: "probability", "run-length" or "measured".
+  // For statistical findings. `kind` is "probability", "run-length" or "measured".
   FindingBuilder& FalseAlarm(std::string kind, double value);
   FindingBuilder& Assume(std::string assumption);
-  // What a person can look up: "token", 17.
+  // A fact that the user can look up: "token", 17.
   FindingBuilder& Witness(const std::string& key, double value);
   FindingBuilder& Witness(const std::string& key, std::string_view value);
   FindingBuilder& Witness(const std::string& key, const char* value) {
@@ -56,11 +57,11 @@ class FindingBuilder {
     return *this;
   }
 
-  // What few have: a bias, a forecast, nested details.
+  // For rare parts: a bias, a forecast, nested details.
   v1::Verdict& verdict() { return verdict_; }
   v1::Finding& finding() { return *verdict_.mutable_finding(); }
 
-  // The verdict, whose finding it is. The builder is done with then.
+  // Returns the verdict with its finding. The builder must not be used afterwards.
   v1::Verdict Take();
 
  private:

@@ -1,4 +1,4 @@
-// A finding's name: the same wherever it is reached.
+// The fingerprint of a finding: equal on every host.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace plumbline::rules {
 
-// 32 hex digits over (rule, run, layer, op). Thread-safe.
+// Returns 32 hex digits over (rule, run, layer, op). Thread-safe.
 std::string Fingerprint(std::string_view rule, const v1::FindingSite& site);
 
 }  // namespace plumbline::rules

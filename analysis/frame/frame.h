@@ -1,5 +1,5 @@
-// What every rule and every analysis is given, and how it answers: closed steps, runs, options,
-// verdicts. The room's entry: who stands outside includes this header alone.
+// The input and output types of every rule and analysis: closed steps, runs, options, verdicts. The
+// entry header of this folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/frame/archive_proto.h"    // IWYU pragma: export

@@ -1,4 +1,4 @@
-// What fingerprints are made of. Thread-safe.
+// The hash of fingerprints. Thread-safe.
 #pragma once
 
 #include <initializer_list>
@@ -7,8 +7,8 @@
 
 namespace plumbline::rules {
 
-// 32 hex digits over the fields, each with its length before it, so that ("ab","c") and ("a","bc")
-// differ, and so do lists of other lengths. The same on every host.
+// Returns 32 hex digits over the fields, each with its length before it. So ("ab","c") and
+// ("a","bc") differ, and so do lists of different lengths. Equal on every host.
 std::string HashFields(std::initializer_list<std::string_view> fields);
 
 }  // namespace plumbline::rules

@@ -9,7 +9,7 @@
 namespace plumbline::rules {
 namespace {
 
-// Findings first, by level and strength; then passes, then inconclusive ones.
+// Orders findings first, by level and strength; then passes, then inconclusive verdicts.
 int Weight(const v1::Verdict& verdict) {
   if (verdict.kind() == v1::Verdict::KIND_FINDING)
     return 100 * verdict.finding().level() + verdict.finding().strength();

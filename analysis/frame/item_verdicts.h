@@ -1,4 +1,4 @@
-// Rules that judge each rank's evidence by itself and answer once for the site and step.
+// For rules that judge each rank's evidence separately and report once per site and step.
 #pragma once
 
 #include <functional>
@@ -11,20 +11,20 @@
 
 namespace plumbline::rules {
 
-// nullopt: the item is not the rule's concern.
+// If it returns nullopt, the rule does not apply to the item.
 using ItemJudge = std::function<std::optional<v1::Verdict>(const Item&)>;
 
 // Judges every item and adds at most one verdict: the strongest finding (by level, then strength,
-// then the lowest rank), naming every rank that has one of its level; else a pass, if any; else the
-// first inconclusive.
+// then the lowest rank), with every rank that has one of its level; else a pass, if any; else the
+// first inconclusive verdict.
 void JudgeItems(const SiteStep& step, const ItemJudge& judge, VerdictSink& out);
 
-// True for the kinds of running value that have their own rules: an average of parameters ("ema",
+// Return true for the kinds of running value with their own rules: an average of parameters ("ema",
 // or no optimizer named and a decay of at least a half, which no weight decay is), a sum of
 // micro-batch gradients ("accumulation").
 bool IsAverage(const v1::UpdateConfig& config);
 bool IsAccumulation(const v1::UpdateConfig& config);
-// `name` in small letters; trainers write "EMA" and "AMSGrad" too.
+// `name` is in lower case; trainers also write "EMA" and "AMSGrad".
 bool IsOptimizer(const v1::UpdateConfig& config, std::string_view name);
 
 }  // namespace plumbline::rules

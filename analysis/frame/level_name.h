@@ -1,11 +1,11 @@
-// The words for levels, wherever people or programs read them.
+// The names of levels, for people and programs.
 #pragma once
 
 #include "plumbline/v1/finding.pb.h"
 
 namespace plumbline::rules {
 
-// "note", "warning", "error"; else "unspecified".
+// Returns "note", "warning" or "error". For any other value, returns "unspecified".
 inline const char* LevelName(v1::Level level) {
   switch (level) {
     case v1::LEVEL_NOTE:

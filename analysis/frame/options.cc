@@ -1,4 +1,4 @@
-// Options of rules, validated as they are set.
+// Options of rules, validated when they are set.
 #include "analysis/frame/options.h"
 
 #include <charconv>
@@ -41,7 +41,7 @@ bool IsChoice(std::string_view choices, std::string_view value) {
   }
 }
 
-// What is wrong with `value` for this option; empty when nothing is.
+// Returns what is wrong with `value` for this option. If it is valid, returns an empty string.
 std::string Complaint(const OptionInfo& option, const std::string& value) {
   double number = 0;
   switch (option.type) {
@@ -87,7 +87,7 @@ std::string Options::Set(std::string_view option, std::string_view value) {
   const std::string text(value);
   const std::string complaint = Complaint(*known, text);
   if (!complaint.empty()) {
-    const bool brief = known->type != OptionInfo::Type::kText;  // whose complaint says enough
+    const bool brief = known->type != OptionInfo::Type::kText;  // its check's text is complete
     return absl::StrCat(rule_, ".", known->name, ": ", complaint,
                         brief ? ", found '" + text + "'" : "");
   }

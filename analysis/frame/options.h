@@ -1,4 +1,4 @@
-// Options of rules: what may be set, and what is.
+// Options of rules: which exist, and their values.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,15 @@ class SeriesRoles;  // analysis/series
 
 namespace plumbline::rules {
 
-// An option as `--set RULE.OPTION=VALUE` sets it.
+// An option, as set by `--set RULE.OPTION=VALUE`.
 struct OptionInfo {
-  enum class Type { kNumber, kInteger, kFlag, kChoice, kText };  // kText: set again, it is appended
+  enum class Type {
+    kNumber,
+    kInteger,
+    kFlag,
+    kChoice,
+    kText
+  };  // kText: if set again, the value is appended
   const char* name;
   Type type;
   const char* unit;           // "bits", "steps", ... or ""
@@ -27,16 +33,16 @@ struct OptionInfo {
   const char* choices = "";   // kChoice: "a|b|c"
   double low = 0;             // kNumber, kInteger: inclusive range
   double high = 0;
-  std::string (*check)(const std::string& value) = nullptr;  // kText: what is wrong; "": nothing
+  std::string (*check)(const std::string& value) = nullptr;  // kText: returns what is wrong, or ""
 };
 
 // Values of one rule's options, validated against their OptionInfo.
 class Options {
  public:
-  // `rule`: its id, for complaints; both must outlive this.
+  // `rule` is the rule's id, for error messages. Both arguments must outlive this object.
   Options(const char* rule, std::span<const OptionInfo> known);
 
-  // Returns an error text, empty on success.
+  // Returns an error text. On success, returns an empty string.
   std::string Set(std::string_view option, std::string_view value);
 
   // The option must exist in the rule's table and have that type.
@@ -46,11 +52,13 @@ class Options {
   const std::string& Choice(std::string_view option) const;
   const std::string& Text(std::string_view option) const;
 
-  // What the user said of series by name; empty where nobody did. Lives as long as this.
+  // Returns the roles that the user assigned to series by name; may be empty. Lives as long as this
+  // object.
   const SeriesRoles& roles() const { return *roles_; }
   void SetRoles(std::shared_ptr<const SeriesRoles> roles) { roles_ = std::move(roles); }
 
-  // "option=value" of every option, set or not, separated by blanks: equal for equal options.
+  // Returns "option=value" of every option, set or not, separated by blanks. Equal options give
+  // equal texts.
   std::string Words() const;
 
  private:

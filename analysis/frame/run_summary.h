@@ -1,4 +1,4 @@
-// What rules are told of a run as a whole.
+// Summary of a whole run, for rules.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace plumbline::rules {
 
-// What is known of a run when it is looked at as a whole (at its end, or when a host asks).
+// State of a run at its end, or when a host requests it.
 struct RunSummary {
   struct SiteCount {
     uint32_t declared_ranks = 0;
@@ -29,8 +29,8 @@ struct RunSummary {
     std::set<uint32_t> ranks;
     void Persist(Archive& a) { a(count, step_first, step_last, ranks); }
   };
-  // Evidence that came after its step was closed over its rank, of one cause (engine/
-  // rank_progress.h). It was stored, and judged by the rules that need no join.
+  // Late evidence of one cause: it came after its step was closed without its rank
+  // (engine/rank_progress.h). It was stored, and judged by the rules that need no join.
   struct LateCount {
     uint64_t count = 0;
     int64_t step_first = 0;
@@ -42,15 +42,15 @@ struct RunSummary {
   std::string run;
   int64_t step_first = 0;
   int64_t step_last = 0;
-  std::vector<uint32_t> ranks;                                     // seen, sorted
+  std::vector<uint32_t> ranks;                                     // ranks seen, sorted
   std::map<std::pair<std::string, std::string>, SiteCount> sites;  // (layer, op)
-  // (layer, op, cause); layer and op may be empty: loss that no site owns
+  // (layer, op, cause). Layer and op may be empty for loss that belongs to no site.
   std::map<std::tuple<std::string, std::string, std::string>, LossCount> losses;
   std::map<std::string, LateCount> late;  // by cause
-  uint64_t evidence = 0;                  // items, late ones included
-  uint64_t verdicts = 0;                  // so far, of rules outside group meta
-  bool meta_alone = false;                // no rule outside group meta was asked for
-  // meta_alone follows from the engine's rules.
+  uint64_t evidence = 0;                  // items, including late ones
+  uint64_t verdicts = 0;                  // number so far, from rules outside group meta
+  bool meta_alone = false;                // no rule outside group meta is active
+  // meta_alone follows from the engine's rules, so it is not stored.
   void Persist(Archive& a) {
     a(run, step_first, step_last, ranks, sites, losses, late, evidence, verdicts);
   }

@@ -1,4 +1,4 @@
-// Many steps of one rank's scalars, as a log of them holds them: by the column.
+// Many steps of one rank's scalars by column, as in a log.
 #pragma once
 
 #include <algorithm>
@@ -15,18 +15,18 @@
 
 namespace plumbline::rules {
 
-// One site's values, a row a step. Pointers are valid during the call only.
+// One site's values, one row per step. Pointers are valid during the call only.
 struct ScalarColumn {
-  SiteStep* step = nullptr;          // what Judge is shown of it; its one item is `evidence`
+  SiteStep* step = nullptr;          // the SiteStep for Judge; its one item is `evidence`
   v1::Evidence* evidence = nullptr;  // a scalar
   const double* values = nullptr;    // of the first row
-  size_t stride = 1;                 // from one row's value to the next one's
+  size_t stride = 1;                 // distance from one row's value to the next
 
   double value(size_t row) const { return values[row * stride]; }
-  // Of every row: all that `step` says but the step itself and the value.
+  // For every row: everything in `step` except the step number and the value.
   const SiteStep& any() const { return *step; }
   const v1::Source& source() const { return *step->items.front().source; }
-  // Makes of `step` that of the row.
+  // Changes `step` to that of the row.
   void Show(size_t row, int64_t at) const {
     evidence->set_step(at);
     evidence->mutable_scalar()->set_value(value(row));
@@ -34,18 +34,19 @@ struct ScalarColumn {
   }
 };
 
-// Each step is whole, has a value in each column, and no other evidence.
+// Each step is complete, has a value in each column, and no other evidence.
 struct ScalarRows {
-  StepEnd end;                            // of each step, but for its number
-  std::span<const int64_t> steps;         // ascending
-  std::span<const ScalarColumn> columns;  // that the rule reads, in the order of Judge; may be none
+  StepEnd end;                     // of each step, except for its number
+  std::span<const int64_t> steps;  // ascending
+  std::span<const ScalarColumn>
+      columns;  // columns that the rule reads, in the order of Judge; may be empty
 
   size_t size() const { return steps.size(); }
   bool Has(std::string_view op) const {
     return std::any_of(columns.begin(), columns.end(),
                        [op](const ScalarColumn& column) { return column.any().site.op() == op; });
   }
-  // Those whose SiteStep `is` is true of.
+  // Returns the columns for whose SiteStep `is` returns true.
   template <typename Is>
   std::vector<ScalarColumn> Of(const Is& is) const {
     std::vector<ScalarColumn> of;
@@ -53,7 +54,7 @@ struct ScalarRows {
                  [&](const ScalarColumn& column) { return is(column.any()); });
     return of;
   }
-  // Rows from `first` on, all of whose values are finite.
+  // Returns how many rows from `first` on have only finite values.
   size_t Finite(size_t first) const {
     size_t finite = size() - first;
     for (const ScalarColumn& column : columns) {
@@ -65,7 +66,7 @@ struct ScalarRows {
   }
 };
 
-// Of the finite values of a row the largest in size; nullopt: there is none.
+// Returns the largest magnitude of a row's finite values. If there are none, returns nullopt.
 inline std::optional<double> LargestOf(std::span<const ScalarColumn> columns, size_t row) {
   std::optional<double> largest;
   for (const ScalarColumn& column : columns) {

@@ -1,4 +1,4 @@
-// What a rule found out about a site, so that it need not compare names at each of a million steps.
+// Caches a rule's results on a site, so that it need not compare names at each of a million steps.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace plumbline::rules {
 
-// By SiteStep::number; of a site without one it is found anew each time. A Value follows from the
-// run, role, layer, op and options alone, or points to what the rule keeps of them for ever. Never
-// part of a state: Persist leaves it out. Not thread-safe.
+// Indexed by SiteStep::number. If that is 0, the value is computed each time. A value must depend
+// only on the run, role, layer, op and options, or point to data that the rule keeps permanently.
+// Not part of a state: Persist must omit it. Not thread-safe.
 template <typename Value>
 class SiteMemo {
  public:

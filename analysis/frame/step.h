@@ -1,4 +1,4 @@
-// A closed step as rules and analyses are given it.
+// A closed step, as passed to rules and analyses.
 #pragma once
 
 #include <cstddef>
@@ -12,41 +12,41 @@
 
 namespace plumbline::rules {
 
-// One evidence item and where it came from. Pointers are valid during the call only.
+// One evidence item and its source. Pointers are valid during the call only.
 struct Item {
   const v1::Source* source = nullptr;
   const v1::Evidence* evidence = nullptr;
 };
 
-// All evidence of one (run, attempt, role, site, step), every rank: sorted by (rank, call).
+// All evidence of one (run, attempt, role, site, step) from every rank, sorted by (rank, call).
 struct SiteStep {
   std::string run;
   uint32_t attempt = 0;
   v1::Role role = v1::ROLE_UNSPECIFIED;
   int64_t step = 0;
   v1::Site site;
-  uint32_t world_size = 0;  // 0: unknown
-  // Ranks of the role whose step was closed over: some of them, kNamedMissing at most; empty when
-  // there are none.
+  uint32_t world_size = 0;  // 0 if not known
+  // Ranks of the role for which the step was closed without waiting: some of them, at most
+  // kNamedMissing. If there are none, empty.
   std::vector<uint32_t> missing_ranks;
   static constexpr size_t kNamedMissing = 64;
-  // What one rank reported after its step had been closed over it, by itself: the other ranks'
-  // items were judged then. Only for rules that ask for it (Rule::judges_late).
+  // True for what one rank reported after its step had been closed without it. It is alone, because
+  // the other ranks' items were judged then. Only for rules that request it (Rule::judges_late).
   bool late = false;
   std::vector<Item> items;
-  // 0, or a small number that is this (role, site)'s alone in this run, in this process: what a
-  // rule finds out about a site it may remember by it (site_memo.h). It is no evidence.
+  // 0, or a small number unique to this (role, site) in this run and process. A rule may use it as
+  // the key of cached results on a site (site_memo.h). It is not evidence.
   uint32_t number = 0;
-  StepCache cache;  // work that several rules of this step need, done once
+  StepCache cache;  // shared work of several rules on this step
 };
 
-// A step of one (run, attempt, role) that is closed: every site of it has been judged.
+// A closed step of one (run, attempt, role): every site of it has been judged.
 struct StepEnd {
   std::string run;
   uint32_t attempt = 0;
   v1::Role role = v1::ROLE_UNSPECIFIED;
   int64_t step = 0;
-  uint32_t world_size = 0;  // 0: unknown
+  uint32_t world_size = 0;  // 0 if not known
 };
 
 }  // namespace plumbline::rules

@@ -1,4 +1,4 @@
-// Work that several rules of one step need, done once: the first that asks does it.
+// Shares work between the rules of one step: the first rule that needs a result computes it.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace plumbline::rules {
 
-// One value of each type. Who shares something has a type of its own for it, which nobody else can
-// put there by mistake. Belongs to one step: a copy of a step begins with nothing, so that no step
-// finds another one's results. Not thread-safe.
+// One value of each type. Each user has a type of its own, so that values cannot be confused.
+// Belongs to one step: a copy of a step begins empty, so that no step finds results of another. Not
+// thread-safe.
 class StepCache {
  public:
   StepCache() = default;
@@ -21,10 +21,10 @@ class StepCache {
   }
   ~StepCache() = default;
 
-  // What a step that is judged anew begins with; its memory is used again.
+  // Clears the values, so that a step can be judged again; keeps the memory.
   void Clear() { values_.clear(); }
 
-  // The step's Value, where there is one yet; nullptr. It costs no count of who holds it.
+  // Returns the step's Value, or nullptr if there is none yet. Does not change its reference count.
   template <typename Value>
   const Value* Peek() const {
     for (const auto& [known, value] : values_) {
@@ -33,11 +33,11 @@ class StepCache {
     return nullptr;
   }
 
-  // The step's Value; where there is none yet, what `make` gives (a std::shared_ptr<Value>), which
-  // may ask for other types meanwhile.
+  // Returns the step's Value. If there is none yet, calls `make`, which returns a
+  // std::shared_ptr<Value> and may request other types.
   template <typename Value, typename Make>
   std::shared_ptr<Value> Get(Make&& make) const {
-    const void* const type = TypeOf<Value>();  // a constant one is another
+    const void* const type = TypeOf<Value>();  // a const type is a different type
     for (const auto& [known, value] : values_) {
       if (known == type) return std::static_pointer_cast<Value>(value);
     }
@@ -47,15 +47,15 @@ class StepCache {
   }
 
  private:
-  // No typeid: libstdc++ compares names, and clang gives types of one name in the unnamed
-  // namespaces of two files the same one.
+  // Does not use typeid: libstdc++ compares names, and clang gives equal names to types in the
+  // unnamed namespaces of two files.
   template <typename Value>
   static const void* TypeOf() {
     static char type = 0;
     return &type;
   }
 
-  // A handful at most. Filled while the step itself is constant.
+  // A few entries. Filled while the step itself is const.
   mutable std::vector<std::pair<const void*, std::shared_ptr<void>>> values_;
 };
 

@@ -1,13 +1,13 @@
-// Where verdicts go.
+// Receives verdicts.
 #pragma once
 
 #include "plumbline/v1/finding.pb.h"
 
 namespace plumbline::rules {
 
-// Where a rule puts its verdicts. Verdict.rule, site.run and finding's rule, site and fingerprint
-// are filled by the engine, and so are layer, op, steps and ranks where the rule leaves them empty:
-// a rule that looks back over a window says which steps it speaks of.
+// Interface to which a rule adds its verdicts. The engine sets Verdict.rule, site.run, and the
+// finding's rule, site and fingerprint. If a rule leaves layer, op, steps and ranks empty, it also
+// sets these. A rule that judges a window must set its steps.
 class VerdictSink {
  public:
   virtual ~VerdictSink() = default;

@@ -1,4 +1,4 @@
-// Small makers that keep rules short: verdicts and google.protobuf.Struct values.
+// Small helpers for verdicts and google.protobuf.Struct values.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace plumbline::rules {
 
-// `reason` reads "short-id: sentence"; equal ids are merged over steps.
+// `reason` has the form "short-id: sentence". Equal ids are merged over steps.
 v1::Verdict Inconclusive(std::string reason, google::protobuf::Struct details = {});
 v1::Verdict Pass(std::string reason, google::protobuf::Struct details = {});
 
-// Where the verdict speaks of: ranks are numbers, in ascending order. What a rule leaves out here,
-// the engine fills with the step that it judged.
+// Sets the place of a verdict; ranks are numbers in ascending order. The engine fills what is
+// missing from the step that it judged.
 template <typename Ranks>
 void SetPlace(v1::Verdict& verdict, const std::string& layer, const std::string& op,
               int64_t step_first, int64_t step_last, const Ranks& ranks) {
@@ -26,12 +26,12 @@ void SetPlace(v1::Verdict& verdict, const std::string& layer, const std::string&
   for (const uint32_t rank : ranks) site.add_ranks(rank);
 }
 
-// The same sentence with a capital letter.
+// Returns the same sentence with a capital letter.
 std::string Capitalised(std::string text);
 
 void Put(google::protobuf::Struct& s, const std::string& key, double value);
 void Put(google::protobuf::Struct& s, const std::string& key, std::string_view value);
-// An id as a number; as decimal text where a double would round it.
+// Adds an id as a number. If a double would round it, adds decimal text.
 void PutId(google::protobuf::Struct& s, const std::string& key, int64_t id);
 inline void Put(google::protobuf::Struct& s, const std::string& key, const char* value) {
   Put(s, key, std::string_view(value));

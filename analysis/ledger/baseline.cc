@@ -28,7 +28,7 @@ std::vector<ScalePoint> PointsOf(const std::vector<Run>& runs, const std::vector
   return points;
 }
 
-// Weighted least squares of ln(L - E) on ln C. `*misfit`: chi squared.
+// Weighted least squares of ln(L - E) on ln C. Sets `*misfit` to chi squared.
 Curve Fit(const std::vector<ScalePoint>& points, double floor, double variance, double* misfit) {
   double weights = 0, x = 0, y = 0;
   const auto weight = [&](const ScalePoint& p) {
@@ -83,7 +83,7 @@ Baseline FitBaseline(const std::vector<Run>& runs, const std::vector<size_t>& of
     misfits.push_back(misfit);
   }
   if (misfits.empty()) return baseline;
-  // Against the best one: all may be so bad that their weights would be 0.
+  // Relative to the best one, because otherwise all weights might be 0.
   const double best = *std::min_element(misfits.begin(), misfits.end());
   double sum = 0;
   for (size_t i = 0; i < misfits.size(); ++i)

@@ -11,11 +11,12 @@
 namespace plumbline::ledger {
 namespace {
 
-// What four more pairs would say: two evaluation sets differ by 0.2 % from seed to seed.
+// A prior worth four more pairs: two evaluation sets differ by 0.2 % from seed to seed.
 constexpr double kAssumedDifference = 0.002;
 constexpr double kAssumedPairs = 4;
-constexpr double kFalseAlarm = 0.01;  // a ledger
-// From so many multipliers on, their differences tell how far evaluation sets part by themselves.
+constexpr double kFalseAlarm = 0.01;  // per ledger
+// From this number of multipliers on, their differences show how far evaluation sets differ without
+// a leak.
 constexpr size_t kEnough = 6;
 
 double Median(std::vector<double> values) {
@@ -24,7 +25,7 @@ double Median(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-// Differences of the gains on both sets, of one multiplier.
+// Differences of the gains on both sets, for one multiplier.
 struct Differences {
   std::vector<double> values;
   double squares = 0;  // about the cells' means
@@ -50,7 +51,7 @@ Differences DifferencesOf(const std::vector<Run>& runs, const std::vector<Cell>&
   return out;
 }
 
-// Is a run without the change in pairs of two multipliers that are judged?
+// Returns true if a run without the change is in pairs of two judged multipliers.
 bool BaselinesShared(const Estimate& estimate, const std::vector<Leak>& leaks) {
   std::set<size_t> seen;
   for (size_t i = 0; i < leaks.size(); ++i) {
@@ -66,7 +67,7 @@ bool BaselinesShared(const Estimate& estimate, const std::vector<Leak>& leaks) {
   return false;
 }
 
-// Variance of a pair by how far the multipliers' means lie apart.
+// Returns the variance of a pair from the distances of the multipliers' means.
 double Between(const Estimate& estimate, const std::vector<Leak>& leaks) {
   std::vector<double> means, pairs, off;
   for (const Leak& leak : leaks) {
@@ -116,8 +117,8 @@ Leaks FindLeaks(const Ledger& ledger, const Estimate& estimate, const Allowances
 
 bool ScaleBias::found() const { return judged > 0 && std::fabs(z()) >= kScaleBias; }
 
-// Mean of differences that share runs and what the allowances share: a sum over runs, over scales
-// and over multipliers.
+// Computes the mean of differences that share runs and allowances: a sum over runs, over scales and
+// over multipliers.
 ScaleBias FindScaleBias(const Estimate& estimate, const Allowances& allowances) {
   ScaleBias out;
   for (const MultiplierEstimate& m : estimate.multipliers) out.judged += m.cells.size() > 1 ? 1 : 0;

@@ -11,13 +11,13 @@
 namespace plumbline::ledger {
 namespace {
 
-// What four runs would say: seeds differ by 0.3 %.
+// A prior worth four runs: seeds differ by 0.3 %.
 constexpr double kAssumedNoise = 0.003;
 constexpr int kAssumedFreedom = 4;
-// An effect that stands 2.33 sd above nothing nine times in ten.
+// An effect of this size exceeds 2.33 sd nine times in ten.
 constexpr double kSeen = 2.33 + 1.28;
 
-// What the selection is made of where the multipliers marked in `out` are left away; `*listed`: the
+// Returns the input of the selection without the multipliers marked in `out`. Sets `*listed` to the
 // others.
 Measured MeasuredOf(const Ledger& ledger, const Estimate& estimate, const std::vector<bool>& out,
                     std::vector<size_t>* listed) {
@@ -35,7 +35,7 @@ Measured MeasuredOf(const Ledger& ledger, const Estimate& estimate, const std::v
   return measured;
 }
 
-// `*s`: the expected ln multipliers of those that are not left away.
+// Sets `*s` to the expected ln multipliers of those that are not left out.
 Product ProductOf(const Ledger& ledger, const Allowances& allowances, const Estimate& estimate,
                   const std::vector<bool>& out, std::vector<double>* s) {
   Product product;
@@ -63,9 +63,8 @@ Product ProductOf(const Ledger& ledger, const Allowances& allowances, const Esti
   return product;
 }
 
-// The steps of an estimate, in the order in which each needs the one before: pairs of runs, their
-// noise, the baseline's curve, the scale that gains are stated at, the multipliers, their product,
-// the stack.
+// The steps of an estimate, each of which needs the previous one: pairs of runs, their noise, the
+// baseline's curve, the scale for gains, the multipliers, their product, the stack.
 class Estimator {
  public:
   Estimator(const Ledger& ledger, const Allowances& allowances)
@@ -90,7 +89,7 @@ class Estimator {
   }
 
  private:
-  // Runs with and without, paired by scale and seed; of each multiplier, and of the stack.
+  // Pairs runs with and without by scale and seed, for each multiplier and for the stack.
   absl::Status Cells() {
     for (const Multiplier& m : ledger_.multipliers) {
       MultiplierEstimate& e = out_.multipliers.emplace_back();
@@ -106,8 +105,8 @@ class Estimator {
                : absl::OkStatus();
   }
 
-  // Of ln loss, one run: pooled over the multipliers' cells, the stack's apart. Given: in
-  // simulations.
+  // Estimates the noise of one run's ln loss, pooled over the multipliers' cells without the
+  // stack's. Simulations give it.
   void Noise(std::optional<double> given) {
     double squares = kAssumedFreedom * Square(kAssumedNoise);
     for (const MultiplierEstimate& m : out_.multipliers) {
@@ -119,7 +118,7 @@ class Estimator {
     out_.noise = given.value_or(std::sqrt(squares / (kAssumedFreedom + out_.freedom)));
   }
 
-  // Loss against FLOPs. No E may lie above a loss that was seen.
+  // Fits loss against FLOPs. No E may lie above an observed loss.
   absl::Status Curve() {
     if (ScalesOf(ledger_.runs, ledger_.baseline) < 2)
       return absl::InvalidArgumentError("baseline: expected runs of at least 2 scales");
@@ -142,7 +141,7 @@ class Estimator {
     return all;
   }
 
-  // Where the largest ablations stand: what a nat is worth there.
+  // Finds the scale of the largest ablations, and what a nat is worth there.
   void LargestScale() {
     for (const MultiplierEstimate& m : out_.multipliers)
       out_.largest_scale = std::max(out_.largest_scale, m.cells.back().flops);
@@ -168,7 +167,8 @@ class Estimator {
       out_.multipliers[i].sd = std::sqrt(out_.covariance[i * worths.size() + i]);
   }
 
-  // All changes together, at the stack's largest scale; and the stack without one of them.
+  // Estimates all changes together, at the stack's largest scale; and the stack without one of
+  // them.
   void Stacked(const Stack& stack) {
     StackEstimate& s = out_.stack.emplace();
     const Cell& cell = stack_.back();
@@ -185,8 +185,8 @@ class Estimator {
     }
   }
 
-  // Of a cell's ln worth: noise, the curve's own error, the bias that all cells of the scale may
-  // share.
+  // Returns the error of a cell's ln worth: noise, the curve's own error, and the bias that all
+  // cells of the scale may share.
   double Sd(const Cell& cell, double worth) const {
     const double gain = out_.baseline.Gain(cell.ln_without);
     return std::sqrt(Square(gain * out_.noise) * cell.spread() +

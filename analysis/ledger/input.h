@@ -1,4 +1,4 @@
-// A ledger as it was written down: runs, and what was measured with which of them.
+// A ledger as the user wrote it: runs, and the measurements made with them.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ struct Run {
   double flops = 0;  // > 0, finite
   int64_t seed = 0;
   double loss = 0;              // nats; > 0, finite
-  std::optional<double> other;  // on a second evaluation set; the same
+  std::optional<double> other;  // on a second evaluation set; the same conditions
 };
 
-// Indices into Ledger::runs. No run is in both, or in one of them twice, and no two runs of an arm
-// have scale and seed in common.
+// Indices into Ledger::runs. No run is in both, or twice in one of them, and no two runs of an arm
+// have the same scale and seed.
 struct Arms {
   std::vector<size_t> with, without;
 };
@@ -31,7 +31,7 @@ struct Multiplier {
 };
 
 struct LeaveOut {
-  std::string name;  // of the change that was taken out of the stack
+  std::string name;  // name of the change that was removed from the stack
   std::vector<size_t> runs;
 };
 
@@ -42,16 +42,17 @@ struct Stack {
 
 struct Ledger {
   double target = 0;             // FLOPs of the run that it is for
-  std::optional<int64_t> tried;  // changes in all, at least those listed
+  std::optional<int64_t> tried;  // all changes, including those listed
   std::vector<Run> runs;
   std::vector<size_t> baseline;
   std::vector<Multiplier> multipliers;
   std::optional<Stack> stack;
 };
 
-// What does not average out, as standard deviations. Assumptions, all of them.
+// Errors that do not average out, as standard deviations. All of them are assumptions.
 struct Allowances {
-  double scale = 0.02;    // of a ln multiplier for each decade between two scales, of each change
+  double scale =
+      0.02;  // of a ln multiplier, for each decade between two scales and for each change
   double target = 0.005;  // the same for each decade up to the target, shared by all changes
   double small = 0.001;   // of ln loss, shared by all ablations of one scale below the largest
   double large = 0.0005;  // of ln loss, shared by all ablations at their largest scale

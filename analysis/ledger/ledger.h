@@ -1,5 +1,5 @@
-// What stacked compute multipliers are worth together. The room's entry: who stands outside
-// includes this header alone.
+// Estimates the combined value of stacked compute multipliers. The entry header of this folder:
+// code outside includes this header alone.
 #pragma once
 
 #include "analysis/ledger/checks.h"         // IWYU pragma: export

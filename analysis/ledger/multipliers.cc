@@ -8,7 +8,7 @@
 namespace plumbline::ledger {
 namespace {
 
-// Shared by all ablations of a scale that is no one's largest.
+// Shared by all ablations of a scale that is not the largest of any.
 double SmallScales(const Worth& a, const Worth& b, const Allowances& allowances) {
   double sum = 0;
   for (const ScaleWorth& x : a.scales) {
@@ -37,7 +37,7 @@ Worth WorthOf(const std::vector<Cell>& cells, const Baseline& baseline, double v
     at.flops = cell.flops;
     at.worth = baseline.Worth(cell);
     at.gain = baseline.Gain(cell.ln_without);
-    // Scales are equal or in ascending order, so that 0 is exact at the largest.
+    // Scales are equal or ascending, so that 0 is exact at the largest.
     at.decades = std::log10(cells.back().flops / cell.flops);
     const double below = at.decades > 0 ? Square(allowances.small * at.gain) : 0;
     at.share = 1 / (Square(at.gain) * variance * cell.spread() +

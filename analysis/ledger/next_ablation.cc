@@ -34,7 +34,7 @@ class Ranking {
   }
 
  private:
-  // A seed that no run has, where the next one is none.
+  // Returns a seed that no run has.
   int64_t Unused() const {
     std::set<int64_t> seeds;
     for (const Run& run : ledger_.runs) seeds.insert(run.seed);
@@ -52,7 +52,7 @@ class Ranking {
     const MultiplierEstimate& m = estimate_.multipliers[i];
     for (const Cell& cell : m.cells) Pair(i, cell.flops, cell.ln_with, cell.ln_without);
     if (m.cells.back().flops == estimate_.largest_scale) return;
-    // A scale at which it was not measured: it would be worth there what it is worth elsewhere.
+    // A scale at which it was not measured: assumes the same value there as elsewhere.
     const double floor = estimate_.baseline.floor;
     const double without = std::exp(estimate_.ln_loss);
     const double with = floor + (without - floor) * std::exp(-estimate_.baseline.alpha * m.worth.y);
@@ -87,7 +87,7 @@ class Ranking {
     }
   }
 
-  // One more pair at the stack's scale, or the first one at the largest ablated scale.
+  // One more pair at the stack's scale, or the first pair at the largest ablated scale.
   void StackPair() {
     Ledger more = ledger_;
     double flops = estimate_.largest_scale, without = estimate_.ln_loss;

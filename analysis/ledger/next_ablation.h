@@ -1,4 +1,4 @@
-// Which runs would narrow the estimate most.
+// Ranks the runs that would narrow the estimate most.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@ namespace plumbline::ledger {
 struct NextRuns {
   enum class Kind { kPair, kBaseline, kStack };
   Kind kind = Kind::kPair;
-  std::string name;   // of the multiplier, of a pair
+  std::string name;   // name of the multiplier, for a pair
   double scale = 0;   // FLOPs of a run
-  double flops = 0;   // of all that is to be run
-  double before = 0;  // variance of the product (of the stack, where it is a stack's) ...
-  double after = 0;   // ... and with these runs too, should they say what the others said
+  double flops = 0;   // of all runs together
+  double before = 0;  // variance of the product (of the stack, for a pair of the stack) ...
+  double after = 0;   // ... and with these runs too, if they confirm the others
   double drop() const { return before - after; }
 };
 
-// One more pair of each kept multiplier, at each of its scales and at the largest that any change
-// was ablated at; one more baseline run at each scale; one more pair of the stack (of the first
-// pair of a stack, `before` is the product's). Those that narrow, by the drop, the largest first.
-// The noise is held: that more runs tell it better is not counted.
+// Ranks: one more pair of each kept multiplier, at each of its scales and at the largest ablated
+// scale of any change; one more baseline run at each scale; one more pair of the stack (for the
+// first pair of a stack, `before` is the product's). Returns those that narrow, by the drop, the
+// largest first. The noise is held constant: that more runs estimate it better is not counted.
 std::vector<NextRuns> RankNextRuns(const Ledger& ledger, const Allowances& allowances,
                                    const Estimate& estimate);
 

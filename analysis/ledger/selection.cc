@@ -8,13 +8,13 @@
 namespace plumbline::ledger {
 namespace {
 
-// Priors and grid of the mean and the spread of true ln multipliers.
+// Priors and grid of the mean and the spread of the true ln multipliers.
 constexpr double kMeanPrior = 0.05, kSpreadPrior = 0.05;  // standard deviations, ln
 constexpr double kLeastMean = -0.25, kStep = 0.005, kLeastSpread = 0.0025;
 constexpr int kMeans = 121, kSpreads = 30;
 constexpr double kLeastVariance = 1e-8;
 
-// The variance that is shared, and what is each one's own.
+// The shared variance, and that of each one alone.
 struct Variances {
   double shared = kLeastVariance;
   std::vector<double> own;
@@ -39,10 +39,10 @@ Variances Split(const Measured& measured) {
 
 // One point of the grid.
 struct GridPoint {
-  double mean = 0, spread = 0, weight = 0;  // weight: ln, then of 1
+  double mean = 0, spread = 0, weight = 0;  // weight: first ln, then relative to 1
 };
 
-// The posterior of (mean, spread) on the grid, and what it says of the kept ones' sum.
+// The posterior of (mean, spread) on the grid, and the resulting sum of the kept ones.
 class Grid {
  public:
   explicit Grid(const Measured& measured) : measured_(measured), v_(Split(measured)) {
@@ -64,7 +64,7 @@ class Grid {
   }
 
  private:
-  // Weights of all points; the largest ln is taken off before exp.
+  // Computes the weights of all points; subtracts the largest ln before exp.
   void Weigh() {
     double most = -std::numeric_limits<double>::infinity();
     for (int t = 0; t < kSpreads; ++t) {
@@ -83,7 +83,7 @@ class Grid {
     for (GridPoint& p : points_) p.weight /= sum;
   }
 
-  // Up to the normal densities' factors.
+  // Without the constant factors of the normal densities.
   double LogWeight(double mean, double spread) const {
     const double own = spread * spread;
     double log = -mean * mean / (2 * (kMeanPrior * kMeanPrior + v_.shared)) -
@@ -92,7 +92,7 @@ class Grid {
       const double off = measured_.y[i] - mean;
       log -= off * off / (2 * (own + v_.own[i]));
     }
-    // Those that were tried and not listed looked worse than nothing; how many there were may be
+    // Changes that were tried and not listed appeared to have no benefit. Their number may be
     // unknown.
     const double z = mean / std::sqrt(own + v_.own_mean);
     if (!measured_.tried) return log - static_cast<double>(kept_) * LogNormalCdf(z);
@@ -100,16 +100,16 @@ class Grid {
     return unlisted > 0 ? log + static_cast<double>(unlisted) * LogNormalCdf(-z) : log;
   }
 
-  // How much of what was measured is believed.
+  // Returns the share of the measured value that is used.
   double Shrink(const GridPoint& p, size_t i) const {
     return p.spread * p.spread / (p.spread * p.spread + v_.own[i]);
   }
-  // A true ln multiplier, given the point.
+  // Returns a true ln multiplier, given the point.
   double Expected(const GridPoint& p, size_t i) const {
     return p.mean * kMeanPrior * kMeanPrior / (kMeanPrior * kMeanPrior + v_.shared) +
            Shrink(p, i) * (measured_.y[i] - p.mean);
   }
-  // Of the kept ones.
+  // Sums over the kept ones.
   double Sum(const GridPoint& p) const {
     double sum = 0;
     for (size_t i = 0; i < v_.own.size(); ++i) sum += measured_.kept[i] ? Expected(p, i) : 0;
@@ -135,7 +135,7 @@ class Grid {
 double LogNormalCdf(double z) {
   if (z > 0) return std::log1p(-std::erfc(z / std::numbers::sqrt2) / 2);
   if (z > -30) return std::log(std::erfc(-z / std::numbers::sqrt2) / 2);
-  // Mills' ratio as a series: at 30 the term left out is 105 / 30^8.
+  // Mills' ratio as a series. At 30 the first omitted term is 105 / 30^8.
   const double i = 1 / (z * z);
   return -z * z / 2 - std::log(-z) - std::log(2 * std::numbers::pi) / 2 +
          std::log1p(-i * (1 - 3 * i * (1 - 5 * i)));

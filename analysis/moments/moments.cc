@@ -39,13 +39,14 @@ constexpr MomentArithmetic kArithmetics[] = {
     {"each product rounded", EachRounded},
 };
 
-// Tried where the decay is not said.
+// Tried if the decay is not declared.
 constexpr std::array kCustomary = {0.999, 0.99, 0.95, 0.98, 0.995, 0.9999, 0.9};
 constexpr double kRatchetExplained = 0.99;
 
 }  // namespace
 
-// Below it nobody sees a moment: its root is lost beside eps, or it underflows.
+// Returns the smallest moment that has an effect: below it, its root is lost next to eps, or it
+// underflows.
 double LeastMoment(const v1::UpdateConfig& config, DType t) {
   if (config.eps() > 0 && std::isfinite(config.eps())) return config.eps() * config.eps();
   return t == DType::kF16 ? 0 : PowerOfTwo(FormatOf(t).min_exponent);
@@ -63,7 +64,7 @@ Falling LookAtMoment(const UpdateCase& c, double least) {
     f.moved |= moved;
     if (!(v > least) || (g == 0 && !moved)) continue;
     f.telling.push_back(i);
-    // Closer to v the decay due is below what any format shows.
+    // Closer to v, the required decay is too small for any format to show.
     if (!(g * g < 0.5 * v)) continue;
     ++f.all;
     if (!(after < v)) f.still.push_back(i);
@@ -71,7 +72,7 @@ Falling LookAtMoment(const UpdateCase& c, double least) {
   return f;
 }
 
-// Every way to compute the update, and how much of what was recorded it explains.
+// Returns every way to compute the update, and how much of the record it explains.
 std::vector<MomentReplay> MomentReplays(const UpdateCase& c, const Falling& f, double beta2) {
   std::vector<double> betas = {beta2};
   if (!(beta2 > 0 && beta2 < 1)) betas.assign(kCustomary.begin(), kCustomary.end());
@@ -104,7 +105,8 @@ bool ReplayExplains(size_t explained, size_t of) {
   return static_cast<double>(explained) >= kRatchetExplained * static_cast<double>(of);
 }
 
-// Of the telling elements, how many moments this arithmetic could lower without a gradient.
+// Returns, over the elements in `f.telling`, how many moments this arithmetic could lower without a
+// gradient.
 size_t AbleToFall(const UpdateCase& c, const Falling& f, const MomentReplay& r) {
   return static_cast<size_t>(std::count_if(f.telling.begin(), f.telling.end(), [&](size_t i) {
     const double v = c.moment_after[i];

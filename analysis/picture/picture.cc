@@ -45,7 +45,7 @@ void PointSample::Add(const Point& point) {
       std::erase_if(even_, [this](const Numbered& one) { return one.number % every_ != 0; });
     }
   }
-  // Nearly always one comparison.
+  // Usually only one comparison.
   const double far = std::fabs(point.far);
   if (outliers_.size() == kMostOutliers && !(far > std::fabs(outliers_.back().point.far))) return;
   const auto place = std::find_if(outliers_.begin(), outliers_.end(), [far](const Numbered& one) {

@@ -8,7 +8,7 @@
 namespace plumbline::plan {
 namespace {
 
-// Bytes that a parameter's part of the collectives takes in a step.
+// Returns the bytes per parameter that the collectives move in a step.
 double BytesPerParameter(const Layout& l) {
   const double reduced = l.gradient_bytes * l.reductions;
   switch (l.sharding) {
@@ -93,7 +93,7 @@ std::vector<StageCost> StageCosts(const Input& in) {
     if (p == 1) with.layout.virtual_stages = 1;
     const double m = MicroBatches(with);
     if (std::fmod(in.cluster.gpus, in.layout.tensor * p) != 0) break;
-    if (!(m >= 1)) continue;  // too many replicas for the batch: stages make them fewer
+    if (!(m >= 1)) continue;  // too many replicas for the batch: more stages reduce them
     StageCost cost{p, m, BubbleShare(p, m, with.layout.virtual_stages), NetworkSeconds(with), 0};
     cost.step_seconds = std::max(cost.network_seconds, ComputeSeconds(with) / (1 - cost.bubble));
     costs.push_back(cost);

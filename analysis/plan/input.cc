@@ -11,7 +11,7 @@ absl::Status Wrong(const std::string& what, double found, const std::string& exp
   return absl::InvalidArgumentError(absl::StrCat(what, ": expected ", expected, ", found ", found));
 }
 
-// Poison is refused by the same comparison: no number is above or below anything.
+// NaN fails the same comparison, because it is neither above nor below any number.
 absl::Status Positive(const std::string& what, double value) {
   if (!(value > 0) || !std::isfinite(value)) return Wrong(what, value, "a number above 0");
   return absl::OkStatus();

@@ -27,7 +27,7 @@ ActivationBytes Activations(const Input& in) {
     return {kNone, kNone, kNone};
   }
   const auto hidden = static_cast<double>(m.hidden), sequence = static_cast<double>(m.sequence);
-  // The first of p stages has p micro-batches in flight, each of 1/p of the layers.
+  // The first of p stages has p micro-batches in flight, each with 1/p of the layers.
   const double interleaved =
       l.stages > 1 && l.virtual_stages > 1 ? 1 + (l.stages - 1) / (l.stages * l.virtual_stages) : 1;
   const double unit = sequence * l.micro_sequences * hidden * static_cast<double>(m.layers) *

@@ -6,7 +6,7 @@
 namespace plumbline::plan {
 namespace {
 
-// What does not fit comes first, then what costs time, then what is nearest to not fitting.
+// Sorts first what does not fit, then what costs time, then what is closest to not fitting.
 int Order(const TollPaid& t) {
   if (!t.is_time && t.share > 1) return 0;
   return t.is_time && t.share > 0 ? 1 : 2;

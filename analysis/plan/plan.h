@@ -1,5 +1,5 @@
-// What a training step costs before it runs, and which limit it pays for. The room's entry: who
-// stands outside includes this header alone.
+// Estimates the cost of a training step before it runs, and its bottleneck. The entry header of
+// this folder: code outside includes this header alone.
 #pragma once
 
 #include <vector>
@@ -11,13 +11,14 @@
 
 namespace plumbline::plan {
 
-// Four of the five tolls; what traffic inside of a GPU takes, no plan can know: it is in the MFU.
+// Four of the five bottlenecks. A plan cannot know the traffic inside a GPU; it is part of the MFU.
 enum class Toll { kState, kActivations, kNetwork, kBubble };
 const char* TollName(Toll toll);  // "memory for state", ..., "the cable", "the bubble"
 
 struct TollPaid {
   Toll toll = Toll::kState;
-  // Of memory: taken, of what there is; above 1 it does not fit. Of time: of the step.
+  // For memory: the used share of the existing memory; above 1 it does not fit. For time: the share
+  // of the step.
   double share = 0;
   bool is_time = false;
 };
@@ -26,22 +27,22 @@ struct Plan {
   Input input;
   double compute_seconds = 0;
   double network_seconds = 0;
-  double critical_tokens = 0;  // a GPU
+  double critical_tokens = 0;  // per GPU
   double tokens_per_gpu = 0;
-  double micro_batches = 0;  // of a replica; below 1: replicas have nothing to do
+  double micro_batches = 0;  // per replica; below 1, some replicas have no work
   double bubble = 0;         // share of the computing time
-  double step_seconds = 0;   // at least
-  double exposed_share = 0;  // of the step, waited for the network at least
+  double step_seconds = 0;   // lower bound
+  double exposed_share = 0;  // lower bound of the share of the step that waits for the network
   std::vector<Lever> levers;
   std::vector<StageCost> stages;
   std::vector<StateBytes> states;
   ActivationBytes activations;
-  std::vector<TollPaid> tolls;  // the one that limits first; then the one behind it, ...
+  std::vector<TollPaid> tolls;  // the main bottleneck first, then the next one, ...
 
   const StateBytes& state() const { return states[static_cast<size_t>(input.layout.sharding)]; }
 };
 
-// InvalidArgument as CheckPlan.
+// Returns InvalidArgument as CheckPlan does.
 absl::StatusOr<Plan> MakePlan(const Input& input);
 
 }  // namespace plumbline::plan

@@ -1,4 +1,4 @@
-// What health/run-died says: who went first, how, and who followed.
+// The verdict of health/run-died: which process ended first, how, and which ones followed.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -28,7 +28,7 @@ std::string SignalName(const v1::Ending& e) {
   return e.type().empty() ? absl::StrCat("signal ", e.code()) : e.type();
 }
 
-// What ends it, as part of a title: "ValueError".
+// Returns how the process ended, as part of a title: "ValueError".
 std::string Brief(const ProcessEnd& end) {
   const v1::Ending& e = end.said;
   switch (e.how()) {
@@ -78,7 +78,7 @@ std::string HowItEnded(const ProcessEnd& end, bool told) {
   }
 }
 
-// The newest value that is known of a process: where training stood when it ended.
+// The newest known value of a process: the state of training when it ended.
 struct LastValue {
   std::string series;
   int64_t step = ProcessEnd::kNever;
@@ -87,7 +87,7 @@ struct LastValue {
 
 LastValue LastOf(const ProcessEnd& end) {
   LastValue last{end.series, end.value_step, end.value};
-  // The trainer's own last words may be newer than what it could deliver.
+  // The trainer's ending report may be newer than what it could deliver.
   for (const v1::Ending::Last& said : end.said.last()) {
     const bool same = said.series() == last.series;
     if (last.series.empty() || (same && said.step() > last.step))
@@ -105,7 +105,7 @@ std::string ValueText(double value) {
 
 int64_t StepOf(const ProcessEnd& end) { return std::max<int64_t>(end.newest_step, 0); }
 
-// A row of a table and an alert has room for so much: the text is cut at a character's start.
+// A table row and an alert have limited space, so the text is cut at a character boundary.
 std::string Title(const ProcessEnd& first, bool together, uint64_t all) {
   if (together) return absl::StrCat("all ", all, " ranks ended without a word");
   std::string title;

@@ -10,19 +10,20 @@ namespace plumbline::rules {
 namespace {
 
 constexpr int kTerm = 15, kInt = 2, kHup = 1;      // Linux's numbers of signals
-constexpr int64_t kClearlyBefore = 1'000'000'000;  // ns; clocks of hosts differ by less
+constexpr int64_t kClearlyBefore = 1'000'000'000;  // ns; clocks of hosts differ by less than this
 
 bool Asked(const v1::Ending& e) {
   if (e.how() == v1::Ending::HOW_INTERRUPTED) return true;
   if (e.how() == v1::Ending::HOW_SIGNAL)
     return e.code() == kTerm || e.code() == kInt || e.code() == kHup;
-  // Frameworks that turn the signal into an exception.
+  // Frameworks that convert the signal to an exception.
   return e.type().find("SIGTERM") != std::string::npos ||
          e.type().find("SignalException") != std::string::npos ||
          e.type().find("KeyboardInterrupt") != std::string::npos;
 }
 
-// Of one kind: who said it first; of those who said nothing, who stood first.
+// Compares two ends of one kind. Returns true if a reported its end first. If neither reported,
+// returns true if a stopped first.
 bool Earlier(const ProcessEnd* a, const ProcessEnd* b) {
   if (b == nullptr) return true;
   const bool gone = a->way == EndKind::kGone && b->way == EndKind::kGone;
@@ -30,10 +31,11 @@ bool Earlier(const ProcessEnd* a, const ProcessEnd* b) {
          std::make_tuple(gone ? b->newest_step : b->said.unix_ns(), b->role, b->rank);
 }
 
-// A record that breaks off says nothing by itself: where others of its role said goodbye, or are a
-// window of steps further, its process is not there any more.
+// An incomplete record alone shows nothing. If other processes of its role said goodbye, or are a
+// window of steps ahead, its process has ended.
 void Conclude(RunEnds* run) {
-  std::map<v1::Role, std::pair<bool, int64_t>> of;  // somebody said goodbye; the furthest
+  std::map<v1::Role, std::pair<bool, int64_t>>
+      of;  // whether a process said goodbye; the furthest step
   for (const ProcessEnd& end : run->ends) {
     auto& [said, furthest] = of.try_emplace(end.role, false, ProcessEnd::kNever).first->second;
     said |= end.way == EndKind::kWell || end.way == EndKind::kSaid;
@@ -48,7 +50,7 @@ void Conclude(RunEnds* run) {
   }
 }
 
-// Rollout workers are commonly killed when training is done: nobody misses them.
+// Rollout workers are often killed when training is done, so that is not a failure.
 void ForgiveRollouts(RunEnds* run) {
   bool any = false, all_well = true;
   for (const ProcessEnd& end : run->ends) {
@@ -75,14 +77,14 @@ const ProcessEnd* FirstOf(const Firsts& of) {
   const ProcessEnd* own = of[kOwn];
   const ProcessEnd* gone = of[kGoneKind];
   const ProcessEnd* asked = of[kAsked];
-  // Who asked them to end did so before: what broke then is its consequence.
+  // The stop request came first, so later failures are its consequence.
   if (own != nullptr && asked != nullptr &&
       asked->said.unix_ns() < own->said.unix_ns() - kClearlyBefore) {
     own = nullptr;
   }
   if (own != nullptr && gone != nullptr && own->newest_step != ProcessEnd::kNever &&
       gone->newest_step < own->newest_step - 1) {
-    return gone;  // it stood while the other went on
+    return gone;  // it was stopped while the other continued
   }
   if (own != nullptr) return own;
   if (gone != nullptr) return gone;

@@ -1,5 +1,5 @@
-// Who of a run's processes went first, and how each end is to be read: what health/run-died rests
-// on (died_verdict.cc has its words).
+// Finds which of a run's processes ended first, and classifies each end for health/run-died
+// (died_verdict.cc has the texts).
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace plumbline::rules {
 
-// How an end is to be read. Those that say more of a cause come first.
+// Classification of an end. Those that indicate a cause more strongly come first.
 enum Kind { kOwn, kGoneKind, kFollower, kAsked, kThread, kKinds };
 
 using Firsts = std::array<const ProcessEnd*, kKinds>;
@@ -33,14 +33,14 @@ struct Cause {
 };
 
 Kind KindOf(const ProcessEnd& end);
-// What the facts say of those of whom nothing is known: records that break off, and rollout workers
-// that nobody misses.
+// Infers the ends of processes without a known one: incomplete records, and rollout workers that
+// are not needed.
 void ConcludeEnds(RunEnds* run);
-// Points into `run`.
+// The result points into `run`.
 EndCounts CountEnds(const RunEnds& run);
-// Who went first, where anybody ended badly.
+// Returns the process that ended first, if any ended badly.
 const ProcessEnd* FirstOf(const Firsts& of);
-// `together`: all ended without a word. `alone`: nobody followed it.
+// `together` is true if all ended without a report, `alone` if no other process followed.
 Cause CauseOf(const ProcessEnd& first, bool together, bool alone);
 
 }  // namespace plumbline::rules

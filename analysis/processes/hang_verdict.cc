@@ -12,12 +12,12 @@
 namespace plumbline::rules {
 namespace {
 
-// A server looks twice a second: what it saw of shorter pauses is chance.
+// A server checks twice a second, so shorter pauses are observed only by chance.
 constexpr uint64_t kShortPause = 500'000'000;
 
 double Seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-// "rank 3", "ranks 3, 5 and 12 more".
+// Returns "rank 3" or "ranks 3, 5 and 12 more".
 template <typename List>
 std::string Ranks(const List& ranks, bool begins_sentence = false) {
   constexpr int kShown = 8;
@@ -30,7 +30,7 @@ std::string Ranks(const List& ranks, bool begins_sentence = false) {
   return text;
 }
 
-// In a line: who, and what of them.
+// Returns one line: the ranks and their state.
 std::string TitleOf(const v1::RanksHung& h) {
   switch (h.cause()) {
     case v1::RanksHung::CAUSE_GONE:
@@ -45,10 +45,11 @@ std::string TitleOf(const v1::RanksHung& h) {
                       h.step());
 }
 
-// Too few steps were seen to know how long one takes.
+// True if too few steps were seen to know their duration.
 bool WithoutPace(const v1::RanksHung& h) { return h.step_ns() == 0; }
 
-// "where a step takes 0.5 s and the longest pause before took 12 s": what is known of it.
+// Returns what is known about the usual duration: "where a step takes 0.5 s and the longest pause
+// before took 12 s".
 std::string Usual(const v1::RanksHung& h) {
   std::string text = WithoutPace(h)
                          ? "where too few steps were seen to know how long one takes"
@@ -59,7 +60,8 @@ std::string Usual(const v1::RanksHung& h) {
   return text;
 }
 
-// How long it lasts, beside what was usual; then who broke off, or who waits for whom.
+// Returns how long it lasts and what was usual; then which ranks ended, or which ranks wait for
+// which.
 std::string Explanation(const v1::RanksHung& h) {
   const bool one = h.ranks_size() == 1;
   std::string text = absl::StrFormat("Heartbeats go on, steps do not: %.1f s without a step, %s.",
@@ -110,9 +112,9 @@ const char* CauseId(const v1::RanksHung& h) {
   }
 }
 
-// Who came further waits for who did not.
+// Draws the waits: ranks that are further wait for ranks that are not.
 void DrawWaits(const v1::RanksHung& h, v1::Finding& finding) {
-  constexpr int kMostRanks = 64;  // of a node, by number
+  constexpr int kMostRanks = 64;  // per node, by number
   google::protobuf::Struct& waits = PutStruct(*finding.mutable_witness(), "waits");
   auto& nodes = *(*waits.mutable_fields())["nodes"].mutable_list_value();
   const auto add = [&](const auto& ranks, const std::string& at, bool culprit) {
@@ -129,8 +131,8 @@ void DrawWaits(const v1::RanksHung& h, v1::Finding& finding) {
   PutNumbers(waits, "to", {1});
 }
 
-// A culprit beside ranks that wait for it is an error at once. Without a pace nobody knows what is
-// usual: one level less, at most.
+// If a culprit and ranks that wait for it are known, it is an error at once. Without a known pace
+// it is unknown what is usual, so the level is at most one lower.
 v1::Level LevelOf(const v1::RanksHung& h, bool named) {
   if (WithoutPace(h)) return named ? v1::LEVEL_WARNING : v1::LEVEL_NOTE;
   return named || h.still_ns() >= h.error_ns() ? v1::LEVEL_ERROR : v1::LEVEL_WARNING;

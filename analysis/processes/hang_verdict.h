@@ -1,5 +1,5 @@
-// The finding that processes which do not go on make: a function of the journalled event alone, so
-// that a server, a server that was restarted and an audit of the stored run say the same.
+// The finding about processes that do not continue. It depends on the journalled event alone, so a
+// server, a restarted server and an audit of the stored run report the same.
 #pragma once
 
 #include "plumbline/v1/finding.pb.h"

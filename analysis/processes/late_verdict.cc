@@ -13,7 +13,7 @@ constexpr size_t kNamedSites = 16;
 
 struct Why {
   std::string_view id;
-  const char* brief;  // of the title
+  const char* brief;  // part of the title
   const char* words;  // "they came late because ..."
   const char* fix;
 };
@@ -65,7 +65,7 @@ v1::Verdict LateVerdict(const RunSummary& run, const std::string& cause,
   const double share =
       static_cast<double>(late.count) / static_cast<double>(std::max<uint64_t>(run.evidence, 1));
   FindingBuilder found;
-  // One finding a cause: the site's op is what tells it from those of other causes.
+  // One finding per cause: the site's op distinguishes it from those of other causes.
   SetPlace(found.verdict(), "", cause, late.step_first, late.step_last, late.ranks);
   found.Level(share <= error_share ? v1::LEVEL_WARNING : v1::LEVEL_ERROR)
       .Strength(v1::STRENGTH_PROVED)

@@ -1,5 +1,4 @@
-// The finding that late evidence of one cause makes: one a run, however many sites and ranks have a
-// part in it.
+// The finding about late evidence of one cause: one per run, for any number of sites and ranks.
 #pragma once
 
 #include <string>
@@ -9,7 +8,8 @@
 
 namespace plumbline::rules {
 
-// `cause` as RunSummary::late has it. A share of all evidence above `error_share` is an error.
+// `cause` is a key of RunSummary::late. If its share of all evidence exceeds `error_share`, it is
+// an error.
 v1::Verdict LateVerdict(const RunSummary& run, const std::string& cause,
                         const RunSummary::LateCount& late, double error_share);
 

@@ -1,6 +1,6 @@
-// How the processes of one attempt of a run ended, as far as it is known, and what
-// health/run-died says of it (rules/health/run_died.cc). A function of these facts alone, so that
-// live and offline say the same.
+// How the processes of one attempt of a run ended, as far as known, and the verdict of
+// health/run-died (rules/health/run_died.cc). It depends on these facts alone, so live and offline
+// results agree.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ inline constexpr char kRunDiedRule[] = "health/run-died";
 
 // Stored in checkpoints.
 enum class EndKind : uint8_t {
-  kOpen = 0,         // nothing is known of its end
-  kWell = 1,         // it said goodbye, and nothing else
-  kSaid = 2,         // ... and how it ends
-  kGone = 3,         // without a word: its connection ended with it
-  kUnreachable = 4,  // it cannot be reached any more, and may live
+  kOpen = 0,         // its end is not known
+  kWell = 1,         // it sent a goodbye only
+  kSaid = 2,         // ... and reported how it ends
+  kGone = 3,         // no report: its connection ended with it
+  kUnreachable = 4,  // it cannot be reached, but may be alive
 };
 
 struct ProcessEnd {
@@ -33,11 +33,11 @@ struct ProcessEnd {
   uint32_t rank = 0;
   std::string host;
   EndKind way = EndKind::kOpen;
-  v1::Ending said;  // of kSaid; where very many said something, of some only `how` and the time
-  bool followed = false;  // what it said reads as if another had left it: communication failed
+  v1::Ending said;        // for kSaid; if very many reported, some have only `how` and the time
+  bool followed = false;  // its report indicates that another process left it: communication failed
   int64_t newest_step = kNever;
   int64_t complete_through = kNever;
-  // The newest value of its loss, or of the first series that it has.
+  // The newest value of its loss, or of its first series.
   std::string series;
   int64_t value_step = kNever;
   double value = 0;
@@ -45,17 +45,19 @@ struct ProcessEnd {
 
 struct RunEnds {
   uint32_t attempt = 0;
-  bool over = false;        // nothing can come any more
-  bool superseded = false;  // a later attempt has begun: who has said nothing may do so yet
-  bool told = false;        // a host told who is gone: of the others nothing else is concluded
+  bool over = false;  // no more data can arrive
+  bool superseded =
+      false;  // a later attempt has begun; processes without a report may still send one
+  bool told =
+      false;  // a host reported which processes are gone; nothing is inferred for the others
   int64_t window_steps = 64;
   std::vector<ProcessEnd> ends;  // by role and rank
 };
 
-// Did another rank's death end it? By the words of communication libraries.
+// Returns true if another rank's death ended it, by the error texts of communication libraries.
 bool ReadsLikeFollower(const v1::Ending& ending);
 
-// nullopt: there is nothing to say (nobody reports progress; or all go on).
+// Returns nullopt if there is nothing to report (no process reports progress, or all continue).
 std::optional<v1::Verdict> DiedVerdict(const RunEnds& run);
 
 }  // namespace plumbline::rules

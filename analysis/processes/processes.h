@@ -1,5 +1,5 @@
-// How processes end, hang and come late. The room's entry: who stands outside includes this
-// header alone.
+// Verdicts on processes that end, hang or report late. The entry header of this folder: code
+// outside includes this header alone.
 #pragma once
 
 #include "analysis/processes/hang_verdict.h"        // IWYU pragma: export

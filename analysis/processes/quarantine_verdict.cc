@@ -11,7 +11,7 @@ constexpr char kCause[] = "quarantined", kNamed[] = "quarantine:";
 v1::FindingSite SiteOf(const std::string& run) {
   v1::FindingSite site;
   site.set_run(run);
-  site.set_op(kCause);  // one finding a cause, as of late evidence
+  site.set_op(kCause);  // one finding per cause, as for late evidence
   return site;
 }
 
@@ -30,7 +30,7 @@ v1::Verdict QuarantineVerdict(const std::string& run, const std::string& reason,
           "plumb runs --drop RUN: it never is, and what it sends is refused.")
       .Witness("entry", static_cast<double>(entry));
   v1::Verdict verdict = found.Take();
-  // No engine says these of it.
+  // The engine does not set these fields for it.
   verdict.set_rule(kQuarantineRule);
   *verdict.mutable_site() = SiteOf(run);
   v1::Finding& finding = *verdict.mutable_finding();
@@ -40,7 +40,7 @@ v1::Verdict QuarantineVerdict(const std::string& run, const std::string& reason,
   return verdict;
 }
 
-// The entry stands where the end of a silence would.
+// The entry is stored in the field for the end of a silence.
 v1::IncidentUpdate QuarantineUpdate(const std::string& run, const std::string& reason,
                                     uint64_t entry) {
   v1::IncidentUpdate update;

@@ -1,6 +1,6 @@
-// The finding of a run that is not judged, and its place in the journal. It follows from no
-// evidence: so a server that holds a run writes it down as an update of the incident, which opens
-// it, and every later reader of the journal (a restart, an audit of the stored run) says the same
+// The finding about a run that is not judged, and its form in the journal. It does not follow from
+// evidence. So a server that quarantines a run records it as an update of the incident, which opens
+// it. Every later reader of the journal (a restart, an audit of the stored run) reports the same
 // from that alone.
 #pragma once
 
@@ -15,15 +15,15 @@ namespace plumbline::rules {
 
 inline constexpr const char* kQuarantineRule = "meta/data-loss";
 
-// `reason`: why; `entry`: of the journal, where it was judged last.
+// `reason` is why. `entry` is the journal entry up to which the run was judged.
 v1::Verdict QuarantineVerdict(const std::string& run, const std::string& reason, uint64_t entry);
 
-// What the journal keeps of it: an update without an action, by "plumbd", of the incident that is
-// named "quarantine:RUN" instead of by its fingerprint, which says of no finding whose it is.
-// Servers from before it pass over an update without an action.
+// Returns its form in the journal: an update without an action, by "plumbd", of the incident named
+// "quarantine:RUN" instead of by a fingerprint, so that it belongs to no other finding. Older
+// servers ignore an update without an action.
 v1::IncidentUpdate QuarantineUpdate(const std::string& run, const std::string& reason,
                                     uint64_t entry);
-// The finding that the event opens; nothing: it is another event.
+// Returns the finding that the event opens. If it is another event, returns nullopt.
 std::optional<v1::Verdict> QuarantineOpened(const v1::JudgeEvent& event);
 
 }  // namespace plumbline::rules

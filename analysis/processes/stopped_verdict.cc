@@ -38,7 +38,7 @@ const char* StageWord(v1::Span::Kind stage) {
   }
 }
 
-// What the first of the ranks did last.
+// Returns the last activity of the first of the ranks.
 std::string DidLast(const v1::StepsStopped& s) {
   std::string text = s.in_step() ? absl::StrCat("it is in step ", s.step(), ", between two stages")
                                  : absl::StrCat("it ended step ", s.step(), " and began no other");

@@ -1,6 +1,5 @@
-// The finding of a run whose processes are alive and begin no step: a function of the journalled
-// event alone, so that a server, a server that was restarted and an audit of the stored run report
-// the same.
+// The finding about a run whose processes are alive but begin no step. It depends on the journalled
+// event alone, so a server, a restarted server and an audit of the stored run report the same.
 #pragma once
 
 #include <string>

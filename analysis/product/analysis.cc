@@ -14,7 +14,7 @@ constexpr int kTf32Bits = 11;
 
 bool IsCut(const MatmulModel& m) { return m.cut != InputCut::kNone; }
 
-// The cut of the class, if all of it cuts.
+// Returns the cut of the class, if all of it cuts.
 InputCut CutOf(const MatmulReplay& replay) {
   return replay.Holds(IsCut) ? replay.accepted[0].cut : InputCut::kNone;
 }
@@ -32,7 +32,7 @@ class Measure {
   }
 
  private:
-  // What D would be without any rounding, and what bounds its error.
+  // The value of D without any rounding, and the quantities that bound its error.
   struct Exact {
     ExactSum sum;
     double mass = 0, squares = 0;
@@ -59,8 +59,8 @@ class Measure {
     Compare(i, d, exact.sum, exact.mass);
   }
 
-  // Every product with the scales of its blocks and of D, as the sum of what a double holds of it
-  // and the rest.
+  // Computes every product with the scales of its blocks and of D, as the part that a double holds
+  // plus the rest.
   Exact Scaled(int i) const {
     const MatmulCase& c = a_.c;
     Exact out;
@@ -85,8 +85,8 @@ class Measure {
     if (!std::isfinite(d) || total == 0) return;
     const bool narrow = FormatOf(a_.c.d_dtype).precision < FormatOf(DType::kF32).precision;
     const double off = std::abs(d - s), ulp = narrow ? UlpOf(d, a_.c.d_dtype) : 0;
-    // The addend is one more product, and each scale one more rounding. Subnormal results round by
-    // up to half of the least value.
+    // The addend counts as one more product, and each scale as one more rounding. Subnormal results
+    // round by up to half of the smallest value.
     const int roundings = a_.c.inner + 2 + (a_.c.scaled() ? 6 : 0);
     const double sums =
         roundings * PowerOfTwo(-24) * total + a_.c.inner * PowerOfTwo(-149) * Largest(i);
@@ -103,10 +103,10 @@ class Measure {
   }
 
   struct Element {
-    double d, sum, error;  // error: what f32 sums may be off, without the store
+    double d, sum, error;  // error: the error bound of f32 sums, without the store
   };
 
-  // The factor of least squares, where every element follows it.
+  // Returns the factor of least squares, if every element follows it.
   double CommonFactor() const {
     constexpr size_t kFewest = 8;
     double products = 0, squares = 0, largest = 0;
@@ -118,7 +118,7 @@ class Measure {
     }
     const double factor = products / squares;
     const bool follow = std::all_of(elements_.begin(), elements_.end(), [&](const Element& e) {
-      // The factor is itself known to a rounding of the elements only.
+      // The factor itself is only known to a rounding of the elements.
       const double store = 2 * UlpOf(factor * e.sum, a_.c.d_dtype);
       return std::abs(e.d - factor * e.sum) <= 4 * std::abs(factor) * e.error + store;
     });
@@ -133,7 +133,7 @@ class Measure {
     return largest;
   }
 
-  // Was the upper or the lower neighbour taken, and how likely was that?
+  // Records whether the upper or the lower neighbour was taken, and how likely that was.
   void TakeChoice(double d, const ExactSum& sum, bool neither) {
     a_.beyond_neighbours += neither;
     const double low = sum.RoundTo(a_.c.d_dtype, RoundingMode::kDown);

@@ -43,14 +43,14 @@ class Candidates {
   }
 
  private:
-  // With every way to add the addend and to store.
+  // Adds the model with every way to add the addend and to store.
   void Add(const MatmulModel& model) {
     for (const bool last : {false, true}) {
       if (Possible(last)) AddStored(model, last);
     }
   }
 
-  // An addend comes last or not; after a scale it can only come last.
+  // An addend comes last or not. After a scale it can only come last.
   bool Possible(bool last) const { return last ? !c_.c.empty() : c_.c.empty() || c_.scale.empty(); }
 
   void AddStored(const MatmulModel& model, bool last) {
@@ -67,8 +67,8 @@ class Candidates {
     }
   }
 
-  // Sums of the bare products of each block, scaled as they are added up in f32; and factors that
-  // were brought to bf16 with their scales.
+  // Lists sums of the bare products of each block, scaled as they are added in f32; and factors
+  // that were converted to bf16 with their scales.
   void ListBlocks() {
     std::vector<BlockScaling> ways = {BlockScaling::kRounded};
     if (!c_.exact_blocks)
@@ -97,8 +97,8 @@ class Candidates {
     }
   }
 
-  // Instructions that take several scales' blocks at once: 16 or 32 products each of at most 4 bits
-  // a factor, whose sum is exact.
+  // Lists instructions that take blocks of several scales at once: 16 or 32 products each, of at
+  // most 4 bits per factor, whose sum is exact.
   void ListInside() {
     constexpr int kMostInside = 8;
     if (c_.factor_bits() > FormatOf(DType::kE4M3).precision || c_.block > 32) return;
@@ -124,11 +124,11 @@ class Candidates {
     Add(m);
   }
 
-  // What the sums may be kept in.
+  // Returns the dtypes in which the sums may be kept.
   std::vector<DType> Accumulators() const {
     return {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2};
   }
-  // Products of factors of at most 11 bits are exact in f32, but for those below its range.
+  // Products of factors of at most 11 bits are exact in f32, unless they are below its range.
   std::vector<bool> Fusions(DType accumulator) const {
     if (accumulator == DType::kF32 && !wide_products_) return {false};
     return {false, true};
@@ -155,7 +155,7 @@ class Candidates {
       if (cut != InputCut::kNone && accumulator != DType::kF32) continue;
       for (int leaf = 1; leaf <= 128 && leaf < c_.inner; leaf *= 2) {
         for (const auto tree : {MatmulModel::Tree::kNeighbours, MatmulModel::Tree::kHalves}) {
-          // A power of two is cut into the same halves.
+          // A power of two is split into the same halves.
           if (tree == MatmulModel::Tree::kHalves && (c_.inner & (c_.inner - 1)) == 0) continue;
           Add({.cut = cut,
                .sum = Sum::kPairwise,
@@ -167,7 +167,8 @@ class Candidates {
     }
   }
 
-  // Blocks of K and more are one model, and an accumulator that comes in as zero is nowhere.
+  // Blocks of K or more products are one model, and an accumulator that starts at zero has no
+  // effect.
   bool WholeBlock(int g) const { return g >= c_.inner; }
   bool Redundant(int g) const { return g > 1 && g / 2 >= c_.inner; }
 
@@ -187,7 +188,7 @@ class Candidates {
     }
   }
 
-  // The accumulator cut to e8m13 between blocks, as 8-bit tensor cores do.
+  // Adds the accumulator cut to e8m13 between blocks, as in 8-bit tensor cores.
   void AddShort(MatmulModel m) {
     constexpr int kShort = 14;
     if (c_.factor_bits() > FormatOf(DType::kE4M3).precision || m.cut != InputCut::kNone) return;
@@ -206,7 +207,7 @@ class Candidates {
     }
   }
 
-  // Lengths after which partial sums may be set aside: powers of two, the multiples of 8 up to
+  // Returns lengths after which partial sums may be stored: powers of two, the multiples of 8 up to
   // 1,024 that blocked products use, and equal shares of K.
   std::vector<int> Lengths() const {
     std::set<int> lengths;
@@ -238,7 +239,7 @@ class Candidates {
     }
   }
 
-  // Parts kept in f32 are promoted sums; 16-bit ones are the loss that split-K can bring.
+  // Parts in f32 are promoted sums. Parts in 16 bits are the loss that split-K can cause.
   void ListSplit() {
     const DType narrow = c_.d_dtype;
     if (FormatOf(narrow).precision > FormatOf(DType::kF16).precision) return;
@@ -258,7 +259,7 @@ class Candidates {
 
   const MatmulCase& c_;
   const bool wide_;
-  const bool wide_products_;  // of factors with scales that are no powers of two
+  const bool wide_products_;  // of factors with scales that are not powers of two
   std::vector<Scaling> scalings_ = {Scaling::kRounded};
   std::vector<MatmulModel> models_;
 };

@@ -1,4 +1,4 @@
-// Which arithmetics the sampled elements of a product may have been computed by.
+// The arithmetics by which the sampled elements of a product may have been computed.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace plumbline::rules {
 
-// All of them, none twice; models that differ in `store` alone lie side by side, cuts together. A
-// split stands here with exact parts.
+// Returns all of them once. Models that differ only in `store` are neighbours, and cuts are
+// together. A split has exact parts here.
 std::vector<MatmulModel> CandidateModels(const MatmulCase& c);
 
-// A split with exact parts of 16 bits under the other ways to sum a part: worth a look where the
-// split comes near, since that rounding hides most of what happens within a part.
+// Returns a split with exact 16-bit parts, with the other ways to sum a part. Useful if the split
+// almost fits, because the rounding to 16 bits hides most of what happens within a part.
 std::vector<MatmulModel> PartVariants(const MatmulCase& c, const MatmulModel& split);
-// How many of those there are in all.
+// Returns the total number of those.
 uint64_t VariantCount(const MatmulCase& c, const std::vector<MatmulModel>& models);
 
 }  // namespace plumbline::rules

@@ -58,7 +58,7 @@ absl::Status SetSize(const v1::MatmulSample& sample, MatmulCase* c) {
   return absl::OkStatus();
 }
 
-// Which row of a factor goes into each element.
+// Reads the row of a factor that went into each element.
 absl::Status Index(const char* name, const v1::Tensor& tensor, int64_t m, int64_t rows,
                    std::vector<int64_t>* out) {
   if (absl::Status s = CheckTensor(name, tensor, {m}, false); !s.ok()) return s;
@@ -87,7 +87,7 @@ absl::Status ReadFactors(const v1::MatmulSample& sample, MatmulCase* c) {
   return s.ok() ? Factor("b", sample.b(), columns, *c, &c->b_dtype, &c->b) : s;
 }
 
-// By the rows handed over, else by the elements' places in a D of so many columns.
+// Decides by the given rows, else by the elements' places in a D with this number of columns.
 std::vector<bool> Apart(const MatmulCase& c, uint64_t columns) {
   std::vector<bool> apart(static_cast<size_t>(c.samples), true);
   const bool placed = !c.offsets.empty() && columns > 0;
@@ -123,7 +123,8 @@ bool AllValuesOf(const FloatFormat& format, const v1::Tensor& tensor) {
   return true;
 }
 
-// Values beyond the declared format are meant to be cut to it (tf32, bf16) or contradict it.
+// Values that do not fit the declared format are either meant to be cut to it (tf32, bf16), or they
+// contradict it.
 absl::Status TakeFormat(const v1::MatmulSample& sample, const std::string& name, MatmulCase* c) {
   c->a_format = FormatOf(c->a_dtype);
   c->b_format = FormatOf(c->b_dtype);
@@ -140,7 +141,7 @@ absl::Status TakeFormat(const v1::MatmulSample& sample, const std::string& name,
   return Cannot(absl::StrCat("input-format: a or b holds values that ", name, " does not have"));
 }
 
-// f32 numbers, not zero, finite.
+// Reads f32 numbers that are finite and not zero.
 absl::Status Scales(const char* name, const v1::Tensor& tensor, const std::vector<int64_t>& shape,
                     std::vector<double>* out) {
   if (absl::Status s = CheckTensor(name, tensor, shape, true); !s.ok()) return s;
@@ -173,7 +174,7 @@ absl::Status TakeBlocks(const v1::MatmulSample& sample, uint32_t block, MatmulCa
   return s;
 }
 
-// The factors of d: the metadata's, the sample's, and both tensors'.
+// Reads the factors of d: the metadata's, the sample's, and those of both tensors.
 absl::Status TakeScale(const v1::MatmulSample& sample, double stated, MatmulCase* c) {
   const auto m = static_cast<size_t>(c->samples);
   std::vector<double> whole, a, b;

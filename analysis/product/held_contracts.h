@@ -1,5 +1,5 @@
-// Contracts that a run is held to: reconstructed sums (analysis/sums), replayed over the sampled
-// elements of its products.
+// Contracts that a run is compared with: reconstructed sums (analysis/sums), replayed over the
+// sampled elements of its products.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ struct HeldContract {
   sums::SumModel model;
 };
 
-// What the contract's sum makes of a product's elements.
+// Result of a contract's sum on a product's elements.
 struct HeldMatches {
   int32_t samples = 0;  // judged: finite factors
   int32_t matches = 0;
-  int first_miss = -1;  // sample; its results:
+  int first_miss = -1;  // sample number; its two results:
   double held = 0;
   double found = 0;
 };
@@ -28,12 +28,12 @@ struct HeldMatches {
 class HeldContracts {
  public:
   HeldContracts() = default;
-  // `text`: contract files one after the other. InvalidArgument: what is wrong with them, or that
-  // one speaks of nothing that can be replayed over a product.
+  // Parses concatenated contract files. Returns InvalidArgument if they are invalid, or if one has
+  // nothing that can be replayed over a product.
   static absl::StatusOr<HeldContracts> Parse(const std::string& text);
 
   bool empty() const { return held_.empty(); }
-  // The contract of products of this length and these dtypes; null: there is none.
+  // Returns the contract for products of this length and these dtypes, or null.
   const HeldContract* For(const MatmulCase& c) const;
 
  private:

@@ -22,7 +22,7 @@ bool FitsLanes(const MatmulModel& m) {
 #if defined(__x86_64__)
 namespace {
 
-constexpr int kWidth = 4;  // doubles a vector
+constexpr int kWidth = 4;  // doubles per vector
 constexpr int kVectors = kAlignedLanes / kWidth;
 constexpr int64_t kBias = 1023;
 
@@ -33,15 +33,16 @@ PLUMB_AVX2_INLINE __m256d Truncated(__m256d x) {
   return _mm256_round_pd(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
 
-// Doubles of f32's normal range rounded to its 24 bits.
+// Rounds doubles of f32's normal range to its 24 bits.
 template <bool kNearest>
 PLUMB_AVX2_INLINE __m256d Rounded(__m256d x) {
   if (kNearest) return _mm256_cvtps_pd(_mm256_cvtpd_ps(x));
   return _mm256_and_pd(x, Constant(~int64_t{(1 << 29) - 1}));
 }
 
-// a + b of f32 values, rounded once. Of 53 bits a second rounding to 24 is innocent to nearest; for
-// truncation a sum that the first one took up to its neighbour is first taken back.
+// Returns a + b of f32 values, rounded once. If rounding to nearest, a second rounding from 53 to
+// 24 bits is harmless. For truncation, a sum that the first rounding moved up to its neighbour is
+// first moved back.
 template <bool kNearest>
 PLUMB_AVX2_INLINE __m256d Added(__m256d a, __m256d b) {
   const __m256d sum = _mm256_add_pd(a, b);
@@ -50,12 +51,12 @@ PLUMB_AVX2_INLINE __m256d Added(__m256d a, __m256d b) {
   const __m256d lost =
       _mm256_add_pd(_mm256_sub_pd(a, _mm256_sub_pd(sum, from_b)), _mm256_sub_pd(b, from_b));
   const __m256d inexact = _mm256_cmp_pd(lost, _mm256_setzero_pd(), _CMP_NEQ_OQ);
-  const __m256d opposite = _mm256_xor_pd(lost, sum);  // in its sign bit
+  const __m256d opposite = _mm256_xor_pd(lost, sum);  // in the sign bit
   const __m256i back = _mm256_srli_epi64(Bits(_mm256_and_pd(inexact, opposite)), 63);
   return Rounded<false>(Doubles(_mm256_sub_epi64(Bits(sum), back)));
 }
 
-// All ones where x is neither 0 nor well inside f32's normal range.
+// Returns all ones where x is neither 0 nor well inside f32's normal range.
 PLUMB_AVX2_INLINE __m256d Outside(__m256d x) {
   const __m256d magnitude = _mm256_and_pd(x, Constant(INT64_MAX));
   const __m256d low = _mm256_cmp_pd(magnitude, Constant((kBias - 125) << 52), _CMP_LT_OQ);
@@ -64,20 +65,20 @@ PLUMB_AVX2_INLINE __m256d Outside(__m256d x) {
   return _mm256_or_pd(high, _mm256_andnot_pd(zero, low));
 }
 
-// The accumulators of all lanes and what their fraction bits make of a block's exponent: terms are
+// The accumulators of all lanes, and how their fraction bits change a block's exponent: terms are
 // scaled by 2^(F-e), sums back by 2^(e-F).
 struct Lanes {
   __m256d acc[kVectors];
-  __m256i up[kVectors];    // (2 * bias + F) << 52, less the bits of 2^e
-  __m256i down[kVectors];  // F << 52, to be taken from them
+  __m256i up[kVectors];    // (2 * bias + F) << 52, minus the bits of 2^e
+  __m256i down[kVectors];  // F << 52, subtracted from the bits of 2^e
   __m256d outside;
-  __m256d kept;  // all ones, but for the significand bits that the accumulator does not keep
+  __m256d kept;  // all ones, except for the significand bits that the accumulator drops
 };
 
-// Products [at, end), one block.
+// Adds the products [at, end), one block.
 template <bool kInside, bool kNearest>
 PLUMB_AVX2_INLINE void TakeBlock(const double* p, int n, int32_t exponent, Lanes* lanes) {
-  // Far below any product's: of a block of zeros alone.
+  // For a block of zeros: far below any product's exponent.
   constexpr int64_t kTiny = 64;
   const int64_t biased = exponent == kNoExponent ? kTiny : exponent + kBias;
   __m256d scale[kVectors], sum[kVectors];

@@ -15,7 +15,7 @@ namespace {
 
 using MachineKind = MatmulModel::Sum;
 
-// What a + b loses when it is rounded to a double (Knuth's TwoSum).
+// Returns what a + b loses when it is rounded to a double (Knuth's TwoSum).
 double Lost(double a, double b, double sum) {
   const double from_b = sum - a;
   return (a - (sum - from_b)) + (b - from_b);
@@ -25,7 +25,7 @@ int Exponent(double x) {
   return static_cast<int>((std::bit_cast<uint64_t>(x) >> 52) & 0x7ff) - 1023;
 }
 
-// A double rounded once into f32.
+// Round a double once into f32.
 float Nearest(double x) { return static_cast<float>(x); }
 float TowardZero(double x) {
   const auto f = static_cast<float>(x);
@@ -38,7 +38,7 @@ double RoundSum(double x, DType dtype, RoundingMode mode) {
   return mode == RoundingMode::kTowardZero ? TowardZero(x) : Nearest(x);
 }
 
-// a + b, both of `dtype`, rounded once.
+// Returns a + b, both of `dtype`, rounded once.
 double Add(double a, double b, DType dtype, RoundingMode mode) {
   if (dtype == DType::kF64) return a + b;
   if (dtype != DType::kF32) return RoundedSum(a, b, dtype);
@@ -48,7 +48,7 @@ double Add(double a, double b, DType dtype, RoundingMode mode) {
 
 // ---- aligned blocks ----------------------------------------------------------------------------
 
-// Terms of the block in units of 2^-F of the largest, cut and added.
+// Adds the terms of the block, in units of 2^-F of the largest, cut.
 template <bool kFloored>
 int64_t AlignedSum(const double* p, int n, double scale) {
   int64_t sum = 0;
@@ -59,7 +59,7 @@ int64_t AlignedSum(const double* p, int n, double scale) {
   return sum;
 }
 
-// The first `kept` significand bits of x.
+// Returns the first `kept` significand bits of x.
 double KeepBits(double x, int kept) {
   const uint64_t lost = (uint64_t{1} << (53 - kept)) - 1;
   return std::bit_cast<double>(std::bit_cast<uint64_t>(x) & ~lost);
@@ -74,8 +74,7 @@ double Aligned(const MatmulModel& m, const MatmulTerms& t, int first, int last, 
     int32_t e = t.BlockExponent(g, at, end);
     if (m.addend_inside && acc != 0) e = std::max(e, std::max(Exponent(acc), least));
     if (e == kNoExponent) continue;
-    // |terms| < 2^(F+2): 65 of them fit an integer of 64 bits with room to spare, and their sum is
-    // exact in a double.
+    // |terms| < 2^(F+2), so 65 of them fit a 64-bit integer, and their sum is exact in a double.
     const double scale = PowerOfTwo(m.fraction_bits - e);
     int64_t sum = AlignedSum<kFloored>(&t.product[static_cast<size_t>(at)], end - at, scale);
     if (m.addend_inside) sum += AlignedSum<kFloored>(&acc, 1, scale);
@@ -102,8 +101,8 @@ double ExactRun(const MatmulModel& m, const MatmulTerms& t, int first, int last,
 
 float AddNearest(float a, double b) {
   double s = a + b;
-  // Rounding to odd first, so that the second rounding sees on which side of a tie the sum lies
-  // (Boldo and Melquiond 2008).
+  // Round to odd first, so that the second rounding sees on which side of a tie the sum lies (Boldo
+  // and Melquiond 2008).
   const double lost = Lost(a, b, s);
   if (lost != 0 && (std::bit_cast<uint64_t>(s) & 1) == 0)
     s = std::nextafter(s, lost > 0 ? kInfinity : -kInfinity);
@@ -115,7 +114,7 @@ float AddTowardZero(float a, double b) {
   const auto f = static_cast<float>(s);
   if (!std::isfinite(f)) return TowardZero(s);
   const double lost = Lost(a, b, s), value = f;
-  // |f| beyond |s + lost|?
+  // True if |f| exceeds |s + lost|.
   const bool beyond =
       std::abs(value) > std::abs(s) || (value == s && lost != 0 && (lost > 0) != (s > 0));
   return beyond ? std::nextafter(f, 0.0f) : f;
@@ -145,7 +144,7 @@ double MatmulMachine::Sequential(const MatmulModel& m, const MatmulTerms& t, int
   return acc;
 }
 
-// Every operation is rounded to the accumulator's format.
+// Rounds every operation to the accumulator's format.
 double MatmulMachine::Compensated(const MatmulModel& m, const MatmulTerms& t, double start) {
   const DType dtype = m.accumulator;
   const auto add = [&](double a, double b) { return Add(a, b, dtype, RoundingMode::kNearestEven); };
@@ -213,10 +212,10 @@ double MatmulMachine::Run(const MatmulModel& m, const MatmulTerms& t, int first,
 
 namespace {
 
-// Products that are summed by themselves; 0: all in one.
+// Returns the number of products that are summed separately. If all are one sum, returns 0.
 int Chunk(const MatmulModel& m) { return m.part > 0 ? m.part : m.promote; }
 
-// The sum so far with a block's, which is scaled on the way.
+// Returns the sum so far plus a block's sum, which is scaled.
 double AfterBlock(const MatmulModel& m, const MatmulTerms& t, double acc, double sum,
                   size_t block) {
   const double a = t.a_scale[block], b = t.b_scale[block];
@@ -228,14 +227,15 @@ double AfterBlock(const MatmulModel& m, const MatmulTerms& t, double acc, double
   return static_cast<float>(acc) + scaled;
 }
 
-// The sum of the chunks so far with one more of them; `first`: nothing has been added yet.
+// Returns the sum of the chunks so far plus one more. `first` is true if nothing has been added
+// yet.
 double AfterChunk(const MatmulModel& m, double acc, double sum, bool first) {
   if (m.part == 0) return static_cast<float>(acc) + static_cast<float>(sum);
   const double part = RoundToFormat(sum, m.part_dtype);
   return first ? part : Add(acc, part, m.reduce_dtype, RoundingMode::kNearestEven);
 }
 
-// The addend on a sum that it is added to last.
+// Adds the addend to a finished sum.
 double AddLast(const MatmulModel& m, double sum, double c) {
   return Add(RoundSum(sum, m.accumulator, m.rounding), c, m.accumulator,
              RoundingMode::kNearestEven);
@@ -281,10 +281,10 @@ double MatmulMachine::Result(const MatmulModel& m, double sum, const MatmulCase&
   if (c.scale.empty()) return Store(m, sum, c.d_dtype);
   const auto at = static_cast<size_t>(i);
   const double addend = c.c.empty() ? 0 : c.c[at], scale = static_cast<float>(c.scale[at]);
-  // In f64 nothing of it is rounded to f32 on the way.
+  // In f64 no intermediate value is rounded to f32.
   if (m.accumulator == DType::kF64) return Store(m, sum * c.scale[at] + addend, c.d_dtype);
   if (m.scaling == Scaling::kOnce) {
-    ExactSum whole;  // of at most 48 bits and the addend
+    ExactSum whole;  // at most 48 bits, and the addend
     if (!std::isfinite(sum)) return Store(m, sum * scale, c.d_dtype);
     whole.Add(sum * scale);
     whole.Add(addend);
@@ -315,21 +315,21 @@ void MatmulMachine::Sums(const MatmulModel& m, const MatmulTerms& t, double c,
 
 namespace {
 
-// Relative error of one rounding to f32.
+// Returns the relative error of one rounding to f32.
 double Unit(RoundingMode mode) {
   return mode == RoundingMode::kTowardZero ? PowerOfTwo(-23) : PowerOfTwo(-24);
 }
 
-// One after the other: err_k <= err_{k-1} + u |p_k| + u (|prefix_k| + err_{k-1} + u |p_k|), so
-// err_K <= (1+u)^K u sum(|prefix_k| + (1+u)|p_k|); subnormal roundings add 2^-149 each.
+// In sequence: err_k <= err_{k-1} + u |p_k| + u (|prefix_k| + err_{k-1} + u |p_k|), so err_K <=
+// (1+u)^K u sum(|prefix_k| + (1+u)|p_k|). Subnormal roundings add 2^-149 each.
 double SequentialBound(double u, int n, double prefix_sum, double total) {
   return std::exp(1.01 * u * n) * u * (prefix_sum + 1.01 * total) + 2 * n * PowerOfTwo(-149);
 }
 
 // Blocks: each cuts at most g + 1 terms by less than 2^(e-F), and 2^e <= max(2^exponent of the
-// products, |accumulator|) <= the block's scale + err so far; roundings of the block's sum (at most
-// twice its scale) and of the accumulator: 3u of that. With q = (g+1) 2^-F + 3u and S the sum of
-// scales over the nb blocks, err <= q (S + nb err).
+// products, |accumulator|) <= the block's scale + err so far. The roundings of the block's sum (at
+// most twice its scale) and of the accumulator add 3u of that. With q = (g+1) 2^-F + 3u and S the
+// sum of scales over the nb blocks, err <= q (S + nb err).
 double AlignedBound(const MatmulModel& m, double u, double scale, double blocks) {
   const double q = (m.block + 1) * PowerOfTwo(-m.fraction_bits) + 3 * u;
   if (!(q * blocks < 0.5)) return kInfinity;
@@ -344,7 +344,7 @@ double RunBound(const MatmulModel& m, const MatmulTerms& t, double c, double exa
     case MachineKind::kSequential:
       return SequentialBound(u, t.size, t.prefix_sum + t.size * c, t.total);
     case MachineKind::kPairwise: {
-      // Every product passes at most `depth` roundings of sums that hold it.
+      // Every product passes at most `depth` roundings of sums that contain it.
       const double depth = m.leaf + std::ceil(std::log2(static_cast<double>(t.size))) + 2;
       if (!(depth * u < 0.01)) return kInfinity;
       return 1.02 * depth * u * (t.total + c) + 2 * t.size * PowerOfTwo(-149);
@@ -363,7 +363,7 @@ double RunBound(const MatmulModel& m, const MatmulTerms& t, double c, double exa
 }  // namespace
 
 double ErrorBound(const MatmulModel& m, const MatmulTerms& t, double c) {
-  // Where a partial sum might overflow, and for sums in few bits, nothing useful is known.
+  // If a partial sum might overflow, or for sums in few bits, no useful bound is known.
   constexpr double kSafe = 1e38;
   c = std::abs(c);
   const bool one_run = m.part == 0 && m.promote == 0;
@@ -372,7 +372,7 @@ double ErrorBound(const MatmulModel& m, const MatmulTerms& t, double c) {
     return kInfinity;
   const double exact = t.prefix_most + c;
   const double bound = RunBound(m, t, m.addend_last ? 0 : c, exact);
-  // The addend, and a slack for what these doubles themselves round.
+  // The addend, and a margin for the rounding of these doubles.
   const double last = m.addend_last ? Unit(RoundingMode::kNearestEven) * (exact + bound) * 2 : 0;
   return 1.001 * (bound + last) + 1e-12 * (t.total + c);
 }

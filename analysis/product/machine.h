@@ -1,5 +1,5 @@
-// What a model gives for one sampled element, bit for bit; and how far it can be from the exact sum
-// at most, so that elements which no rounding can bring near a boundary need no replay.
+// Computes a model's result for one sampled element bit for bit, and an upper bound of its distance
+// from the exact sum. If rounding cannot bring an element near a boundary, it needs no replay.
 #pragma once
 
 #include <span>
@@ -10,23 +10,24 @@
 
 namespace plumbline::rules {
 
-// Not thread-safe (scratch).
+// Not thread-safe (scratch memory).
 class MatmulMachine {
  public:
-  // The finished sum, before it is stored. `c`: the addend, 0 where there is none. The model's cut
-  // must be that of the terms. Infinite and NaN where the arithmetic overflows.
+  // Returns the finished sum before it is stored. `c` is the addend, or 0. The model's cut must be
+  // that of the terms. If the arithmetic overflows, returns infinity or NaN.
   double Sum(const MatmulModel& model, const MatmulTerms& terms, double c);
 
-  // sums[i] = Sum of `model` with fraction_bits[i], for at most kAlignedLanes of an aligned model.
+  // Sets sums[i] to Sum of `model` with fraction_bits[i], for at most kAlignedLanes of an aligned
+  // model.
   void Sums(const MatmulModel& model, const MatmulTerms& terms, double c,
             std::span<const int> fraction_bits, double* sums);
 
-  // The sum as stored in `dtype`.
+  // Returns the sum as stored in `dtype`.
   static double Store(const MatmulModel& model, double sum, DType dtype) {
     return RoundToFormat(sum, dtype, model.store);
   }
-  // What D holds of element i: the sum, scaled where the case says so, with the addend where it
-  // then comes last, stored.
+  // Returns D's value of element i: the sum, scaled if the case has a scale, plus the addend if it
+  // comes last, stored.
   static double Result(const MatmulModel& model, double sum, const MatmulCase& c, int i);
 
  private:
@@ -39,11 +40,11 @@ class MatmulMachine {
   std::vector<double> level_;
 };
 
-// |Sum(model, terms, c) - (c + exact)| is at most this; infinity where no bound is known that would
-// be of use. Derivations at each case.
+// Returns an upper bound of |Sum(model, terms, c) - (c + exact)|. If no useful bound is known,
+// returns infinity. The derivations are in the code of each case.
 double ErrorBound(const MatmulModel& model, const MatmulTerms& terms, double c);
 
-// a + b rounded once: b has at most 53 bits, a those of f32.
+// Return a + b rounded once; b has at most 53 bits, a those of f32.
 float AddNearest(float a, double b);
 float AddTowardZero(float a, double b);
 

@@ -11,11 +11,11 @@ namespace {
 
 using Sum = MatmulModel::Sum;
 
-// Products after which a short sum is added to a wide one often enough: DeepSeek-V3 takes 128.
+// Products after which a short sum is added to a wide one often enough: DeepSeek-V3 uses 128.
 constexpr int kPromotedOften = 256;
 
-// An f32 value with its significand rounded to `bits` bits; f32's exponents are kept, subnormals
-// with fewer bits.
+// Returns an f32 value with its significand rounded to `bits` bits. f32's exponents are kept;
+// subnormals have fewer bits.
 double CutTo(double x, int bits, RoundingMode mode) {
   if (x == 0 || !std::isfinite(x)) return x;
   const int e = std::max(std::ilogb(x), FormatOf(DType::kF32).min_exponent);
@@ -74,7 +74,7 @@ const char* CompensationWords(const MatmulModel& m) {
   return "";
 }
 
-// "f32"; "e8m13" where fewer bits are kept between blocks.
+// Returns "f32", or "e8m13" if fewer bits are kept between blocks.
 std::string AccumulatorName(const MatmulModel& m) {
   return m.kept > 0 ? absl::StrCat("e8m", m.kept - 1) : DTypeName(m.accumulator);
 }
@@ -206,11 +206,11 @@ std::string Words(const MatmulModel& m) {
 }
 
 bool KeepsFewerBits(const MatmulModel& m, int bits) {
-  // An exact sum keeps them all: what it is stored in is its output's affair. A compensated one
-  // carries as many again.
+  // An exact sum keeps all bits; its output dtype is a separate matter. A compensated sum carries
+  // as many bits again.
   if (m.sum == Sum::kExact || m.compensation != MatmulModel::Compensation::kNone) return false;
   if (FormatOf(m.accumulator).precision - 1 < bits) return true;
-  // Added in f32 every few products, what a short sum loses does not grow with K.
+  // If a short sum is added in f32 every few products, its loss does not grow with K.
   if (m.promote > 0 && m.promote <= kPromotedOften) return false;
   if (m.kept > 0 && m.kept - 1 < bits) return true;
   return m.sum == Sum::kAligned && m.fraction_bits < bits;

@@ -1,5 +1,5 @@
-// An arithmetic by which a dot product may have been computed: what becomes of the factors, of each
-// partial sum, of the parts, of the result.
+// An arithmetic by which a dot product may have been computed: its treatment of the factors,
+// partial sums, parts and result.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace plumbline::rules {
 
-// What f32 factors are cut to before they are multiplied.
+// The format to which f32 factors are cut before they are multiplied.
 enum class InputCut : uint8_t {
   kNone,
   kTf32Nearest,
@@ -22,19 +22,20 @@ enum class InputCut : uint8_t {
   kBf16Zero
 };
 
-// What one scale per block of products (MXFP8, NVFP4, 128 x 128 tiles) is applied to: factors,
-// which are rounded to f32 or bf16 with it before they are multiplied; or each block's sum of the
-// bare products, before it is added to an f32 sum: in one operation, after rounding the product of
-// sum and scale, or first by A's scale and then by B's; or each block's exact sum with its scales
-// is what is aligned and added, as tensor cores do that take the scales in (NVFP4, MXFP4, MXFP8).
+// Where one scale per block of products (MXFP8, NVFP4, 128 x 128 tiles) is applied. Either to the
+// factors, which are rounded to f32 or bf16 with it before they are multiplied. Or to each block's
+// sum of the bare products, before it is added to an f32 sum: in one operation, after rounding the
+// product of sum and scale, or first by A's scale and then by B's. Or inside: each block's exact
+// sum with its scales is aligned and added, as in tensor cores that take scales (NVFP4, MXFP4,
+// MXFP8).
 enum class BlockScaling : uint8_t { kFactors, kFactorsBf16, kFused, kRounded, kTwice, kInside };
 // How the factor of a finished sum (D = scale A B) is applied: in f32 and then stored, in one
-// rounding with the store, or as two factors one after the other.
+// rounding with the store, or as two factors in sequence.
 enum class Scaling : uint8_t { kRounded, kOnce, kTwice };
 
-// One factor after the cut. Finite.
+// Returns one factor after the cut. Finite.
 double CutInput(InputCut cut, double x);
-// Significand bits that it leaves; those of `dtype` without a cut.
+// Returns the significand bits that the cut leaves; without a cut, those of `dtype`.
 int CutBits(InputCut cut, DType dtype);
 
 // A dot product of K products p_i, to which `c` may be added. Every partial sum is rounded to
@@ -43,41 +44,41 @@ struct MatmulModel {
   enum class Sum : uint8_t {
     kExact,       // the exact sum, rounded once
     kSequential,  // one product after the other
-    kPairwise,    // a tree over leaves of `leaf` products, which are summed one after the other
-    // Blocks of `block` products, as tensor cores take them: every product (and, where
-    // `addend_inside`, the accumulator) is aligned to the block's largest exponent and what lies
-    // below 2^-fraction_bits of it cut off; the sum of those is exact and rounded once. A product's
-    // exponent is the sum of its factors', not normalised; a subnormal factor has the least one.
-    // With BlockScaling::kInside a term is a block's scaled sum, and its exponent its own.
+    kPairwise,    // a tree over leaves of `leaf` products, each summed in sequence
+    // Blocks of `block` products, as in tensor cores. Every product (and, if `addend_inside`, the
+    // accumulator) is aligned to the block's largest exponent, and bits below 2^-fraction_bits of
+    // it are cut. The sum of those is exact and rounded once. A product's exponent is the sum of
+    // its factors' exponents, not normalised. A subnormal factor has the smallest exponent. With
+    // BlockScaling::kInside a term is a block's scaled sum with its own exponent.
     kAligned,
   };
-  // kSequential with what rounding loses carried along (Kahan 1965; Neumaier 1974): it comes so
-  // near the exact sum that without it as a rival that would be named.
+  // kSequential with a correction for the rounding loss (Kahan 1965; Neumaier 1974). It is so close
+  // to the exact sum that, if it were not a rival, the exact sum would be named.
   enum class Compensation : uint8_t { kNone, kKahan, kNeumaier };
-  // Shapes of the tree: neighbours joined, then neighbours of those; halves, the first the larger
-  // power of two or not.
+  // Shape of the tree: neighbours joined, then neighbours of those; or halves, where the first is
+  // the larger, whether or not K is a power of two.
   enum class Tree : uint8_t { kNeighbours, kHalves };
 
   InputCut cut = InputCut::kNone;
   Sum sum = Sum::kSequential;
   DType accumulator = DType::kF32;
   RoundingMode rounding = RoundingMode::kNearestEven;
-  bool fused = false;  // kSequential: products are not rounded before they are added
+  bool fused = false;  // kSequential: products are not rounded before the addition
   Compensation compensation = Compensation::kNone;
   Tree tree = Tree::kNeighbours;
   int leaf = 1;
   int fraction_bits = 24;  // F
   int block = 8;           // g
   bool addend_inside = true;
-  bool floored = false;  // aligned terms are cut towards minus infinity, not towards zero
-  int promote = 0;       // n: partial sums of n products are added to an f32 sum, to nearest; 0: no
-  int part = 0;          // split-K: products a part, each summed by itself; 0: no split
-  DType part_dtype = DType::kF32;    // in which parts are stored
-  DType reduce_dtype = DType::kF32;  // in which they are added, one after the other
-  bool addend_last = false;          // c is added to the finished sum, not what it starts from
+  bool floored = false;  // aligned terms are cut towards minus infinity instead of zero
+  int promote = 0;  // n: partial sums of n products are added to an f32 sum, to nearest; 0 means no
+  int part = 0;     // split-K: products per part, each summed separately; 0 means no split
+  DType part_dtype = DType::kF32;    // dtype in which parts are stored
+  DType reduce_dtype = DType::kF32;  // dtype in which they are added, in sequence
+  bool addend_last = false;          // c is added to the finished sum, instead of being its start
   RoundingMode store = RoundingMode::kNearestEven;  // into D's dtype
-  // Significand bits that the accumulator keeps between blocks where they are fewer than its
-  // dtype's, cut toward zero (e8m13: 14); 0: all.
+  // Significand bits that the accumulator keeps between blocks if they are fewer than its dtype's,
+  // cut toward zero (e8m13: 14). 0 means all.
   int kept = 0;
   BlockScaling blocks = BlockScaling::kFactors;
   Scaling scaling = Scaling::kRounded;
@@ -93,16 +94,16 @@ struct MatmulModel {
   }
 };
 
-// "exact", "sequential", "pairwise", "aligned", "promoted", "split-k" or "tf32" (any cut).
+// Returns "exact", "sequential", "pairwise", "aligned", "promoted", "split-k" or "tf32" (any cut).
 std::string FamilyOf(const MatmulModel& model);
-// What the model says of itself, by key of the contract: dtype, rounding, block, fraction_bits, ...
+// Returns the model's parameters by key of the contract: dtype, rounding, block, fraction_bits, ...
 std::map<std::string, std::string> ParametersOf(const MatmulModel& model);
-// "fp32 one after the other", "aligned blocks of 8, 24 fraction bits, toward zero"
+// Returns "fp32 one after the other", "aligned blocks of 8, 24 fraction bits, toward zero".
 std::string Words(const MatmulModel& model);
 
-// Partial sums keep fewer than `bits` bits below the largest term.
+// Returns true if partial sums keep fewer than `bits` bits below the largest term.
 bool KeepsFewerBits(const MatmulModel& model, int bits);
-// Parts of a split are stored in 16 bits or fewer.
+// Returns true if parts of a split are stored in 16 bits or fewer.
 bool NarrowParts(const MatmulModel& model);
 
 }  // namespace plumbline::rules

@@ -1,5 +1,5 @@
-// Which accumulator gave the sampled elements of a matrix product, and whether it is the declared
-// one. The room's entry: who stands outside includes this header alone.
+// Finds the accumulator that gave the sampled elements of a matrix product, and whether it is the
+// declared one. The entry header of this folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/product/analysis.h"        // IWYU pragma: export

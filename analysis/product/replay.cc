@@ -17,9 +17,10 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr int kRanked = 8;  // of the unexplained: so many candidates are counted on all samples
+constexpr int kRanked =
+    8;  // if nothing is explained, this number of candidates is counted on all samples
 
-// A result in 8 bits that is beyond its format may be NaN, or the largest value.
+// If an 8-bit result overflows its format, it may be NaN or the largest value.
 bool Gives(double result, double d, DType dtype) {
   if (SameResult(result, d)) return true;
   return DTypeSize(dtype) == 1 && !std::isfinite(result) &&
@@ -27,12 +28,12 @@ bool Gives(double result, double d, DType dtype) {
 }
 
 double Addend(const MatmulCase& c, int i) { return c.c.empty() ? 0 : c.c[static_cast<size_t>(i)]; }
-// What of it is in the sum: after a scale it comes on top.
+// Returns the addend inside the sum. After a scale it is added on top.
 double AddendInSum(const MatmulCase& c, int i) { return c.scale.empty() ? Addend(c, i) : 0; }
 
 // ---- elements that need no replay --------------------------------------------------------------
 
-// Sums that `store` rounds to D lie in [low, high]; those strictly inside and outside are sure.
+// Sums that `store` rounds to D lie in [low, high]. Sums strictly inside or outside are certain.
 struct Interval {
   double low = -kInfinity, high = kInfinity;
   bool known = false;
@@ -56,7 +57,7 @@ Interval RoundingInterval(double d, DType dtype, RoundingMode store) {
 
 enum class Sure { kMatch, kMiss, kUnknown };
 
-// What a sum within `bound` of `exact` must be.
+// Decides what a sum within `bound` of `exact` must be.
 Sure Decide(const Interval& interval, double exact, double bound) {
   if (!interval.known || !(bound < kInfinity)) return Sure::kUnknown;
   if (exact - bound > interval.low && exact + bound < interval.high) return Sure::kMatch;
@@ -87,7 +88,7 @@ class Replay {
   }
 
  private:
-  // The candidates from number `first` on, over all samples or as many as are affordable.
+  // Tests the candidates from number `first` on, over all samples or as many as the budget allows.
   void TestFrom(size_t first) {
     std::vector<size_t> active(out_.tallies.size() - first);
     std::iota(active.begin(), active.end(), first);
@@ -97,7 +98,7 @@ class Replay {
       Test(order_[static_cast<size_t>(judged)], active);
       std::erase_if(active, [&](size_t i) { return out_.tallies[i].missed >= out_.needed; });
     }
-    // The class is judged by the samples that all of it saw.
+    // The class is judged by the samples that all its members saw.
     out_.samples = active.empty() ? std::max(out_.samples, survived_ ? 0 : judged)
                    : survived_    ? std::min(out_.samples, judged)
                                   : judged;
@@ -105,7 +106,7 @@ class Replay {
     out_.left = survived_ ? static_cast<int32_t>(order_.size()) - out_.samples : 0;
   }
 
-  // What happens within a part is asked of the splits that explain a good share as they are.
+  // Adds variants within a part only for splits that already explain a large share.
   void AddPartVariants() {
     const size_t count = out_.tallies.size();
     for (size_t i = 0; i < count; ++i) {
@@ -117,8 +118,8 @@ class Replay {
     }
   }
 
-  // Of results of 16 bits and fewer those come first whose exact sum lies next to a boundary, in
-  // units of what f32 sums round: they tell the candidates apart.
+  // Sorts the samples. For results of 16 bits or fewer, those come first whose exact sum is closest
+  // to a boundary, in units of the rounding of f32 sums: they distinguish the candidates.
   void Order() {
     std::vector<std::pair<double, int>> keyed;
     const bool narrow = Narrow();
@@ -145,8 +146,8 @@ class Replay {
     return std::abs(rest - 0.5) * unit / mass;
   }
 
-  // Candidates that differ in nothing but how the finished sum is stored lie side by side, and so
-  // do those that differ in their fraction bits: the first share a sum, the others a pass.
+  // Candidates that differ only in how the finished sum is stored are neighbours, and so are those
+  // that differ only in their fraction bits. The former share a sum, the latter a pass.
   void Test(int i, const std::vector<size_t>& active) {
     loaded_.fill(false);
     const double c = AddendInSum(c_, i), d = c_.d[static_cast<size_t>(i)];
@@ -174,7 +175,7 @@ class Replay {
     }
   }
 
-  // The model but for what sums of one pass may differ in.
+  // Returns the model without the properties in which sums of one pass may differ.
   MatmulModel Base(size_t tally) const {
     MatmulModel m = out_.tallies[tally].model;
     m.store = RoundingMode::kNearestEven;
@@ -183,7 +184,7 @@ class Replay {
     return m;
   }
 
-  // Into open_: the active candidates that must be replayed to know what they give.
+  // Collects in open_ the active candidates that must be replayed.
   void Undecided(int i, const std::vector<size_t>& active) {
     open_.clear();
     const double d = c_.d[static_cast<size_t>(i)];
@@ -217,7 +218,7 @@ class Replay {
     return Decide(interval, scaled + c, 1.001 * bound + rounded + PowerOfTwo(-147));
   }
 
-  // Which of the terms a model is of.
+  // Returns the number of the terms that a model uses.
   static size_t Slot(const MatmulModel& m) {
     if (m.blocks == BlockScaling::kFactorsBf16) return 6;
     if (m.blocks == BlockScaling::kInside) return 8;
@@ -246,7 +247,7 @@ class Replay {
     Compare();
   }
 
-  // A class is named by its plainest member.
+  // Names a class by its plainest member.
   void NameClass() {
     for (const char* family :
          {"exact", "sequential", "pairwise", "aligned", "promoted", "split-k", "tf32"}) {
@@ -264,8 +265,8 @@ class Replay {
     }
   }
 
-  // Kinds of sums that are almost one and the same are no rivals: one product a block is one after
-  // the other, a sum in f64 or a single wide block almost the exact one.
+  // Sums that are almost the same are not rivals. One product per block is a sequential sum. A sum
+  // in f64 or a single wide block is almost the exact one.
   std::string Kin(const MatmulModel& m) const {
     std::string family = FamilyOf(m);
     if (m.compensation != MatmulModel::Compensation::kNone) return "compensated";
@@ -292,7 +293,7 @@ class Replay {
         kin.size() == 1 && nearest >= out_.needed && nearest != std::numeric_limits<int32_t>::max();
   }
 
-  // The two that come nearest, counted on all samples.
+  // Finds the two closest candidates, counted on all samples.
   void RankUnexplained() {
     std::vector<size_t> by_share(out_.tallies.size());
     std::iota(by_share.begin(), by_share.end(), size_t{0});
@@ -321,12 +322,12 @@ class Replay {
   const MatmulCase& c_;
   const uint64_t steps_;
   uint64_t spent_ = 0;
-  bool survived_ = false;  // some candidate explains all that it was tested on
+  bool survived_ = false;  // some candidate explains all samples that it was tested on
   MatmulReplay out_;
   MatmulMachine machine_;
   std::vector<int> order_;
   std::vector<size_t> open_;          // Undecided's
-  std::vector<int> fraction_bits_;    // of one pass
+  std::vector<int> fraction_bits_;    // for one pass
   std::array<MatmulTerms, 9> terms_;  // by slot
   std::array<double, 9> exact_{};
   std::array<bool, 9> loaded_{};

@@ -6,7 +6,8 @@
 namespace plumbline::rules {
 namespace {
 
-// floor(log2|x|), not below the format's least normal exponent; of a value that the format holds.
+// Returns floor(log2|x|), but at least the format's smallest normal exponent, for a value of the
+// format.
 int32_t ExponentIn(double x, int least) {
   return x == 0 ? kNoExponent : std::max(std::ilogb(x), least);
 }
@@ -18,8 +19,8 @@ int LeastExponent(const FloatFormat& format, InputCut cut) {
 
 }  // namespace
 
-// A factor with its block's scale. A power of two moves the exponent and rounds nothing; any other
-// makes a new number, in f32 or bf16.
+// Returns a factor with its block's scale. A power of two moves the exponent and does not round.
+// Any other scale makes a new number, in f32 or bf16.
 MatmulTerms::Factor MatmulTerms::Scaled(double x, double scale, int least, BlockScaling blocks,
                                         bool exact) {
   if (exact && blocks == BlockScaling::kFactors) {
@@ -104,7 +105,7 @@ void MatmulTerms::Finish() {
   Measure();
 }
 
-// From what was prepared where the block lies on its grid.
+// Uses the prepared values if the block lies on its grid.
 int32_t MatmulTerms::BlockExponent(int block, int first, int last) const {
   const int level = BlockIndex(block);
   if (level >= 0 && first % block == 0 && (last - first == block || last == size))
@@ -125,7 +126,7 @@ void MatmulTerms::Measure() {
     exact.Add(p);
     total += std::abs(p);
     squares += p * p;
-    // A block's accumulator comes in as the sum of the blocks before.
+    // A block's accumulator starts as the sum of the blocks before.
     for (int g = 0; g < kBlockSizes; ++g) {
       if (k % (1 << g) == 0) most[static_cast<size_t>(g)] = std::abs(prefix);
     }

@@ -1,4 +1,4 @@
-// The slope of a smooth curve at one end of a few of its points.
+// Estimates the slope of a smooth curve at one end of a few of its points.
 #pragma once
 
 #include <cmath>
@@ -9,12 +9,12 @@
 namespace plumbline::rules {
 
 struct SlopeAt {
-  double slope = NAN;  // NaN: fewer than four points, or all at one place
+  double slope = NAN;  // NaN if there are fewer than four points, or all at one place
   double error = NAN;  // one standard error
 };
 
-// Of the least-squares parabola through the points (x, y), at x. A straight line, and a parabola,
-// are met exactly; the error is what the points leave.
+// Returns the slope at `at` of the least-squares parabola through the points (x, y). It is exact
+// for a straight line and for a parabola. The error comes from the residuals.
 inline SlopeAt FitSlope(const std::vector<std::pair<double, double>>& points, double at) {
   const auto n = static_cast<double>(points.size());
   if (points.size() < 4) return {};

@@ -1,4 +1,4 @@
-// Values that no learning rate may have: NaN, and below 0. Not thread-safe.
+// Detects values that no learning rate may have: NaN, and below 0. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace plumbline::rules {
 
 struct OddRate {
   static constexpr uint64_t kFewest = 3;      // steps
-  static constexpr double kRounded = -1e-12;  // what cosines come to
+  static constexpr double kRounded = -1e-12;  // error of a cosine in floating point
 
   struct Kind {
     uint64_t steps = 0;
@@ -21,7 +21,7 @@ struct OddRate {
       if (steps++ == 0) first = step;
       last = std::max(last, step);
     }
-    // True once.
+    // Returns true once.
     bool Begins() {
       if (told || steps < kFewest) return false;
       return told = true;
@@ -32,7 +32,7 @@ struct OddRate {
   double lowest = 0;
 
   bool told() const { return nan.told || negative.told; }
-  // A value that is a number: NaN counts in a row.
+  // Takes a value that is not NaN, because NaN must be in consecutive steps.
   void Finite() {
     if (!nan.told) nan.steps = 0;
   }

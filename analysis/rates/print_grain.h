@@ -1,5 +1,5 @@
-// How finely the values of a series are written: the last decimal that any of them has. A rate that
-// a log prints with four decimals reads 0.0000 long before it is 0.
+// Finds the precision with which the values of a series are printed: the last decimal of any. If a
+// log prints a rate with four decimals, it shows 0.0000 long before the rate is 0.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace plumbline::rules {
 
 class PrintGrain {
  public:
-  // A value that is not 0, in order.
+  // Takes a non-zero value, in order.
   void Take(double value) {
     const double size = std::fabs(value);
     if (size == newest_ || !std::isfinite(size)) return;
@@ -20,11 +20,11 @@ class PrintGrain {
     while (decimals_ <= kMost && !IsWhole(size)) ++decimals_;
   }
 
-  // All values so far are multiples of 10^-k, with k of few digits: 10^-k; else 0.
+  // Returns 10^-k if all values so far are multiples of it with k of few digits; else 0.
   double grain() const { return newest_ > 0 && decimals_ <= kMost ? Unit() : 0; }
-  // Whether a 0 behind the newest value may be a rounded one. A schedule's value goes down by steps
-  // that grow little: the next one is at most the last one and a unit (both ends are rounded), and
-  // half a unit more is rounded off. Where it did not move before, it stood within a unit.
+  // Returns true if a 0 after the newest value may be rounded. A schedule's value falls by steps
+  // that grow slowly. So the next step is at most the last one plus a unit (both ends are rounded),
+  // and half a unit more is rounded off. If it did not move before, it was within a unit.
   bool MayHideZero() const {
     if (grain() == 0) return false;
     const double step = before_ > newest_ ? before_ - newest_ : 0;
@@ -41,7 +41,7 @@ class PrintGrain {
     return std::round(units) >= 1 && std::fabs(units - std::round(units)) <= 1e-9 * units;
   }
 
-  double newest_ = 0, before_ = 0;  // differing ones
+  double newest_ = 0, before_ = 0;  // the newest two different values
   uint32_t decimals_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// One rank's rate, and the zeros that it stands in.
+// One rank's rate, and its consecutive zeros.
 #pragma once
 
 #include <cmath>
@@ -9,25 +9,26 @@
 
 namespace plumbline::rules {
 
-constexpr uint64_t kZeroRateSteps = 10;  // in a row are a finding
+constexpr uint64_t kZeroRateSteps = 10;  // consecutive steps that are a finding
 constexpr uint64_t kZeroRateReturns =
-    100;  // of a rate that was not zero before, in a run that goes on
+    100;  // for a rate that was non-zero before, in a run that continues
 
 struct RankRate {
   uint32_t attempt = 0;
   uint64_t points = 0;
-  uint64_t zeros = 0;  // in a row, to the newest
+  uint64_t zeros = 0;  // newest consecutive zeros
   int64_t zeros_first = 0;
   int64_t zeros_last = 0;
-  double before = NAN;  // the last rate that was not zero; NaN: none was
-  // Told by the process that trains: exact. What a file holds was printed, maybe with few digits.
+  double before = NAN;  // the last non-zero rate; NaN if there was none
+  // Reported by the training process, so it is exact. A file's values were printed, possibly with
+  // few digits.
   bool exact = false;
   PrintGrain grain;
   void Persist(Archive& a) {
     a(attempt, points, zeros, zeros_first, zeros_last, before, exact, grain);
   }
 
-  // `largest`: of its groups, in magnitude. Several rows of one step are one point.
+  // `largest` is that of its groups, in magnitude. Several rows of one step are one point.
   void Take(uint32_t of_attempt, int64_t step, double largest) {
     if (attempt != of_attempt) {
       zeros = 0;
@@ -45,7 +46,7 @@ struct RankRate {
     if (zeros++ == 0) zeros_first = step;
     zeros_last = step;
   }
-  // Whether the zeros may be a rate too small for the digits that it was printed with.
+  // True if the zeros may be a rate that is too small for the printed digits.
   bool may_be_printed() const { return !exact && (std::isnan(before) || grain.MayHideZero()); }
 };
 

@@ -8,20 +8,20 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr double kExact = 0.01;      // relative error of a slope that says something
-constexpr double kWhole = 0.02;      // how far from a whole multiple
-constexpr double kMoves = 1e-4;      // of the maximum, over the points that are fitted
-constexpr double kContinues = 0.02;  // of the maximum: a resume that goes on where it was
+constexpr double kExact = 0.01;      // relative error up to which a slope is used
+constexpr double kWhole = 0.02;      // tolerance for an integer multiple
+constexpr double kMoves = 1e-4;      // of the maximum, over the fitted points
+constexpr double kContinues = 0.02;  // of the maximum: a resume continues if it begins within this
 constexpr uint64_t kMostTimes = 1 << 20;
 
-// As FitSlope takes them.
+// Converts the points for FitSlope.
 std::vector<std::pair<double, double>> Pairs(const std::vector<RatePoint>& points) {
   std::vector<std::pair<double, double>> pairs;
   for (const RatePoint& p : points) pairs.emplace_back(static_cast<double>(p.step), p.rate);
   return pairs;
 }
 
-// Known to a hundredth.
+// Returns true if the slope is known to a hundredth.
 bool Says(const SlopeAt& slope) {
   return std::isfinite(slope.slope) && slope.error <= kExact * std::fabs(slope.slope);
 }
@@ -32,7 +32,8 @@ double HighestOf(const std::vector<RatePoint>& points) {
   return highest;
 }
 
-// It fell below a quarter of what it had been, and rose to half of it, by itself.
+// Returns true if the rate fell below a quarter of its maximum and rose to half of it again,
+// without a resume.
 bool IsCyclic(const std::vector<RatePoint>& points) {
   double highest = 0;
   bool fell = false;
@@ -44,9 +45,10 @@ bool IsCyclic(const std::vector<RatePoint>& points) {
   return false;
 }
 
-// It may have come to where a schedule with warm restarts begins anew: the curve bends (the last
-// steps of a cosine are as 5 to 3, of a short one as 3 to 2; one step earlier as 7 to 5), or a line
-// reaches 0 with the next step; of under 8 points nobody knows.
+// Returns true if the rate may be at the point where a schedule with warm restarts begins again.
+// The curve bends (the last steps of a cosine are as 5 to 3, of a short one as 3 to 2; one step
+// earlier as 7 to 5), or a line reaches 0 with the next step. With fewer than 8 points it is not
+// known.
 bool MayBeAtBottom(const std::vector<RatePoint>& points) {
   constexpr std::ptrdiff_t kFew = 8;
   constexpr double kBends = 1.45;
@@ -56,7 +58,8 @@ bool MayBeAtBottom(const std::vector<RatePoint>& points) {
   if (points.end() - highest < kFew) return true;
   const double first = (points.end() - 3)->rate, second = (points.end() - 2)->rate;
   const double last = points.back().rate, step = second - last;
-  if (step == 0 && first == second)  // it rests: where for long, this is no cycle
+  if (step == 0 &&
+      first == second)  // the rate is constant; if it has been for long, it is no cycle
     return std::any_of(points.end() - kFew, points.end(),
                        [&](const RatePoint& p) { return p.rate != last; });
   return !(step > 0) || first - second >= kBends * step || last <= 1.5 * step;
@@ -90,7 +93,7 @@ void RateCourse::Take(uint32_t attempt, uint32_t world_size, int64_t step, doubl
   Keep({step, rate});
 }
 
-// What lies behind the step was not, for this attempt.
+// Removes the points after the step, which this attempt replaces.
 void RateCourse::Resume(int64_t step) {
   resumed_ = PointsBefore(step);
   std::erase_if(kept_, [&](const RatePoint& p) { return p.step >= step; });
@@ -107,7 +110,8 @@ void RateCourse::Begin(RatePoint point) {
                 resumed_.back().rate < kRewarmsBelow * HighestOf(resumed_);
 }
 
-// The newest points all; of the others each 2^n-th, so that the whole course takes bounded memory.
+// Keeps all of the newest points, and each 2^n-th of the others, so that the whole course has
+// bounded memory.
 void RateCourse::Keep(RatePoint point) {
   recent_.push_back(point);
   if (recent_.size() > 2 * kRecent) recent_.erase(recent_.begin(), recent_.begin() + kRecent);
@@ -120,7 +124,7 @@ void RateCourse::Keep(RatePoint point) {
   stride_ *= 2;
 }
 
-// The whole course below the step, exact at its end where that is recent.
+// Returns the whole course before the step. If the end is recent, it is exact there.
 std::vector<RatePoint> RateCourse::PointsBefore(int64_t step) const {
   std::vector<RatePoint> points;
   const int64_t exact = recent_.empty() ? step : recent_.front().step;
@@ -133,13 +137,13 @@ std::vector<RatePoint> RateCourse::PointsBefore(int64_t step) const {
   return points;
 }
 
-// At the first point of a resume.
+// Tests at the first point of a resume.
 std::optional<RateRestart> RateCourse::Restart() const {
   if (points_ != 1 || resumed_.empty()) return std::nullopt;
   const double highest = HighestOf(resumed_);
   const RatePoint& before = resumed_.back();
   const RatePoint& after = recent_.back();
-  // Between points that were not kept it may have been higher: both neighbours must be low.
+  // Between kept points the rate may have been higher, so both neighbours must be low.
   const RatePoint& one_before = resumed_[resumed_.size() < 2 ? 0 : resumed_.size() - 2];
   const double low = std::max(before.rate, one_before.rate);
   if (!(low < highest / 2) || !(after.rate >= 2 * low)) return std::nullopt;
@@ -149,7 +153,7 @@ std::optional<RateRestart> RateCourse::Restart() const {
 }
 
 std::optional<RateAnew> RateCourse::Anew() const {
-  constexpr double kLowest = 0.02;  // of the maximum: what cosines end at, and print as one value
+  constexpr double kLowest = 0.02;  // of the maximum: cosines end there and print one value
   if (at_rest_ != 1 || left_for_ < kFloorFor || recent_.empty()) return std::nullopt;
   const double floor = left_.rate, highest = highest_.rate;
   if (!(recent_.back().rate >= 4 * floor) || highest_.step >= left_.step) return std::nullopt;
@@ -174,9 +178,9 @@ std::optional<RateLeap> RateCourse::Leap() const {
   return RateLeap{left_, now};
 }
 
-// The slopes on both sides of a resume that goes on where it was, as a whole multiple.
+// Returns the ratio of the slopes on both sides of a resume that continues, if it is an integer.
 std::optional<RateFaster> RateCourse::Faster() const {
-  // Few points, so that a fast schedule has not bent.
+  // Few points, so that a fast schedule is still straight.
   constexpr uint64_t kLooks[] = {kFirstLook, 32, 64, kLastLook};
   if (resumed_.size() < kLooks[0]) return std::nullopt;
   if (std::find(std::begin(kLooks), std::end(kLooks), points_) == std::end(kLooks))
@@ -188,7 +192,7 @@ std::optional<RateFaster> RateCourse::Faster() const {
   const SlopeAt old_slope = FitSlope(Pairs(before), at), new_slope = FitSlope(Pairs(after), at);
   if (!Says(old_slope) || !Says(new_slope)) return std::nullopt;
   const double highest = HighestOf(resumed_);
-  // A rate that stands still has no speed.
+  // A constant rate has no slope.
   const auto span = static_cast<double>(before.back().step - before.front().step);
   if (!(std::fabs(old_slope.slope) * span >= kMoves * highest)) return std::nullopt;
   const double reached =
@@ -203,7 +207,8 @@ std::optional<RateFaster> RateCourse::Faster() const {
       whole, times, old_slope.slope, new_slope.slope, after.front().step, after.back().step};
 }
 
-// By the number of processes: each of them counted the schedule on.
+// Returns true if the number of processes explains the multiple: each of them advanced the
+// schedule.
 bool RateCourse::Explained(uint64_t multiple) const {
   if (world_ <= 1) return true;
   if (world_ % multiple == 0) return true;

@@ -5,8 +5,8 @@
 //       /      \__.....|   \__
 //      /       step ^ resume
 //
-// A resume at step s goes on from what earlier attempts told below s; what they told from s on it
-// overwrites.
+// A resume at step s continues from the values of earlier attempts below s, and replaces their
+// values from s on.
 #pragma once
 
 #include <cmath>
@@ -25,81 +25,81 @@ struct RatePoint {
   void Persist(Archive& a) { a(step, rate); }
 };
 
-// Behind a resume the rate is back at the top though it had fallen.
+// After a resume the rate is back at the maximum although it had fallen.
 struct RateRestart {
   double highest = 0;  // before the resume
-  RatePoint before;    // the last one that the resume goes on from
+  RatePoint before;    // the last point before the resume
   RatePoint after;     // its first
 };
 
-// The rate leaves a floor at which it stood, in one step, for much more than that: a schedule that
-// begins anew without a resume that the steps show.
+// The rate was constant at a low value and leaves it, in one step, for a much higher one: a
+// schedule that begins again without a visible resume.
 struct RateAnew {
   double highest = 0;
-  RatePoint floor;         // where it began to stand there
+  RatePoint floor;         // where the constant value began
   uint64_t floor_for = 0;  // points
   RatePoint after;
 };
 
-// A resume falls far below the rate that it goes on from and rises above it again: a schedule that
-// begins anew with its warm-up.
+// A resume begins far below the previous rate and rises above it again: a schedule that begins
+// again with its warm-up.
 struct RateRewarmed {
   double highest = 0;  // before the resume
-  RatePoint before;    // the last one that the resume goes on from
-  RatePoint lowest;    // the first one after it
-  RatePoint after;     // at which it was seen
+  RatePoint before;    // the last point before the resume
+  RatePoint lowest;    // the first point after it
+  RatePoint after;     // the point at which it was detected
 };
 
-// In one step the rate is a hundred times what it was, and what it ever was.
+// In one step the rate becomes at least a hundred times its previous value, and its maximum.
 struct RateLeap {
   RatePoint before, after;
 };
 
-// Behind a resume the schedule runs `multiple` times as fast as before it.
+// After a resume the schedule runs `multiple` times as fast as before.
 struct RateFaster {
   uint64_t multiple = 0;
-  double measured = 0;                       // of the slopes
-  double slope_before = 0, slope_after = 0;  // a step
+  double measured = 0;                       // ratio of the slopes
+  double slope_before = 0, slope_after = 0;  // per step
   int64_t resumed = 0;                       // first step of the attempt
-  int64_t step = 0;                          // at which it was seen
+  int64_t step = 0;                          // step at which it was detected
 };
 
 class RateCourse {
  public:
-  // Steps of one attempt ascend, attempts too; `rate` is finite, at least 0.
+  // Steps of one attempt ascend, and so do attempts. `rate` is finite and at least 0.
   void Take(uint32_t attempt, uint32_t world_size, int64_t step, double rate);
 
-  // The attempt's next point would be none at which Restart or Faster look.
+  // Returns true if the attempt's next point is one at which neither Restart nor Faster test.
   bool GoesOn(uint32_t attempt) const {
     return attempt == attempt_ && points_ > 0 && !(may_rewarm_ && points_ < kRewarmsWithin) &&
            (resumed_.size() < kFirstLook || points_ >= kLastLook);
   }
 
-  // Of the newest point, once an attempt. At its first point: at least half of the maximum that the
-  // points before the resume had, and twice the last of these, below half of it; a schedule that
-  // did the same within the run is cyclic, and none; nor is one that may have come to the bottom of
-  // a cycle.
+  // Tests the newest point, once per attempt. At its first point: at least half of the maximum
+  // before the resume, and at least twice the last point, which is below half of the maximum. If a
+  // schedule did the same within the run, it is cyclic and does not count. Nor does one that may
+  // have been at the bottom of a cycle.
   std::optional<RateRestart> Restart() const;
-  // Of the newest point: it is four times or more what stood for at least three points before it,
-  // at a quarter to a fiftieth of the maximum.
+  // Tests the newest point: at least four times the value that was constant for at least three
+  // points before it, at a quarter to a fiftieth of the maximum.
   std::optional<RateAnew> Anew() const;
   bool JumpsFromFloor(double rate) const {
     return points_ > 0 && at_rest_ >= kFloorFor && rest_.rate > 0 && rate >= 4 * rest_.rate;
   }
-  // Of the newest point: the attempt began at half or less of the rate that it goes on from, and
-  // has risen to 1.5 times that, which was below three quarters of the maximum.
+  // Tests the newest point: the attempt began at half or less of the previous rate, and has risen
+  // to 1.5 times that rate, which was below three quarters of the maximum.
   std::optional<RateRewarmed> Rewarmed() const;
-  // Of the newest point: a hundred times the one before it, which stood there for ten points, and
-  // the maximum of all.
+  // Tests the newest point: a hundred times the previous value, which was constant for ten points,
+  // and the maximum of all.
   std::optional<RateLeap> Leap() const;
-  // The slopes on both sides of the resume differ by a whole multiple (to 2 %) that the world's
-  // size explains, where it is known: it, a divisor of it, or its growth.
+  // Tests whether the slopes on both sides of the resume have an integer ratio (to 2 %). If the
+  // world's size is known, it must explain the ratio: the size, a divisor of it, or its growth.
   std::optional<RateFaster> Faster() const;
 
-  // Steps from the run's first one to where the rate reached its maximum, from below half of it;
-  // nullopt: not known yet, or the beginning was not seen.
+  // Returns the number of steps from the run's first one to the maximum of the rate, from below
+  // half of it. If it is not known yet, or if the beginning is missing, returns nullopt.
   std::optional<int64_t> WarmUp() const;
-  // The step in which the rate came to rest, at a quarter of its maximum or less.
+  // Returns the step from which on the rate is constant, at a quarter of its maximum or less.
   std::optional<RatePoint> Rest() const;
 
   double highest() const { return highest_.rate; }
@@ -116,7 +116,7 @@ class RateCourse {
   std::vector<RatePoint> PointsBefore(int64_t step) const;
   bool Explained(uint64_t multiple) const;
 
-  // Points of a resume after which its slope is looked at, the first and the last time.
+  // Points of a resume at which its slope is first and last tested.
   static constexpr uint64_t kFirstLook = 16, kLastLook = 128;
   static constexpr size_t kKept = 1024;
   static constexpr size_t kRecent = 128;
@@ -127,23 +127,23 @@ class RateCourse {
   static constexpr double kLeap = 100;              // times the rate before
   static constexpr uint64_t kLeapsAfter = 10;       // points of one value
 
-  std::vector<RatePoint> kept_;  // every stride_-th of what was told, all attempts, by step
+  std::vector<RatePoint> kept_;  // every stride_-th value, over all attempts, by step
   uint64_t stride_ = 1;
-  uint64_t skipped_ = 0;            // since the last one kept
-  std::vector<RatePoint> recent_;   // the newest, each
-  std::vector<RatePoint> resumed_;  // before this attempt: what it goes on from; empty: the first
+  uint64_t skipped_ = 0;            // since the last kept value
+  std::vector<RatePoint> recent_;   // the newest values, all of them
+  std::vector<RatePoint> resumed_;  // before this attempt: where it continues; empty for the first
   RatePoint first_;                 // of the run
-  RatePoint highest_{0, -1};        // over the steps that count
-  RatePoint rest_;                  // where the newest value began
+  RatePoint highest_{0, -1};        // over the valid steps
+  RatePoint rest_;                  // first point of the newest value
   uint32_t attempt_ = 0;
-  uint32_t world_ = 0, world_before_ = 0;  // 0: unknown
+  uint32_t world_ = 0, world_before_ = 0;  // 0 if not known
   uint64_t points_ = 0;                    // of this attempt
   uint64_t since_highest_ = 0;
   uint64_t at_rest_ = 0;     // points of the newest value
-  RatePoint left_;           // where the value before that began
-  uint64_t left_for_ = 0;    // points of it, of this attempt
+  RatePoint left_;           // first point of the value before that
+  uint64_t left_for_ = 0;    // points of it in this attempt
   RatePoint begun_;          // the attempt's first
-  bool may_rewarm_ = false;  // it began far below where the resume goes on from
+  bool may_rewarm_ = false;  // it began far below the previous rate
 };
 
 }  // namespace plumbline::rules

@@ -13,7 +13,7 @@ std::optional<RateName> RateNameOf(const std::string& op) {
   const std::string lower = absl::AsciiStrToLower(op);
   const std::vector<std::string> words = absl::StrSplit(lower, absl::ByAnyChar("/_-. "));
   std::optional<RateName> name;
-  size_t at = 0;  // behind the word
+  size_t at = 0;  // end of the word
   for (size_t i = 0; i < words.size(); ++i) {
     at += words[i].size() + (i > 0 ? 1 : 0);
     const bool rate = words[i] == "lr" || words[i] == "learningrate" ||

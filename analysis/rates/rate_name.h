@@ -1,4 +1,4 @@
-// Which series is a learning rate.
+// Recognises learning rates by the series' name.
 #pragma once
 
 #include <optional>
@@ -7,12 +7,12 @@
 namespace plumbline::rules {
 
 struct RateName {
-  std::string stem;   // up to the rate's own word: groups share it
-  std::string group;  // what follows
+  std::string stem;   // up to the word for the rate; common to the groups
+  std::string group;  // the rest
 };
 
-// "lr", "lr.1", "train/learning_rate", "lr-AdamW/pg1"; nullopt: the series is no learning rate
-// ("min_lr", "lr_scale").
+// Parses "lr", "lr.1", "train/learning_rate", "lr-AdamW/pg1". If the series is no learning rate
+// ("min_lr", "lr_scale"), returns nullopt.
 std::optional<RateName> RateNameOf(const std::string& op);
 
 }  // namespace plumbline::rules

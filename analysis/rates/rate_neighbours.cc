@@ -7,7 +7,7 @@
 namespace plumbline::rules {
 namespace {
 
-// The fewest significant digits that give the value back.
+// Returns the fewest significant digits that reproduce the value.
 uint32_t DigitsOf(double value) {
   char text[40];
   for (int digits = 1; digits < 17; ++digits) {

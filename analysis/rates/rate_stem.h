@@ -18,7 +18,7 @@ namespace plumbline::rules {
 // The groups of one stem.
 struct RateStem {
   std::map<uint32_t, RankRate> ranks;
-  std::string op;  // the first group's name
+  std::string op;  // name of the first group
   bool told_zero = false;
   bool told_apart = false;
   OddRate odd;
@@ -30,16 +30,16 @@ struct RateStem {
   }
 };
 
-// What one step tells of a stem, and what is kept of it, once there is something. Its groups stay
-// from step to step, so that their memory is used again.
+// The values of one step for a stem, and its state, if it exists. Its groups are kept from step to
+// step, so that their memory is reused.
 struct RateTold {
   RatesOfStep groups;
-  bool exact = false;  // by the process itself
-  bool open = false;   // the step tells anything
+  bool exact = false;  // reported by the process itself
+  bool open = false;   // the step has a value
   RateStem* rate = nullptr;
   RateCourse* course = nullptr;
 
-  // What a process told of itself.
+  // Returns true if the source is a process that reports its own values.
   static bool IsExact(const v1::Source& source) {
     return source.pid() != 0 || !source.tool_version().empty();
   }
@@ -49,9 +49,9 @@ struct RateTold {
     exact = open = false;
   }
 
-  // Rows of one rank and one group, where nothing can be said of them: the rate is above 0, is that
-  // of the rank and attempt that told it before, and no resume is looked at. How many it took; 0:
-  // they are to be looked at. `attempt`: as the course counts them.
+  // Takes rows of one rank and one group for which no test applies: the rate is above 0, comes from
+  // the same rank and attempt as before, and no resume is being tested. Returns the number of rows.
+  // If it is 0, the rows must be judged individually. `attempt` is that of the course.
   size_t TakeRows(const ScalarRows& rows, const ScalarColumn& column, size_t first,
                   uint32_t attempt);
 };

@@ -1,5 +1,5 @@
-// The words of the findings on a learning rate: what was seen is worked out in rate_course.cc and
-// apart.cc; here each becomes a title, a witness, a fix.
+// Texts of the findings on a learning rate. rate_course.cc and apart.cc detect the faults; this
+// file makes a title, a witness and a fix of each.
 #include "analysis/rates/rate_verdicts.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr char kCountOnce[] =
     "(step_scheduler_with_optimizer, split_batches); do not step it in every micro-batch.";
 constexpr int64_t kFewSteps = 10;
 
-// What all of them have: the place, and the details that every health finding gives.
+// Sets what all of them have: the place, and the details of every health finding.
 FindingBuilder Begun(const std::string& op, int64_t first, int64_t last, const char* kind,
                      v1::Level level = v1::LEVEL_WARNING,
                      v1::Strength strength = v1::STRENGTH_PROVED) {
@@ -32,7 +32,7 @@ FindingBuilder Begun(const std::string& op, int64_t first, int64_t last, const c
 
 }  // namespace
 
-// ---- what a resume did to it ----
+// ---- effects of a resume ----
 
 FindingBuilder RestartFinding(const std::string& op, const RateRestart& r) {
   FindingBuilder found = Begun(op, r.after.step, r.after.step, "restart");
@@ -83,7 +83,7 @@ FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const st
   return found;
 }
 
-// A log that prints few digits shows a small rate as 0: no proof.
+// A log with few printed digits shows a small rate as 0, so it is no proof.
 FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
                                   const std::string& who) {
   const double grain = rate.grain.grain();
@@ -302,8 +302,8 @@ FindingBuilder FasterFinding(const std::string& op, const RateFaster& f, uint32_
   return found;
 }
 
-// A schedule counted once a process is a whole multiple too fast; 0: it is none, or too short to
-// say.
+// If a schedule was advanced once per process, it is too fast by an integer factor; returns it. If
+// it is not, or the run is too short, returns 0.
 uint64_t WholeMultiple(int64_t declared, int64_t seen) {
   if (seen < kFewSteps || declared < 2 * seen - 2) return 0;
   const int64_t multiple = (declared + seen / 2) / seen;

@@ -1,4 +1,4 @@
-// Findings of a rate's course, in words. What lacks here (layer, ranks) is the rule's.
+// Texts of the findings on a rate's course. The rule sets what is missing here (layer, ranks).
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,33 @@
 
 namespace plumbline::rules {
 
-// `op`: the series' name. The place's steps are filled.
+// `op` is the series' name. Sets the place's steps.
 FindingBuilder RestartFinding(const std::string& op, const RateRestart& restart);
-// `who`: the ranks, in words. `declared`: how long the run is to be is known.
+// `who` names the ranks. `declared` is true if the run's length is known.
 FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const std::string& who,
                            bool declared);
-// It reads 0, and may be a rate that is too small for the digits it was printed with.
+// The rate is shown as 0, but may be too small for the printed digits.
 FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
                                   const std::string& who);
-// The same, by what the other scalars tell of one that reads 0 from the first row to the last: an
-// error where they have whole digits and the loss does not fall, a warning where the loss is flat.
+// The same for a rate that is 0 from the first row to the last, with the evidence of the other
+// scalars. It is an error if they have all digits and the loss does not fall, and a warning if the
+// loss is flat.
 FindingBuilder AlwaysZeroFinding(const std::string& op, const RankRate& rate,
                                  const std::string& who, const RateNeighbours& neighbours);
 FindingBuilder AnewFinding(const std::string& op, const RateAnew& anew);
 FindingBuilder RewarmedFinding(const std::string& op, const RateRewarmed& rewarmed);
 FindingBuilder LeapFinding(const std::string& op, const RateLeap& leap);
-// The rate is NaN or negative in a few steps; nullopt: it was not, or that was told.
+// The rate is NaN or negative in a few steps. If it is not, or if that was already reported,
+// returns nullopt.
 std::optional<FindingBuilder> OddFinding(const std::string& layer, const std::string& op,
                                          OddRate* odd);
-// Pass or inconclusive, of a rate without a finding over so many points.
+// Returns a pass or inconclusive verdict for a rate without a finding over this number of points.
 v1::Verdict RateRest(const RateStem& rate, uint64_t points);
 FindingBuilder ApartFinding(int64_t step, const ApartRates& apart);
 FindingBuilder FasterFinding(const std::string& op, const RateFaster& faster, uint32_t world_size);
 
-// What was declared of a schedule, and what was seen: the first is a whole multiple, at least
-// twice, of the second.
+// A schedule's declared and observed length. The declared one is an integer multiple, at least 2,
+// of the observed one.
 struct DeclaredSchedule {
   const char* what;  // "warms up", "decays"
   const char* option;
@@ -47,7 +49,8 @@ struct DeclaredSchedule {
   int64_t seen = 0;
   uint64_t multiple = 0;
 };
-// 0: no whole multiple, or fewer than ten steps were seen. A step is one either way.
+// Returns 0 if there is no integer multiple, or if fewer than ten steps were seen. A tolerance of
+// one step is allowed.
 uint64_t WholeMultiple(int64_t declared, int64_t seen);
 FindingBuilder DeclaredFinding(const std::string& op, const DeclaredSchedule& schedule);
 

@@ -1,5 +1,5 @@
-// Learning rates: their names, and their course over steps and resumes. The room's entry: who
-// stands outside includes this header alone.
+// Learning rates: their names, and their course over steps and resumes. The entry header of this
+// folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/rates/apart.h"            // IWYU pragma: export

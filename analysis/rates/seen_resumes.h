@@ -1,4 +1,4 @@
-// Resumes that no attempt tells of.
+// Detects resumes that are not visible as attempts.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,11 @@ inline bool CountsSteps(const v1::Site& site) {
   return site.layer().empty() && (site.op() == kScheduleCounter || site.op() == kOptimizerCounter);
 }
 
-// Checkpoints have no attempts: a resume is seen where the schedule's counter falls back and the
-// optimizer's goes on.
+// Checkpoints have no attempts. A resume is visible if the schedule's counter falls and the
+// optimizer's continues.
 struct SeenResumes {
   uint32_t count = 0;
-  double scheduler = -1, optimizer = -1;  // the last ones
+  double scheduler = -1, optimizer = -1;  // the last values
   std::optional<double> scheduler_now, optimizer_now;
 
   void Take(const SiteStep& step) {

@@ -13,9 +13,9 @@ namespace plumbline::rules {
 namespace {
 
 constexpr char kName[] = "weights_checksum";
-constexpr size_t kMostSeries = 1024;  // process groups of a run
+constexpr size_t kMostSeries = 1024;  // process groups per run
 
-// A NaN says that a rank has no number for its copies: it is none that differs.
+// NaN means that a rank has no checksum, so it does not differ.
 std::map<double, std::vector<uint32_t>> ByValue(const SiteStep& step) {
   std::map<double, std::vector<uint32_t>> ranks;
   for (const Item& item : step.items) {
@@ -48,11 +48,11 @@ std::optional<v1::Verdict> CopyChecksums::Judge(const SiteStep& step) {
   Series& series = series_[key];
   if (by_value.size() == 1) {
     series = {.agreed = step.step, .agreements = series.agreements + 1};
-    // A pass a step would be a line a step for ever.
+    // A pass per step would be endless output.
     if (!std::has_single_bit(series.agreements)) return std::nullopt;
     return Pass("the ranks' copies have one checksum");
   }
-  // Without a strict majority nobody is accused: all of them are named.
+  // Without a strict majority all ranks are named, because none is known to be wrong.
   const bool majority = 2 * most > ranks;
   std::set<uint32_t> odd;
   for (const auto& [value, of] : by_value) {
@@ -60,8 +60,8 @@ std::optional<v1::Verdict> CopyChecksums::Judge(const SiteStep& step) {
   }
   if (!series.parted) series.parted = step.step;
   if (std::includes(series.odd.begin(), series.odd.end(), odd.begin(), odd.end()))
-    return std::nullopt;  // told
-  // A rank that joins them is news, and its tensor may be another one.
+    return std::nullopt;  // already reported
+  // If a further rank joins them, that is new, and its tensor may be another one.
   series.odd = std::move(odd);
   series.ranks = ranks;
   series.majority = majority ? most : 0;

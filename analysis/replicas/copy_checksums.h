@@ -1,6 +1,7 @@
-// Copies of all weights that ranks must agree on, told as one number a step: the series
-// "weights_checksum" (of a process group "weights_checksum.GROUP"), which run.watch sends. It says
-// in which step copies parted; which tensor it is tells the digest of one that is looked at later.
+// Judges the checksum of all weights, of which ranks must hold equal copies: one number per step in
+// the series "weights_checksum" (for a process group "weights_checksum.GROUP"), which run.watch
+// sends. It shows in which step copies diverged. The digest of a later observed tensor shows which
+// one it is.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +22,13 @@ class CopyChecksums {
  public:
   static bool Is(const v1::Site& site);
 
-  // One step of such a series. A finding at the first step of a divergence and when other ranks
-  // join it; a pass where all agree, now and then; nothing for one rank alone, or numbers that are
-  // none.
+  // Judges one step of such a series. Returns a finding at the first step of a divergence and when
+  // other ranks join it, and a pass from time to time if all agree. For a single rank, or for
+  // non-finite values, returns nullopt.
   std::optional<v1::Verdict> Judge(const SiteStep& step);
 
-  // A tensor was found to differ on these ranks: the findings that stand for the same divergence,
-  // with its cause. `tensor`: "layer/op".
+  // Call if a tensor was found to differ on these ranks. Returns the findings of the same
+  // divergence, with its cause. `tensor` is "layer/op".
   std::vector<v1::Verdict> Explained(const SiteStep& step, const std::set<uint32_t>& odd,
                                      const std::string& tensor, const v1::Cause& cause);
 
@@ -35,9 +36,9 @@ class CopyChecksums {
 
  private:
   struct Series {
-    std::optional<int64_t> agreed;  // the last step in which all did
-    std::optional<int64_t> parted;  // the first since then in which they did not
-    std::set<uint32_t> odd;         // of the divergence that was told
+    std::optional<int64_t> agreed;  // the last step in which all agreed
+    std::optional<int64_t> parted;  // the first step since then in which they did not
+    std::set<uint32_t> odd;         // of the reported divergence
     uint64_t agreements = 0;
     uint64_t ranks = 0, majority = 0;
     bool explained = false;

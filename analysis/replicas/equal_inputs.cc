@@ -9,11 +9,11 @@ namespace {
 constexpr size_t kFewElements = 64;
 constexpr size_t kFewValues = 8;  // a tensor of ones is the same for every batch
 
-// Two rows of one call.
+// a tensor of ones is equal for every batch
 struct Pair {
-  bool equal = true;        // every element
+  bool equal = true;        // Comparison of two rows of one call.
   size_t telling = 0;       // finite and not zero
-  std::set<double> values;  // of these, the first few magnitudes
+  std::set<double> values;  // of these: the first few magnitudes
 
   bool tells() const { return telling >= kFewElements && values.size() >= kFewValues; }
 };

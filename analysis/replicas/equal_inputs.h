@@ -1,4 +1,4 @@
-// Which ranks hand the same values to a reduction.
+// Finds ranks that pass the same values to a reduction.
 #pragma once
 
 #include <algorithm>
@@ -12,21 +12,21 @@
 
 namespace plumbline::rules {
 
-// What one step shows: of each rank, the first one with the same values.
+// The result of one step: for each rank, the first one with the same values.
 struct InputClasses {
   std::vector<uint32_t> ranks;
   std::vector<uint32_t> classes;
-  uint64_t telling = 0;  // elements that two equal ranks share, at least
-  bool unclear = false;  // equal in too little
+  uint64_t telling = 0;  // at least this number of elements is shared by two equal ranks
+  bool unclear = false;  // too few equal elements to decide
   bool finite = false;
 };
 
 InputClasses ClassesOfInputs(const JoinedReduction& joined, const ReductionCase& c);
 
-// Further calls of one step: who was the same before and is not now is another.
+// Combines further calls of one step: ranks that were equal before and are not now are different.
 void Refine(const InputClasses& next, InputClasses& step);
 
-// Ranks with the same key, each list by its first; those that stand alone are left out.
+// Returns lists of ranks with the same key, ordered by their first rank. Ranks alone are left out.
 template <typename Key>
 std::vector<std::vector<size_t>> Alike(const std::vector<Key>& keys) {
   std::map<Key, std::vector<size_t>> lists;

@@ -13,7 +13,7 @@ bool EqualLosses::Take(const SiteStep& step) {
   }
   const auto number = [](const auto& value) { return std::isfinite(value.second); };
   if (values.size() < 2 || !std::all_of(values.begin(), values.end(), number)) return false;
-  // Other ranks, or another attempt: from the beginning.
+  // If the ranks or the attempt differ, start again.
   const bool same_ranks =
       values.size() == classes_.size() &&
       std::equal(values.begin(), values.end(), classes_.begin(),
@@ -28,7 +28,8 @@ bool EqualLosses::Take(const SiteStep& step) {
     last_.clear();
     values_.clear();
   }
-  // Who was equal before and is not now is another; a class is called by its lowest rank.
+  // Ranks that were equal before and are not now are different. A class is named by its lowest
+  // rank.
   std::map<std::pair<uint32_t, double>, std::vector<uint32_t>> alike;
   for (const auto& [rank, value] : values) alike[{classes_[rank], value}].push_back(rank);
   bool shares = false, changed = false;

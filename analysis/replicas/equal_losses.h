@@ -1,4 +1,5 @@
-// Ranks whose losses are the same bits, step after step, while they change from step to step.
+// Detects ranks whose losses have the same bits, step after step, while they change from step to
+// step.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +12,21 @@
 
 namespace plumbline::rules {
 
-// One series of losses. The ranks fall into classes: of one class are those that were equal in all
-// steps so far. Once every rank stands alone it begins anew; so it does with another set of ranks,
-// another attempt, and where a second of what is needed passed without enough different values.
+// One series of losses. The ranks are divided into classes of those that were equal in all steps so
+// far. If every rank is alone, it starts again. It also does so with another set of ranks, with
+// another attempt, and if twice the needed steps passed without enough different values.
 class EqualLosses {
  public:
-  static constexpr uint64_t kSteps = 64;    // equal in each
-  static constexpr uint64_t kChanges = 32;  // of these, another value than in the step before
-  static constexpr size_t kValues = 16;     // different values: bf16 has few
+  static constexpr uint64_t kSteps = 64;  // steps in which they must be equal
+  static constexpr uint64_t kChanges =
+      32;                                // of these: steps with another value than the previous one
+  static constexpr size_t kValues = 16;  // different values: bf16 has few
 
-  // A step's values: the last one of each rank counts; steps with one that is no number do not.
-  // True: enough is known of some ranks.
+  // Takes a step's values. The last value of each rank counts. If one is not finite, the step is
+  // ignored. Returns true if enough is known of some ranks.
   bool Take(const SiteStep& step);
 
-  // The lowest rank of its class; the rank itself where it is not known.
+  // Returns the lowest rank of its class. If the class is not known, returns the rank itself.
   uint32_t ClassOf(uint32_t rank) const;
   uint64_t steps() const { return steps_; }
   int64_t step_first() const { return step_first_; }
@@ -37,7 +39,7 @@ class EqualLosses {
   uint64_t steps_ = 0, changes_ = 0;
   int64_t step_first_ = 0;
   std::map<uint32_t, double> last_;  // by rank
-  std::set<double> values_;          // of the ranks that share a class, the first few
+  std::set<double> values_;          // first few values of the ranks that share a class
 };
 
 }  // namespace plumbline::rules

@@ -16,14 +16,14 @@ constexpr char kBefore[] = "unsummed/before", kAfter[] = "unsummed/after",
 constexpr size_t kMostRanks = 1 << 16;
 constexpr size_t kMostSteps = 64;  // powers of two
 
-// Ranks that began with the same weights, and the last step that all of them have.
+// Ranks that began with the same weights, and their later checksums by step.
 struct Group {
   std::set<uint32_t> ranks;
   std::map<int64_t, std::map<uint32_t, double>> after;
 };
 
-// The first step in which all ranks report and no two agree; nullopt: in the last they have, some
-// agree.
+// Returns the first step in which all ranks report and no two agree. If some agree in the last
+// common step, returns nullopt.
 std::optional<int64_t> Parted(const Group& group) {
   std::optional<int64_t> first;
   for (const auto& [step, values] : group.after) {

@@ -1,6 +1,7 @@
-// Processes that train one model without a wrapper, and sum nothing: run.watch sends a checksum of
-// all weights in front of the first update ("unsummed/before") and after the 4th, 8th, 16th, ...
-// ("unsummed/after"), and "unsummed/summed" if something was summed over the processes after all.
+// Detects processes that train one model without a wrapper and never sum gradients. run.watch sends
+// a checksum of all weights before the first update ("unsummed/before") and after the 4th, 8th,
+// 16th, ... ("unsummed/after"). If something was summed over the processes after all, it sends
+// "unsummed/summed".
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ class PartedCopies {
 
   void Take(const SiteStep& step);
 
-  // At the end of a run: a warning for each attempt in which ranks began with the same weights and
-  // parted.
+  // Call at the end of a run. Returns a warning for each attempt in which ranks began with the same
+  // weights and diverged.
   std::vector<v1::Verdict> Judge() const;
 
   void Persist(Archive& archive) { archive(ranks_); }

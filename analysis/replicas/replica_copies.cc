@@ -83,7 +83,7 @@ std::vector<Copies> GroupCopies(const SiteStep& step) {
     Copies& copies = groups[{state.replicas(), item.evidence->call()}];
     copies.replicas = state.replicas();
     copies.call = item.evidence->call();
-    // A rank speaks once a call.
+    // Use one record per rank and call.
     if (!copies.ranks.empty() && copies.ranks.back() == item.source->rank()) continue;
     copies.ranks.push_back(item.source->rank());
     copies.states.push_back(&state);

@@ -1,5 +1,5 @@
-// What ranks that hold copies of one tensor must agree on. The room's entry: who stands outside
-// includes this header alone.
+// Checks on data of which ranks must hold equal copies. The entry header of this folder: code
+// outside includes this header alone.
 #pragma once
 
 #include "analysis/replicas/copy_checksums.h"  // IWYU pragma: export

@@ -36,7 +36,7 @@ constexpr std::string_view kErrorMetrics[] = {"rmse",
                                               "cross_entropy",
                                               "softprob",
                                               "nloglik"};
-// Of these, what no trainer of another kind calls a metric of its own.
+// Of these, the names that other trainers do not use for other metrics.
 constexpr std::string_view kAlone[] = {"rmse",  "mae", "mape", "rmsle",
                                        "smape", "mse", "msle", "multiclass"};
 constexpr std::string_view kShares[] = {"error", "merror", "binary_error", "multi_error"};
@@ -51,20 +51,20 @@ bool IsOne(std::string_view word, const std::string_view (&known)[size]) {
   return std::find(std::begin(known), std::end(known), word) != std::end(known);
 }
 
-// "rmse", "error@0.7", "quantile:alpha=0.5", "poisson-nloglik": the metric.
+// Returns the metric in "rmse", "error@0.7", "quantile:alpha=0.5", "poisson-nloglik".
 std::string_view MetricIn(std::string_view text) {
   return text.substr(0, text.find_first_of("@:-"));
 }
 
-// "valid_0", "eval1", "test": the set without its number.
+// Returns the set without its number: "valid_0", "eval1", "test".
 std::string_view SetIn(std::string_view text) {
   while (!text.empty() && (absl::ascii_isdigit(text.back()) || text.back() == '_'))
     text.remove_suffix(1);
   return text;
 }
 
-// Whether the metric is one of XGBoost or LightGBM that falls as a model gets better. "gamma" alone
-// is a setting of other trainers.
+// Returns true for a metric of XGBoost or LightGBM that falls as a model improves. "gamma" alone is
+// a setting of other trainers.
 bool IsError(std::string_view text, bool lightgbm) {
   const std::string_view metric = MetricIn(text);
   const bool deviance = text.ends_with("-nloglik") || text.ends_with("-deviance");
@@ -72,7 +72,7 @@ bool IsError(std::string_view text, bool lightgbm) {
   return IsOne(metric, kErrorMetrics);
 }
 
-// What the metric of a set is; nothing: neither is known.
+// Returns the role of a set's metric. If either is not known, returns nullopt.
 std::optional<SeriesRole> RoleOfSet(std::string_view set, std::string_view text, bool lightgbm) {
   const bool training = IsOne(set, kTrainingSets);
   if (!training && !IsOne(set, kEvaluationSets)) return std::nullopt;
@@ -95,7 +95,7 @@ std::optional<SeriesRole> BoosterRole(std::string_view name) {
     return RoleOfSet(SetIn(text.substr(0, of)), text.substr(of + kOf.size()), true);
   if (const size_t at = text.find('-'); at != std::string_view::npos)
     return RoleOfSet(SetIn(text.substr(0, at)), text.substr(at + 1), false);
-  // LightGBM's own program: "training l2", "valid_1 l2".
+  // LightGBM's own program prints "training l2", "valid_1 l2".
   if (const size_t at = text.find(' '); at != std::string_view::npos) {
     const std::string_view metric = text.substr(at + 1);
     if (IsError(metric, true)) return RoleOfSet(SetIn(text.substr(0, at)), metric, true);

@@ -1,4 +1,4 @@
-// Names of what boosted trees log, which other trainers use alone or with other meanings.
+// Names that boosted trees log, and that other trainers use alone or with other meanings.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,10 @@
 
 namespace plumbline {
 
-// The role of a metric of XGBoost (`train-rmse`), LightGBM (`valid_0's l2`) or CatBoost (`RMSE`,
-// `test/RMSE`), or of the same error metric that stands alone; nothing: the name is of another
-// form. Metrics that grow as a model gets better have no role, a share of errors is judged for NaN
-// alone: it is exactly 0 in healthy runs.
+// Returns the role of a metric of XGBoost (`train-rmse`), LightGBM (`valid_0's l2`) or CatBoost
+// (`RMSE`, `test/RMSE`), or of the same error metric alone. If the name has another form, returns
+// nullopt. Metrics that grow as a model improves have no role. A share of errors is judged for NaN
+// only, because it is exactly 0 in healthy runs.
 std::optional<SeriesRole> BoosterRole(std::string_view name);
 
 }  // namespace plumbline

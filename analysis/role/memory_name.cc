@@ -31,13 +31,14 @@ MemoryKind KindByWords(const std::string& op) {
   if (HasMemoryWord(words, {"limit", "total", "capacity"})) return MemoryKind::kLimit;
   if (HasMemoryWord(words, {"peak", "max", "free", "available", "fragmentation"}))
     return MemoryKind::kNone;
-  // "memoryTemp", "correctedMemoryErrors", "availableMB": W&B's.
+  // "memoryTemp", "correctedMemoryErrors", "availableMB" are W&B's names.
   const bool other = std::any_of(words.begin(), words.end(), [](const std::string& word) {
     return word.ends_with("temp") || word.ends_with("errors") || word.ends_with("clock") ||
            word.starts_with("temperature") || word.starts_with("available");
   });
   if (other) return MemoryKind::kNone;
-  if (IsWandbGpu(op) && op.ends_with(".memory")) return MemoryKind::kNone;  // time, not room
+  if (IsWandbGpu(op) && op.ends_with(".memory"))
+    return MemoryKind::kNone;  // a share of time, not of memory
   return MemoryKind::kUse;
 }
 
@@ -51,7 +52,7 @@ MemoryKind KindOfMemory(const std::string& op) {
   return kept[op] = KindByWords(op);
 }
 
-// W&B tells its GPUs' memory in per cent.
+// W&B reports its GPUs' memory in percent.
 double LimitInName(const std::string& op) {
   const auto words = WordsOfMemory(op);
   if (HasMemoryWord(words, {"share", "fraction", "ratio"})) return 1;

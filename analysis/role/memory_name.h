@@ -1,19 +1,20 @@
-// What the name of a series of memory says beyond its role.
+// What the name of a memory series contains in addition to its role.
 #pragma once
 
 #include <string>
 
 namespace plumbline::rules {
 
-// kNone: free memory, a peak, a share of time, a temperature, a count of errors; kLimit: how much
-// there is.
+// kNone: free memory, a peak, a share of time, a temperature, a count of errors. kLimit: the total
+// memory.
 enum class MemoryKind { kNone, kUse, kLimit };
 
-// Of a name whose role is memory. Remembers names: asked at each step for the same few.
-// Thread-safe.
+// Returns the kind of a name whose role is memory. Caches names, because it is called at each step
+// for the same few. Thread-safe.
 MemoryKind KindOfMemory(const std::string& op);
 
-// The limit that follows from the name: 1 of a share, 100 of a percentage; 0: none does.
+// Returns the limit that follows from the name: 1 for a share, 100 for a percentage. If none
+// follows, returns 0.
 double LimitInName(const std::string& op);
 
 }  // namespace plumbline::rules

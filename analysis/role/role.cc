@@ -1,4 +1,5 @@
-// A name is cut into words; which words it has, and which it must not have, gives its role.
+// A name is split into words. The words that it contains, and those that it must not contain, give
+// its role.
 #include "analysis/role/role.h"
 
 #include <algorithm>
@@ -57,7 +58,7 @@ constexpr std::pair<SeriesRole, const char*> kNames[] = {
     {SeriesRole::kLikelihood, "likelihood"},
 };
 
-// Written together though they are two words.
+// Two words that are written together.
 struct Together {
   std::string_view written, first, second;
 };
@@ -78,7 +79,7 @@ constexpr Together kTogether[] = {
     {"rmsle", "metric", "loss"},
 };
 
-// Words that make something else of a loss or a gradient norm: a spread, a weight, a setting.
+// Words that change the meaning of a loss or a gradient norm: a spread, a weight, a setting.
 constexpr std::string_view kNotTheValue[] = {
     "std",     "stddev",      "var",       "variance",   "min",     "max",      "best",
     "lowest",  "sum",         "count",     "num",        "weight",  "weights",  "coef",
@@ -123,8 +124,8 @@ constexpr std::string_view kTerms[] = {"aux",
                                        "vq",
                                        "diversity",
                                        "ent"};
-// What learns against something that learns, too: it rises as the other side gets better, or as
-// rewards come.
+// Words of a learner whose opponent learns too: its loss rises as the other side improves, or as
+// rewards arrive.
 constexpr std::string_view kGame[] = {
     "adversarial", "adv",      "gan",     "wgan", "gp",  "alpha",     "temp",
     "temperature", "reward",   "rewards", "rnd",  "icm", "intrinsic", "extrinsic",
@@ -142,7 +143,7 @@ constexpr std::string_view kNotTheRate[] = {
     "weight",   "steps",    "step",      "epoch",   "find",      "finder", "range",  "gamma",
     "patience", "schedule", "scheduler", "scaler",  "multiplier"};
 
-// Beside these "cost" is what is minimised; "batch_cost" is a time, "cost_usd" is money.
+// With these words, "cost" is what is minimised; "batch_cost" is a time, "cost_usd" is money.
 constexpr std::string_view kBesideCost[] = {"cost", "train", "training",   "val",  "valid",
                                             "test", "eval",  "validation", "mean", "avg"};
 
@@ -154,7 +155,7 @@ bool HasAny(const Words& words, std::span<const std::string_view> any) {
   return std::any_of(any.begin(), any.end(), [&](std::string_view w) { return Has(words, w); });
 }
 
-// One right after the other.
+// Returns true if `second` follows `first` directly.
 bool InARow(const Words& words, std::string_view first, std::string_view second) {
   for (size_t i = 1; i < words.size(); ++i) {
     if (words[i - 1] == first && words[i] == second) return true;
@@ -191,7 +192,8 @@ Words WordsOf(std::string_view name) {
 bool IsLossScale(const Words& words) {
   constexpr std::string_view kSettings[] = {"min",    "max",    "init",    "initial", "window",
                                             "factor", "growth", "backoff", "interval"};
-  // GradScaler's own, as loops log it: `grad_scale`, `amp_scale`, `scaler/scale`, or `scale` alone.
+  // GradScaler's scale, as loops log it: `grad_scale`, `amp_scale`, `scaler/scale`, or `scale`
+  // alone.
   const bool alone = !words.empty() && words.back() == "scale" &&
                      (words.size() == 1 || (words.size() == 2 && words[0] == "train"));
   const bool is = InARow(words, "loss", "scale") || InARow(words, "loss", "scaling") ||
@@ -207,7 +209,7 @@ bool IsGradientNorm(const Words& words) {
   const bool is = Has(words, "gnorm") || InARow(words, "grad", "norm") ||
                   InARow(words, "gradient", "norm") || InARow(words, "grads", "norm") ||
                   InARow(words, "gradients", "norm") || InARow(words, "total", "norm");
-  const bool alone = words.size() == 1 && words[0] == "norm";  // as llm.c has it
+  const bool alone = words.size() == 1 && words[0] == "norm";  // as in llm.c
   return alone || (is && !HasAny(words, kOther));
 }
 
@@ -216,7 +218,8 @@ bool IsRate(const Words& words) {
   return is && !HasAny(words, kNotTheRate);
 }
 
-// The name of a loss's value, `loss_value`; `loss/value` and `value_loss` are those of a critic.
+// Returns true for the name of a loss's value, `loss_value`; `loss/value` and `value_loss` are
+// those of a critic.
 bool SaysLossValue(std::string_view name) {
   constexpr std::string_view kSpellings[] = {"loss_value", "loss-value", "loss value", "lossvalue"};
   std::string lower(name);
@@ -237,7 +240,7 @@ GameSide SideOf(std::string_view name, const Words& words) {
                                          : GameSide::kNone;
 }
 
-// The loss of a detector's masks, not the mask of a loss.
+// Returns true for the loss of a detector's masks, not for the mask of a loss.
 bool IsOfMasks(const Words& words) {
   return Has(words, "mask") && std::all_of(words.begin(), words.end(), [](const std::string& word) {
            const bool split = std::find(std::begin(kEvaluations), std::end(kEvaluations), word) !=
@@ -246,7 +249,7 @@ bool IsOfMasks(const Words& words) {
          });
 }
 
-// `reg` beside `box` is a regression.
+// `reg` with `box` is a regression.
 bool IsOfBoxes(const Words& words) {
   return Has(words, "reg") && (Has(words, "box") || Has(words, "bbox"));
 }
@@ -264,8 +267,9 @@ SeriesRole LossRole(std::string_view name, const Words& words) {
   return HasAny(words, kEvaluations) ? SeriesRole::kEvaluationLoss : SeriesRole::kLoss;
 }
 
-// What an episode or an answer brought: there is a game. Not the rewards of a model that learns to
-// give them (`mean_reward`), nor of pairs (`rewards/chosen`): their losses have to fall.
+// Returns true for the reward of an episode or an answer, which indicates a game. Returns false for
+// the rewards of a model that learns to give them (`mean_reward`), and of pairs (`rewards/chosen`),
+// because their losses must fall.
 bool IsOfEpisodes(const Words& words) {
   constexpr std::string_view kEpisode[] = {"ep", "episode", "episodes", "episodic"};
   constexpr std::string_view kBrought[] = {"rew", "reward", "rewards", "return", "returns"};
@@ -332,7 +336,7 @@ bool IsPerplexity(const Words& words) {
   return (Has(words, "perplexity") || Has(words, "ppl")) && !HasAny(words, kNotTheValue);
 }
 
-// A negative one is a loss.
+// If it is negative, it is a loss.
 bool IsLikelihood(const Words& words) {
   constexpr std::string_view kWords[] = {"likelihood", "loglikelihood", "loglik", "elbo"};
   return HasAny(words, kWords) && !HasAny(words, kNotTheValue);
@@ -345,8 +349,8 @@ SeriesRole FindRole(std::string_view name, const Words& words) {
   if (const std::optional<SeriesRole> known = RoleInTable(name)) return *known;
   if (const std::optional<SeriesRole> booster = BoosterRole(name)) return *booster;
   if (name.starts_with("trained/")) return SeriesRole::kNone;  // run.watch's counts of parameters
-  if (name.starts_with("batch_facts/")) return SeriesRole::kNone;  // and of batches
-  if (name.starts_with("settings/")) return SeriesRole::kNone;     // of a trainer
+  if (name.starts_with("batch_facts/")) return SeriesRole::kNone;  // counts of batches
+  if (name.starts_with("settings/")) return SeriesRole::kNone;     // settings of a trainer
   if (IsLossScale(words)) return SeriesRole::kLossScale;
   if (IsGradientNorm(words)) return SeriesRole::kGradientNorm;
   if (IsPerplexity(words)) return SeriesRole::kPerplexity;  // "lm loss PPL"
@@ -390,7 +394,7 @@ Meaning FindMeaning(std::string_view name) {
   return meaning;
 }
 
-// Rules ask at each step of each series.
+// Cached, because rules call this at each step of each series.
 Meaning MeaningOf(std::string_view name) {
   thread_local NameMemo<Meaning> memo;
   return memo.Of(name, FindMeaning);

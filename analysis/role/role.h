@@ -1,6 +1,6 @@
-// What a series of scalars is, by its name: the loss, a gradient norm, the learning rate, ... Rules
-// ask for roles, never for names (specs: a series without a role is shown and stored, and judged by
-// no rule).
+// The role of a series of scalars, by its name: the loss, a gradient norm, the learning rate, ...
+// Rules use roles, never names (specs: a series without a role is displayed and stored, but no rule
+// judges it).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@ namespace plumbline {
 enum class SeriesRole : uint8_t {
   kNone,
   kLoss,            // of training
-  kEvaluationLoss,  // `val`, `eval`, `test`, `dev`, ... is a word of the name
-  kAuxiliaryLoss,   // load balancing, z loss, ...: a term; a critic, a generator: a side of a game
+  kEvaluationLoss,  // the name contains the word `val`, `eval`, `test`, `dev`, ...
+  kAuxiliaryLoss,   // a term (load balancing, z loss, ...), or a side of a game (a critic, a
+                    // generator)
   kGradientNorm,
   kRate,       // learning rate of a parameter group
   kLossScale,  // of mixed precision
@@ -25,14 +26,14 @@ enum class SeriesRole : uint8_t {
   kStepSeconds,
   kMemory,  // bytes or a share, allocated or reserved
   kUpdateRatio,
-  // Known by whole names (role_names.h): what trainer and engine differ by,
+  // Known by whole names (role_names.h): the difference of trainer and engine,
   kMismatch,             // mean or max of |log π_trainer - log μ_engine|
   kMismatchProbability,  // difference of probabilities
   kMismatchKl,
   kMismatchFactor,  // mean e^|d|, near 1
   kMismatchChiSquare,
   kImportanceRatio,
-  // what a policy does,
+  // a policy's metrics,
   kStepKl,
   kClipShare,
   kReferenceKl,
@@ -56,34 +57,38 @@ enum class SeriesRole : uint8_t {
   kLast = kLikelihood,
 };
 
-// "loss", "evaluation-loss", "auxiliary-loss", "gradient-norm", "rate", "loss-scale", "tokens",
-// "step-seconds", "memory", "update-ratio", "mismatch", ... as in docs/scalars.md; "none".
+// Returns "loss", "evaluation-loss", "auxiliary-loss", "gradient-norm", "rate", "loss-scale",
+// "tokens", "step-seconds", "memory", "update-ratio", "mismatch", ... as in docs/scalars.md; or
+// "none".
 const char* NameOf(SeriesRole role);
 std::optional<SeriesRole> FindRole(std::string_view name);
 
-// By name: any case; `/ _ - . : space` alike, and a capital behind a small letter begins a word.
+// Returns the role by name. Case is ignored; `/ _ - . : space` are equal; a capital after a small
+// letter begins a word.
 SeriesRole RoleByName(std::string_view name);
 
-// Who plays a game, as reinforcement learning and adversarial training are: the losses of all sides
-// rise as others learn, and so does their sum.
+// The side of a game, as in reinforcement learning and adversarial training. The losses of all
+// sides rise as others learn, and so does their sum.
 enum class GameSide : uint8_t {
   kNone,
   kPolicy,  // auxiliary losses of a policy, a critic, ...
   kValue,
   kGenerator,
   kDiscriminator,
-  kEpisodes,  // no loss: what an episode brought
+  kEpisodes,  // not a loss: the reward of an episode
 };
 GameSide SideByName(std::string_view name);
-// Data that the model is not trained on: `val`, `eval`, `test`, ... is a word of the name.
+// Returns true for data that the model is not trained on: the name contains `val`, `eval`, `test`,
+// ...
 bool IsOfEvaluation(std::string_view name);
-// A loss by its name that is but a part where there is another: L1, L2, boxes of a detector, the
-// likelihood beside what prefers one answer to another.
+// Returns true for a loss that, by its name, is only a part if there is another one: L1, L2, boxes
+// of a detector, the likelihood in preference training.
 bool MayBePart(std::string_view name);
-// A metric of boosted trees by its name: "train-rmse", "valid_0's l2", "RMSE".
+// Returns true for a metric of boosted trees by its name: "train-rmse", "valid_0's l2", "RMSE".
 bool IsOfBooster(std::string_view name);
 
-// What the user said of names, before what they say themselves. Immutable once rules have it.
+// Roles that the user assigned to names, which take precedence over the names. Immutable once rules
+// use it.
 class SeriesRoles {
  public:
   void Set(std::string name, SeriesRole role) { said_[std::move(name)] = role; }

@@ -10,15 +10,15 @@
 namespace plumbline {
 namespace {
 
-// `name` as NormalName gives it. A '*' at its end stands for any further words, one at its
-// beginning for any words before.
+// `name` has the form of NormalName. A '*' at its end matches any further words, one at its
+// beginning any words before.
 struct NameOfRole {
   std::string_view name;
   SeriesRole role;
 };
 
-// The names were read in public sources of August 2026 (TRL, verl, slime, NeMo-RL, prime-rl,
-// OpenRLHF, open-instruct, ms-swift, torchtitan, Megatron-LM, OLMo-core, Composer).
+// The names come from public sources of August 2026 (TRL, verl, slime, NeMo-RL, prime-rl, OpenRLHF,
+// open-instruct, ms-swift, torchtitan, Megatron-LM, OLMo-core, Composer).
 constexpr NameOfRole kNamesOfRoles[] = {
     // Trainer and engine disagree on a token's log-probability.
     {"sampling sampling logp difference *", SeriesRole::kMismatch},
@@ -65,7 +65,7 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"is weight mean", SeriesRole::kImportanceRatio},
     {"ois", SeriesRole::kImportanceRatio},
     {"tis", SeriesRole::kImportanceRatio},
-    // The policy moves away from the one that drew, or from the reference.
+    // Distance of the policy from the one that drew, or from the reference.
     {"ppo kl", SeriesRole::kStepKl},
     {"approx kl", SeriesRole::kStepKl},
     {"approxkl", SeriesRole::kStepKl},
@@ -170,7 +170,7 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"perf mfu *", SeriesRole::kUtilisation},
     {"throughput device mfu", SeriesRole::kUtilisation},
     {"bf16 mfu", SeriesRole::kUtilisation},
-    // Sides of a game and parts of a loss that CycleGAN, pix2pix, SPADE and BasicSR print.
+    // Sides of a game and parts of a loss in CycleGAN, pix2pix, SPADE and BasicSR.
     {"cycle a", SeriesRole::kAuxiliaryLoss},
     {"cycle b", SeriesRole::kAuxiliaryLoss},
     {"idt a", SeriesRole::kAuxiliaryLoss},
@@ -192,7 +192,7 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"l d *", SeriesRole::kAuxiliaryLoss},
     {"current error", SeriesRole::kAuxiliaryLoss},  // FANN
     {"training error", SeriesRole::kAuxiliaryLoss},
-    // Others that words would take for something else.
+    // Names whose words would give another role.
     {"init loss", SeriesRole::kNone},
     {"initial loss", SeriesRole::kNone},
     {"l r", SeriesRole::kRate},
@@ -202,7 +202,7 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"next token accuracy", SeriesRole::kAccuracy},
     {"accuracy", SeriesRole::kAccuracy},
     {"acc", SeriesRole::kAccuracy},
-    {"learn", SeriesRole::kAuxiliaryLoss},  // CatBoost's console, which names no metric
+    {"learn", SeriesRole::kAuxiliaryLoss},  // CatBoost's console, which does not name the metric
     {"test", SeriesRole::kAuxiliaryLoss},
     {"train speed(iter s)", SeriesRole::kNone},
     {"time batch", SeriesRole::kNone},  // Composer's counts
@@ -212,7 +212,7 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"hparam *", SeriesRole::kNone},
 };
 
-// Lower case, one space where any separator stood.
+// Returns the name in lower case, with one space for each run of separators.
 std::string NormalName(std::string_view name) {
   std::string normal;
   for (const char c : name) {
@@ -251,7 +251,7 @@ std::optional<SeriesRole> RoleInTable(std::string_view name) {
                                             "val ",   "metrics ", "eval "};
   if (name.size() > kLongest) return std::nullopt;
   const std::string normal = NormalName(name);
-  // TensorBoard's hparams stand in a folder whose name is a time.
+  // TensorBoard's hparams are in a folder whose name is a time.
   if (normal.find(" hparam ") != std::string::npos) return SeriesRole::kNone;
   std::string_view rest = normal;
   while (true) {

@@ -1,5 +1,5 @@
 // Names of series that are known as a whole: metrics of reinforcement learning, experts, skipped
-// steps, speed. A table that grows by a line a name; what it lacks is read by words (role.h).
+// steps, speed. A table with one line per name. If a name is missing, it is read by words (role.h).
 #pragma once
 
 #include <optional>
@@ -9,8 +9,9 @@
 
 namespace plumbline {
 
-// The role of a name in the table. Case does not matter, `/ _ - . :` and spaces are alike, and
-// wrapping prefixes (train/, data/, actor/, val/, metrics/) are taken off. Nothing: not in it.
+// Returns the role of a name in the table. Case is ignored, `/ _ - . :` and spaces are equal, and
+// wrapping prefixes (train/, data/, actor/, val/, metrics/) are removed. If the name is missing,
+// returns nullopt.
 std::optional<SeriesRole> RoleInTable(std::string_view name);
 
 }  // namespace plumbline

@@ -10,7 +10,7 @@
 namespace plumbline::rules {
 namespace {
 
-// At least this many nats were drawn: that two draws agree in all of them by chance has probability
+// Returns true if at least 20 nats were drawn. Two draws then agree by chance with probability
 // e^-20.
 bool SaysEnough(const v1::LogprobsSequence& rollout) {
   constexpr double kNats = 20;
@@ -41,7 +41,7 @@ struct Ids {
   }
 };
 
-// How many of a's ids b has, `shift` rows on.
+// Returns how many of a's ids b has, `shift` rows later.
 size_t Agreeing(const Ids& a, const Ids& b, size_t shift) {
   size_t n = 0;
   for (size_t i = 0; i < a.size && i + shift < b.size; ++i) n += a.At(i) == b.At(i + shift);

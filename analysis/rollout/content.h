@@ -1,5 +1,5 @@
-// What sampled sequences hold, compared: which halves can be of one sequence, which were seen
-// before. Pure, thread-safe. Tensors need not be well-formed.
+// Compares the content of sampled sequences: which halves can belong to one sequence, and which
+// were seen before. Pure, thread-safe. Tensors may be malformed.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,18 @@
 
 namespace plumbline::rules {
 
-// Do the halves of two steps name the same tokens? Without ids on both sides their lengths speak.
+// Returns true if the halves of two steps have the same tokens. If one side has no ids, compares
+// their lengths.
 bool SameTokens(const v1::LogprobsSequence& a, const v1::LogprobsSequence& b);
 
-// Can halves of one id and step be of one sequence? Text that was tokenised again agrees up to some
-// token; ids that mean different things on the two sides agree by chance alone.
+// Returns true if halves of one id and step can belong to one sequence. If text was tokenised
+// again, the ids agree up to some token. If ids mean different things on the two sides, they agree
+// by chance only.
 bool Akin(const v1::LogprobsSequence& a, const v1::LogprobsSequence& b);
 
-// What was drawn: the ids and the rollout's own values, which a later epoch repeats to the bit.
-// Where these are few nats, fresh draws repeat them too: then the versions of the weights must be
-// the same, or, where nobody recorded them, the step.
+// Returns a hash of the ids and the rollout's own values, which a later epoch repeats exactly. If
+// these are few nats, new draws repeat them too. Then the versions of the weights are included, or,
+// if they are not recorded, the step.
 uint64_t ContentOf(const v1::LogprobsSequence& rollout, int64_t step);
 
 }  // namespace plumbline::rules

@@ -16,14 +16,14 @@ namespace plumbline::rules {
 namespace {
 
 constexpr uint64_t kWindowSteps = 64;
-constexpr size_t kMostBytes = 64u << 20;  // of halves that wait
-constexpr size_t kRemembered = 1u << 17;  // sequences, twice
+constexpr size_t kMostBytes = 64u << 20;  // of waiting halves
+constexpr size_t kRemembered = 1u << 17;  // sequences; at most twice this number
 
 using Message = std::shared_ptr<const v1::LogprobsSequence>;
 using SiteKey = std::pair<std::string, std::string>;
 using StepKey = std::pair<uint32_t, int64_t>;  // (attempt, step)
 
-// Is `later` more than the window past `earlier`?
+// Returns true if `later` is more than the window after `earlier`.
 bool Passed(int64_t later, int64_t earlier) {
   return later > earlier &&
          static_cast<uint64_t>(later) - static_cast<uint64_t>(earlier) > kWindowSteps;
@@ -32,7 +32,7 @@ bool Passed(int64_t later, int64_t earlier) {
 // Remembers the last sequences seen, at most twice kRemembered.
 class Memory {
  public:
-  // Was it there?
+  // Returns true if it was already present.
   bool Add(uint64_t hash) {
     if (young_.contains(hash) || old_.contains(hash)) return true;
     if (young_.size() >= kRemembered) {
@@ -50,7 +50,7 @@ class Memory {
 
 }  // namespace
 
-// One site's halves. A later attempt's step comes after every step of earlier ones.
+// The halves of one site. Steps of a later attempt come after all steps of earlier ones.
 class RolloutJoin::State {
  public:
   std::vector<RolloutBatch> Take(const SiteStep& step) {
@@ -109,7 +109,7 @@ class RolloutJoin::State {
     return counts;
   }
 
-  // rest_ is what Finish hands out, as the run ends.
+  // Finish sets rest_ at the end of the run, so it is not stored.
   void Persist(Archive& a) {
     const uint32_t version = a.Version(2);
     a(sites_, bytes_);
@@ -117,7 +117,7 @@ class RolloutJoin::State {
   }
 
  private:
-  // Under which the ids of either side's halves were redacted; 0: raw.
+  // The keys with which the ids of each side's halves were redacted; 0 if they are raw.
   struct Keys {
     static constexpr size_t kMost = 16;
     std::set<uint64_t> train, rollout;
@@ -130,7 +130,7 @@ class RolloutJoin::State {
 
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
-  // Of the trainer; `rollout` is null while it waits. A whole sequence is both.
+  // A half of the trainer. While it waits, `rollout` is null. A whole sequence is both.
   struct Half {
     const v1::LogprobsSequence* train = nullptr;
     const v1::LogprobsSequence* rollout = nullptr;
@@ -151,7 +151,7 @@ class RolloutJoin::State {
   };
   struct Site {
     std::map<StepKey, Pending> pending;
-    std::map<std::string, std::map<int64_t, Message>> rollouts;  // by id, then step
+    std::map<std::string, std::map<int64_t, Message>> rollouts;  // by id, then by step
     std::set<std::pair<int64_t, std::string>> rollout_steps;     // the same, by step
     int64_t train_closed = kNever;
     int64_t rollout_closed = kNever;
@@ -181,7 +181,7 @@ class RolloutJoin::State {
     *rollout = true;
     auto copy = std::make_shared<v1::LogprobsSequence>(s);
     bytes_ += copy->ByteSizeLong();
-    // The same id twice in a step: the later one takes the earlier one's place.
+    // If an id occurs twice in a step, the later one replaces the earlier one.
     Message& slot = site.rollouts[s.id()][key.second];
     if (slot != nullptr) Drop(slot, site.counts.given_up_rollout);
     slot = std::move(copy);
@@ -193,8 +193,8 @@ class RolloutJoin::State {
     ++counter;
   }
 
-  // Takes the half of the same step, if it can be one sequence's, else, once the rollout's steps
-  // have come as far, that of the lowest step with the same tokens.
+  // Takes the half of the same step if both can belong to one sequence. Else, if the rollout's
+  // steps have advanced far enough, takes the half of the lowest step with the same tokens.
   bool Meet(Site& site, int64_t step, Half& half) {
     if (half.rollout != nullptr) return true;
     const auto found = site.rollouts.find(half.train->id());
@@ -217,7 +217,7 @@ class RolloutJoin::State {
     return true;
   }
 
-  // Trainer's steps from the oldest on, up to the first that still waits.
+  // Releases the trainer's steps from the oldest on, up to the first that still waits.
   std::vector<RolloutBatch> Release(Site& site, bool all) {
     std::vector<RolloutBatch> done;
     if (all) site.rollout_closed = std::numeric_limits<int64_t>::max();
@@ -256,7 +256,7 @@ class RolloutJoin::State {
     return batch;
   }
 
-  // What waits must outlive the step's evidence.
+  // Copies the waiting halves, because they must outlive the step's evidence.
   void Keep(Site& site) {
     for (auto& [step, pending] : site.pending) {
       for (Half& half : pending.halves) {
@@ -278,7 +278,7 @@ class RolloutJoin::State {
     site.rollout_steps.erase(site.rollout_steps.begin());
   }
 
-  // Those that no step of the trainer that still waits or is to come can meet.
+  // Drops the rollout halves that no waiting or future step of the trainer can match.
   void GiveUpRollouts(Site& site) {
     if (site.train_closed == kNever) return;
     int64_t oldest = site.train_closed;
@@ -287,7 +287,7 @@ class RolloutJoin::State {
       GiveUpRollout(site);
   }
 
-  // Too much waits: the oldest step goes, with what of it has met.
+  // If too much waits, releases the oldest step with the halves that have matched.
   bool GiveUpOldest(Site& site, std::vector<RolloutBatch>* done) {
     if (!site.pending.empty()) {
       const auto first = site.pending.begin();
@@ -314,7 +314,7 @@ class RolloutJoin::State {
 
 namespace {
 
-// What SiteStep::cache holds.
+// Content of SiteStep::cache.
 struct Shared {
   std::shared_ptr<RolloutJoin::State> state;
   RolloutJoin::Batches batches;

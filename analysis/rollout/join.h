@@ -1,14 +1,15 @@
-// Brings the two halves of sampled sequences together: the rollout process sends log mu, the
-// trainer log pi, in steps of their own. What comes whole is passed at once.
+// Joins the two halves of sampled sequences: the rollout process sends log mu, the trainer log pi,
+// each in its own steps. A sequence that arrives whole is passed on at once.
 //
-// Batches come out in the order of the trainer's steps, sequences in the order of their ids: both
-// are fixed before a token is drawn, which the sequential tests need, and neither depends on the
-// order in which evidence arrives. A half meets the half of its id of the same step; failing that,
-// of another step within 64 steps whose tokens are the same. A trainer's step is handed out when
-// all of its halves have met, or the rollout's steps have passed it by 64.
+// Batches are returned in the order of the trainer's steps, and sequences in the order of their
+// ids. Both are fixed before a token is drawn, as the sequential tests require, and neither depends
+// on the order in which evidence arrives. A half matches the half with its id in the same step. If
+// there is none, it matches one of another step within 64 steps that has the same tokens. A
+// trainer's step is released when all of its halves have matched, or when the rollout's steps are
+// 64 ahead.
 //
-// Several rules share one join: the first that is given a step does the work, the others find it in
-// SiteStep::cache, with the state that the next steps need. Rules must all take every step.
+// Several rules share one join. The first rule that receives a step does the work. The others find
+// the result in SiteStep::cache, with the state for the next steps. All rules must take every step.
 #pragma once
 
 #include <cstdint>
@@ -23,39 +24,40 @@
 
 namespace plumbline::rules {
 
-// One trainer step of one site. Valid during the call that handed it out.
+// One trainer step of one site. Valid during the call that returned it.
 class RolloutBatch {
  public:
   struct Entry {
     const v1::LogprobsSequence* train;
-    const v1::LogprobsSequence* rollout;  // the same for a whole sequence
+    const v1::LogprobsSequence* rollout;  // equal to `train` for a whole sequence
     bool later_epoch;
-    std::vector<std::shared_ptr<const v1::LogprobsSequence>> owned;  // what waited
+    std::vector<std::shared_ptr<const v1::LogprobsSequence>> owned;  // the halves that waited
   };
 
   std::string layer, op;
   uint32_t attempt = 0;
   int64_t step = 0;
-  std::vector<uint32_t> ranks;  // the trainer's that sent sequences, sorted
+  std::vector<uint32_t> ranks;  // trainer ranks that sent sequences, sorted
   std::vector<Entry> entries;   // by id
-  uint64_t unmatched = 0;       // halves of this step that were given up
+  uint64_t unmatched = 0;       // halves of this step that were dropped
 
-  // Decodes one sequence after the other into the same memory. Sequences that cannot be decoded are
-  // left out; the first one's reason ("bad-tensor: ...") is returned, else "".
+  // Decodes one sequence after the other into the same memory. If a sequence cannot be decoded,
+  // skips it. Returns the reason of the first such sequence ("bad-tensor: ..."), else "".
   std::string ForEach(const std::function<void(const RolloutSequence&)>& visit) const;
 };
 
-// Of a run so far.
+// Counters over the run so far.
 struct RolloutJoinCounts {
-  uint64_t sequences = 0;       // handed out
+  uint64_t sequences = 0;       // released
   uint64_t given_up_train = 0;  // halves without a counterpart, here and below
   uint64_t given_up_rollout = 0;
   uint64_t waiting_train = 0;
   uint64_t waiting_rollout = 0;
-  uint64_t empty = 0;  // sequences without log-probabilities of either side
-  // The two sides' ids are under different keys, or only one side's are hashed: halves cannot meet.
+  uint64_t empty = 0;  // sequences without log-probabilities on either side
+  // True if the ids of the two sides are hashed with different keys, or if only one side's are
+  // hashed: halves cannot match.
   bool keys_differ = false;
-  // keys_differ is found again.
+  // keys_differ is recomputed.
   void Persist(Archive& a) {
     a(sequences, given_up_train, given_up_rollout, waiting_train, waiting_rollout, empty);
   }
@@ -67,10 +69,10 @@ class RolloutJoin {
 
   RolloutJoin();
 
-  // What this step completed. Steps without log-probabilities give nothing.
+  // Returns the batches that this step completed. If a step has no log-probabilities, returns none.
   Batches Take(const SiteStep& step);
-  // The rest, once no more steps come; halves that never met are given up. Every sharer gets the
-  // same.
+  // Returns the remaining batches at the end of the run, and drops halves without a match. Every
+  // sharer gets the same.
   Batches Finish();
 
   RolloutJoinCounts counts(const std::string& layer, const std::string& op) const;

@@ -10,15 +10,15 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr double kOrdinary = 20;  // |ln rho| whose factors may be multiplied as numbers
-// An engine that rounds its logits gives log-probabilities this far above 0.
+constexpr double kOrdinary = 20;  // |ln rho| up to which factors may be multiplied as numbers
+// If an engine rounds its logits, log-probabilities may be this far above 0.
 constexpr double kPositiveSlack = .01;
 
-// 2^0 .. 2^-8; downward the first seven.
+// 2^0 .. 2^-8; the downward test uses the first seven.
 constexpr std::array<double, 9> kLambda = {1,      .5,      .25,      .125,     .0625,
                                            .03125, .015625, .0078125, .00390625};
 
-// ln(1 + lambda (e^x - 1)) for x of any size, lambda in (0, 1].
+// Returns ln(1 + lambda (e^x - 1)) for any x and for lambda in (0, 1].
 double LogUp(double lambda, double x) {
   if (x > kOrdinary) return std::log(lambda) + x + std::log1p((1 - lambda) / lambda * std::exp(-x));
   return std::log1p(lambda * std::expm1(x));  // ln 0 = -infinity for lambda = 1, x = -infinity
@@ -34,7 +34,7 @@ void Extremes::Add(double value, TokenWitness witness) {
 }
 
 void RatioMoments::Add(double x, double gain) {
-  // Doubles overflow at d = 709, the extended ones at 11,356.
+  // Doubles overflow at d = 709, extended ones at 11,356.
   const long double g =
       gain < kInfinity ? static_cast<long double>(gain) : std::exp(static_cast<long double>(x));
   const long double square = static_cast<long double>(x) * x;
@@ -49,7 +49,7 @@ void RatioMoments::Add(double x, double gain) {
 RecordTest::RecordTest(double alpha) : alpha_(alpha) {}
 
 double RecordTest::Part::LogDown(double kappa) const {
-  if (!Within(kappa)) return -kInfinity;  // the premise does not hold here: no evidence
+  if (!Within(kappa)) return -kInfinity;  // the premise does not hold here, so there is no evidence
   std::array<double, kDown> logs = down.logs();
   for (size_t j = 0; j < kDown; ++j) {
     const double far = std::log1p(1 / kLambda[j]);
@@ -102,8 +102,8 @@ void RecordTest::Look() {
   if (crossed_ == 0 && alpha_ > 0 && log_wealth_up() >= -std::log(alpha_up())) crossed_ = tokens_;
 }
 
-// rho - 1 may be infinity, which loses every bet downward. log pi of -infinity leaves downward a
-// factor of at least 1: leaving it out is safe.
+// If rho - 1 is infinite, every downward bet is lost. If log pi is -infinity, the downward factor
+// is at least 1, so omitting it is safe.
 template <typename EachPart>
 void RecordTest::BetOn(double d, double slack, const Means* means, const EachPart& each) {
   const double gain = std::expm1(d), x = d - slack;

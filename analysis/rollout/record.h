@@ -1,35 +1,35 @@
-// The E-test: were the logged tokens drawn from the distribution whose log-probabilities were
-// logged?
+// The E-test: tests whether the logged tokens were drawn from the distribution whose
+// log-probabilities were logged.
 //
-// Upward. Let a token be drawn from mu(.|prefix) and pi be any distribution that does not depend on
-// that draw. Then E[rho | prefix] = sum over mu's support of mu pi/mu = pi(support) <= 1, rho =
-// pi/mu. So for lambda in [0, 1] the factor 1 + lambda (rho - 1) >= 0 has conditional mean at most
-// 1, the product over tokens is a non-negative supermartingale, and so is a mixture over fixed
-// lambdas. By Ville's inequality P(wealth ever reaches 1/alpha) <= alpha. What was logged is rho to
-// within e^eta, eta the half units of both logged values: rho^- = rho e^-eta is at most the true
-// rho.
+// Upward. Let a token be drawn from mu(.|prefix), and let pi be any distribution that does not
+// depend on that draw. Then E[rho | prefix] = sum over mu's support of mu pi/mu = pi(support) <= 1,
+// with rho = pi/mu. So for lambda in [0, 1] the factor 1 + lambda (rho - 1) >= 0 has conditional
+// mean at most 1. The product over tokens is a non-negative supermartingale, and so is a mixture
+// over fixed lambdas. By Ville's inequality P(wealth ever reaches 1/alpha) <= alpha. The logged
+// value is rho to within e^eta, where eta is the sum of the half units of both logged values. So
+// rho^- = rho e^-eta is at most the true rho.
 //
-// Downward. With mu's support holding pi's, E[rho | prefix] = 1 and
+// Downward. If mu's support contains pi's, E[rho | prefix] = 1 and
 //   E max(0, 1 + l (1 - rho)) = 1 + E[(l (rho - 1) - 1)^+] <= 1 + l E[rho; rho > 1 + 1/l]
 //                             = 1 + l pi(rho > 1 + 1/l | prefix) <= 1 + l kappa / ln^2(1 + 1/l),
 // by Markov's inequality on the square of d^+ = max(0, ln rho), where kappa >= E_pi[(d^+)^2 |
-// prefix] is declared. (A bound on E_pi[d^2] is one on that; what lies below 0 need not be
-// bounded.) Dividing by the right side gives factors of conditional mean at most 1. E_pi[(d^+)^2] =
-// E_mu[rho (d^+)^2], whose mean is measured: beyond kappa the premise fails. Where the full logits
-// were seen the conditional mean on the left is known and divided by, which needs neither kappa nor
-// equal supports.
+// prefix] is declared. (A bound on E_pi[d^2] is also a bound on that. Values below 0 need no
+// bound.) Dividing by the right side gives factors of conditional mean at most 1. E_pi[(d^+)^2] =
+// E_mu[rho (d^+)^2], whose mean is measured. If it exceeds kappa, the premise fails. If the full
+// logits were recorded, the conditional mean on the left is known and used as the divisor. This
+// needs neither kappa nor equal supports.
 //
-// Sequences that were kept by a choice that saw them: if a share of at least s is kept whatever
-// came before, E[F | kept] <= E[F] / s, F the sequence's factor: s F has conditional mean at
-// most 1. Tokens whose values were computed again have another engine error than when they were
-// drawn; its second moment 2 k2 bounds what that adds to E[rho], to second order: rho is divided by
-// 1 + 2 k2.
+// If sequences were selected after they were seen, and a share of at least s is kept whatever came
+// before, then E[F | kept] <= E[F] / s, where F is the sequence's factor. So s F has conditional
+// mean at most 1. If values were computed again, their engine error differs from the one at the
+// draw. Its second moment 2 k2 bounds what it adds to E[rho], to second order: rho is divided by 1
+// + 2 k2.
 //
-// Every product is kept for the pool and for its parts (rollout/slices.h): what is looked at is the
-// sum of their wealths, each times its share.
+// Every product is kept for the pool and for its parts (rollout/slices.h). The test uses the sum of
+// their wealths, each times its share.
 //
-// Wealth is looked at at the ends of steps, so that the order within a step does not matter.
-// Not thread-safe.
+// Wealth is tested at the ends of steps, so the order within a step does not matter. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ struct TokenWitness {
   void Persist(Archive& a) { a(sequence, step, position, token, train, rollout); }
 };
 
-// The tokens with the largest values of something, at most three; ties go to the first.
+// The tokens with the largest values, at most three. If values are equal, the first is kept.
 class Extremes {
  public:
   static constexpr size_t kMost = 3;
@@ -69,7 +69,7 @@ class Extremes {
   std::vector<std::pair<double, TokenWitness>> found_;  // largest first
 };
 
-// d = log pi - log mu over tokens with both finite, without clamps.
+// Moments of d = log pi - log mu over tokens with both finite, without clamps.
 struct RatioMoments {
   uint64_t n = 0;
   long double d = 0, d2 = 0;  // sums
@@ -77,7 +77,7 @@ struct RatioMoments {
   long double rho_d2 = 0;     // of rho d^2
   long double rho_rise2 = 0;  // of rho (d^+)^2
 
-  // `gain`: e^d - 1.
+  // `gain` is e^d - 1.
   void Add(double d, double gain);
   double k1() const { return n > 0 ? static_cast<double>(-this->d / n) : kNotRecorded; }
   double k2() const { return n > 0 ? static_cast<double>(d2 / n / 2) : kNotRecorded; }
@@ -93,30 +93,31 @@ inline constexpr double kDefaultKappa = .02;
 
 class RecordTest {
  public:
-  // Either side alarms with probability at most its part of alpha on a true record.
+  // If the record is true, either side raises an alarm with at most its part of alpha.
   explicit RecordTest(double alpha);
 
-  // Why a sequence does not enter; kEnters otherwise.
+  // Why a sequence is not used; kEnters if it is.
   enum class Entry { kEnters, kLaterEpoch, kFiltered, kRescored };
   Entry Add(const RolloutSequence& sequence);
-  // A row of full logits; `downward_means` [7] or empty.
+  // Adds a row of full logits. `downward_means` has 7 entries or is empty.
   void AddRow(const v1::LogitsRow& row, int64_t step);
-  // All of a step was added: looks at the wealth.
+  // Ends a step: tests the wealth.
   void EndStep();
 
-  // Wealth stood at 1/alpha at the end of some step.
+  // True if the wealth reached 1/alpha at the end of some step.
   bool alarmed_up() const { return alarm_token_ != 0; }
-  // The same downward; for the default kappa.
+  // The same for the downward side, with the default kappa.
   bool alarmed_down() const { return alarmed_down_; }
-  // Now, and the premise holds as far as can be measured. Rows of full logits need no kappa.
+  // True if the downward side is in alarm now and its premise holds as far as can be measured. Rows
+  // of full logits need no kappa.
   bool DownAlarm(double kappa) const;
-  // Tokens that had entered when upward wealth first stood at 1/alpha at the end of a sequence of
-  // the step that raised the alarm; 0: none.
+  // Number of tokens used when the upward wealth first reached 1/alpha at the end of a sequence, in
+  // the step that raised the alarm. 0 if there was none.
   uint64_t alarm_token() const { return alarm_token_; }
   // ln of the sum over the parts of share * wealth.
   double log_wealth_up() const;
   double log_wealth_down(double kappa) const;
-  // The part whose wealth it mostly is.
+  // The part that contributes most of the wealth.
   struct Leader {
     SliceName name;
     uint64_t tokens = 0;
@@ -126,26 +127,28 @@ class RecordTest {
   Leader LeaderDown(double kappa) const;
   double alpha_up() const { return alpha_ * 2 / 3; }
   double alpha_down() const { return alpha_ / 3; }
-  // The downward side's premise does not hold: mean rho (d^+)^2 is beyond kappa (or not finite).
+  // True if the downward side's premise fails: the mean of rho (d^+)^2 exceeds kappa, or is not
+  // finite.
   bool Beyond(double kappa) const {
     return bounded_tokens_ > 0 && !(moments_.mean_rho_rise2() <= kappa);
   }
 
-  uint64_t tokens() const { return tokens_; }  // that entered
+  uint64_t tokens() const { return tokens_; }  // number of tokens used
   const RatioMoments& moments() const { return moments_; }
   uint64_t left_out(Entry reason) const { return left_out_[static_cast<size_t>(reason)]; }
-  uint64_t entered() const { return left_out(Entry::kEnters); }  // sequences
+  uint64_t entered() const { return left_out(Entry::kEnters); }  // number of sequences used
   uint64_t non_finite() const {
     return non_finite_;
-  }                                                    // a value is NaN, or not a logarithm of a
-                                                       // probability in (0, 1]
-  uint64_t impossible() const { return impossible_; }  // log pi is -infinity: rho = 0, entered
-  uint64_t positive() const { return positive_; }  // log mu is beyond 0 and its rounding; entered
+  }  // a value is NaN, or not the logarithm of a probability in (0, 1]
+  uint64_t impossible() const { return impossible_; }  // log pi is -infinity: rho = 0; used
+  uint64_t positive() const {
+    return positive_;
+  }  // log mu is above 0 by more than its rounding; used
   uint64_t zero_filled() const { return zero_filled_; }  // log mu = 0 where log pi < ln 1/2
   uint64_t differing_ids() const { return differing_ids_; }
   const TokenWitness& first_differing() const { return first_differing_; }
   bool rescored_entered() const { return rescored_entered_; }
-  // Some sequence that entered does not say so: an assumption.
+  // True if some used sequence does not declare this, so it is an assumption.
   bool assumed_all() const { return assumed_all_; }
   bool assumed_sampled() const { return assumed_sampled_; }
   double largest_eta() const { return largest_eta_; }
@@ -163,7 +166,7 @@ class RecordTest {
  private:
   using Means = google::protobuf::RepeatedField<double>;
 
-  // Where a token stands.
+  // The place of a token.
   struct Place {
     const std::string& sequence;
     int64_t step;
@@ -171,13 +174,13 @@ class RecordTest {
     TokenWitness Witness() const;
   };
 
-  // One token that entered; `slack` widens the rounding on both sides.
+  // Uses one token. `slack` widens the rounding on both sides.
   void Enter(const RolloutSequence& sequence, const RolloutToken& token, double slack);
   void Bet(double d, double slack, const Means* means, const Place& place);
   template <typename EachPart>
   void BetOn(double d, double slack, const Means* means, const EachPart& each);
   void Look();
-  // Counts what cannot be bet on; true: bet.
+  // Counts values that cannot be used. Returns true if the token can be used.
   bool Usable(double train, double rollout);
 
   static constexpr size_t kUp = 9, kDown = 7;
@@ -200,7 +203,7 @@ class RecordTest {
   Leader LeaderOf(const LogOf& log_of) const;
 
   double alpha_;
-  uint64_t crossed_ = 0;  // token of this step
+  uint64_t crossed_ = 0;  // the token of this step at which the wealth crossed
   uint64_t alarm_token_ = 0;
   bool alarmed_down_ = false;
   RolloutSlices<Part> slices_;

@@ -1,5 +1,6 @@
-// Sampled sequences, joined from both programs: is the record true, and did the sampler follow
-// its law? The room's entry: who stands outside includes this header alone.
+// Sampled sequences, joined from both programs: tests whether the record is true, and whether the
+// sampler drew from the logged distribution. The entry header of this folder: code outside includes
+// this header alone.
 #pragma once
 
 #include "analysis/rollout/join.h"            // IWYU pragma: export

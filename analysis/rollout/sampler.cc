@@ -11,7 +11,7 @@ namespace plumbline::rules {
 namespace {
 
 constexpr double kCap = 8;           // nats
-constexpr double kMostFactor = 1e9;  // of one token; Wealth takes no larger ones
+constexpr double kMostFactor = 1e9;  // of one token, because Wealth takes no larger ones
 
 // theta = 2^-1 .. 2^-7.
 constexpr std::array<double, 7> kTheta = {.5, .25, .125, .0625, .03125, .015625, .0078125};
@@ -37,7 +37,7 @@ double ClusterSum::p_value() const {
   if (groups_ < kFewest) return 1;
   if (!(squares_ > 0)) return 1;
   if (!std::isfinite(t())) return 1;
-  // Wallace's transformation of t to a normal deviate, good to three figures far into the tail.
+  // Wallace's transformation of t to a normal deviate, accurate to three digits far into the tail.
   const auto nu = static_cast<double>(groups_ - 1);
   const double z = (8 * nu + 1) / (8 * nu + 3) * std::sqrt(nu * std::log1p(t() * t() / nu));
   return std::erfc(z / std::sqrt(2.0));
@@ -50,9 +50,9 @@ void SamplerTest::Declare(double temperature) {
 
 namespace {
 
-// The factors of one token's bets, of second order: below, then above.
+// Returns the factors of one token's bets of second order: below, then above.
 std::array<double, 14> Factors(double x, double slack, double varentropy) {
-  const double steepest = std::sqrt(.5 / varentropy);  // infinite where nothing varies
+  const double steepest = std::sqrt(.5 / varentropy);  // infinite if nothing varies
   std::array<double, 14> factors;
   for (size_t j = 0; j < kTheta.size(); ++j) {
     const double s = std::min(kTheta[j], steepest);
@@ -105,7 +105,7 @@ bool SamplerTest::AddOwn(const RolloutSequence& s, const RolloutToken& t) {
 bool SamplerTest::AddTrained(const RolloutSequence& s, const RolloutToken& t) {
   if (!Recorded(t.train_entropy)) return false;
   const double d = t.train - t.rollout;
-  // pi = 0: rho ln pi is 0.
+  // If pi = 0, rho ln pi is 0.
   const double rho = std::exp(d);
   const double x = t.train == -kInfinity ? 0 : rho * (-t.train - t.train_entropy);
   if (!Recorded(t.rollout) || !Recorded(x)) {
@@ -136,7 +136,7 @@ SamplerTest::Entry SamplerTest::Add(const RolloutSequence& s) {
   const bool truncates = s.top_p < 1 || s.top_k > 0;
   const bool heats = std::isfinite(s.temperature) && s.temperature != 1;
   if (s.mode == v1::LOGPROB_MODE_RAW && (truncates || heats)) Declare(s.temperature);
-  // What raw values are of has full support, whatever was drawn.
+  // Raw values describe a distribution with full support, whatever was drawn.
   const bool full = s.mode == v1::LOGPROB_MODE_RAW || !truncates;
   slices_.Begin(s.worker, s.step);
   for (const RolloutToken& t : s.tokens) {
@@ -243,7 +243,7 @@ SamplerTest::Leader SamplerTest::Describe(const SliceName& name, const Part& par
   return leader;
 }
 
-// Evidence of a part: ln share * wealth, or -ln (p / share).
+// The evidence of a part: ln share * wealth, or -ln (p / share).
 SamplerTest::Leader SamplerTest::leader() const {
   const bool sequential = Sequential(by());
   Leader leader;

@@ -12,7 +12,7 @@
 namespace plumbline::rules {
 namespace {
 
-// A tensor of one sequence that was checked, or an absent one.
+// A checked tensor of one sequence, or an absent one.
 struct ColumnView {
   const char* data = nullptr;
   DType dtype = DType::kUnspecified;
@@ -77,7 +77,7 @@ absl::Status Read(const v1::LogprobsSequence& s, const v1::LogprobsSide& side, H
   return absl::OkStatus();
 }
 
-// Which rows of the rollout's half have the trainer's positions.
+// Finds the rows of the rollout's half that have the trainer's positions.
 class RowMatch {
  public:
   RowMatch(const Half& train, const Half& rollout) {
@@ -106,7 +106,7 @@ class RowMatch {
   std::optional<std::unordered_map<int64_t, size_t>> rows_;
 };
 
-// Is every finite value seen so far on the grid?
+// Tests whether every finite value so far is on the grid.
 class GridCheck {
  public:
   void See(double value) {
@@ -144,7 +144,8 @@ ValueGrid GridOf(const std::vector<RolloutToken>& tokens, const v1::LogprobsSide
   return grid;
 }
 
-// Whichever half says it; the rollout process knows best how it sampled.
+// Returns a value from the half that declares it. The rollout process is preferred, because it
+// sampled.
 template <typename T, typename Has, typename Get>
 T Said(const v1::LogprobsSequence& rollout, const v1::LogprobsSequence& train, T otherwise, Has has,
        Get get) {
@@ -160,7 +161,7 @@ void ReadAttributes(const v1::LogprobsSequence& train, const v1::LogprobsSequenc
   out->mode = rollout.mode() != v1::LOGPROB_MODE_ABSENT ? rollout.mode() : train.mode();
   out->selection =
       rollout.selection() != S::SELECTION_ABSENT ? rollout.selection() : train.selection();
-  // A half that says that sequences were dropped is right whatever the other says.
+  // If a half declares that sequences were dropped, that holds whatever the other declares.
   if (train.selection() == S::SELECTION_FILTERED) out->selection = S::SELECTION_FILTERED;
   out->source = rollout.source() != S::SOURCE_ABSENT ? rollout.source() : train.source();
   const double nan = kNotRecorded;
@@ -182,7 +183,7 @@ int64_t LagOf(int64_t train_version, int64_t version) {
   return __builtin_sub_overflow(train_version, version, &lag) ? kNoLag : lag;
 }
 
-// Two columns say the same thing; the first half that has it wins.
+// Returns the first of two equivalent columns that is present.
 const ColumnView& Either(const ColumnView& first, const ColumnView& second, bool* is_first) {
   *is_first = first.data != nullptr;
   return *is_first ? first : second;

@@ -56,7 +56,7 @@ void SequenceTimes::EndStep() {
   }
   double start = open_[0].start;
   for (const Span& span : open_) start = std::min(start, span.start);
-  // Equal ends: the smaller id, whatever the order in which they came.
+  // If ends are equal, use the smaller id, whatever the order of arrival.
   std::sort(open_.begin(), open_.end(), [](const Span& a, const Span& b) {
     return std::tie(a.end, b.id) < std::tie(b.end, a.id);
   });
@@ -64,7 +64,7 @@ void SequenceTimes::EndStep() {
   const double generation = last.end - start;
   if (!(generation > 0)) return;
   const size_t n = open_.size();
-  const size_t longest = (n + 19) / 20;  // 5 %, one at least
+  const size_t longest = (n + 19) / 20;  // 5 %, at least one
   const double others_end = open_[n - longest - 1].end;
   const double wait = last.end - others_end;
   ++steps_;

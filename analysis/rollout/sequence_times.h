@@ -1,5 +1,6 @@
-// Who keeps the trainer waiting: start and end times of a step's sampled sequences.
-// Mergeable over steps by sums and histograms; memory is one step's times. Not thread-safe.
+// Finds the sequences for which the trainer waits, from the start and end times of a step's sampled
+// sequences. Mergeable over steps by sums and histograms. Memory is one step's times. Not
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -13,11 +14,12 @@
 
 namespace plumbline::rules {
 
-// Quantiles of positive numbers from bins of a quarter octave: within a factor of 1.19 from above.
+// Quantiles of positive numbers from bins of a quarter octave: too large by a factor of at most
+// 1.19.
 class TimeHistogram {
  public:
   void Add(double value);
-  double Quantile(double share) const;  // NaN when empty
+  double Quantile(double share) const;  // NaN if empty
   uint64_t count() const { return count_; }
   void Persist(Archive& a) { a(count_, bins_); }
 
@@ -30,7 +32,7 @@ class TimeHistogram {
 
 class SequenceTimes {
  public:
-  static constexpr size_t kFewest = 20;  // sequences of a step: 5 % is one
+  static constexpr size_t kFewest = 20;  // sequences of a step, so that 5 % is one
   static constexpr size_t kWorkers = 64;
 
   void BeginStep() { open_.clear(); }
@@ -39,22 +41,22 @@ class SequenceTimes {
 
   struct Worker {
     TimeHistogram seconds, tokens;
-    uint64_t last = 0;  // times it held the sequence that a step ended with
+    uint64_t last = 0;  // how often it had the last sequence of a step
     void Persist(Archive& a) { a(seconds, tokens, last); }
   };
 
-  uint64_t steps() const { return steps_; }        // judged
-  uint64_t small_steps() const { return small_; }  // with times, but too few sequences
+  uint64_t steps() const { return steps_; }        // judged steps
+  uint64_t small_steps() const { return small_; }  // steps with times, but too few sequences
   uint64_t with_times() const { return with_times_; }
   uint64_t sequences() const { return sequences_; }
-  uint64_t reversed() const { return reversed_; }  // end before start: left out
+  uint64_t reversed() const { return reversed_; }  // end before start; not used
   double generation_seconds() const { return generation_; }
   double waiting_seconds() const { return waiting_; }
-  // Time between the end of the first 95 % of a step's sequences and that of the last, over the
-  // time from its first start to its last end.
+  // Time from the end of the first 95 % of a step's sequences to the end of the last, divided by
+  // the time from the first start to the last end.
   double share() const { return waiting_ / generation_; }
-  // Share of tokens that were drawn in that time, sequences advancing evenly: those that would have
-  // been drawn one version later had the trainer not waited.
+  // Share of tokens that were drawn in that time, if sequences advance evenly. If the trainer had
+  // not waited, they would have been drawn one version later.
   double late_share() const { return late_ / tokens_judged_; }
   double longest_wait() const { return longest_wait_; }
   int64_t longest_step() const { return longest_step_; }
@@ -63,7 +65,7 @@ class SequenceTimes {
   const TimeHistogram& tokens() const { return tokens_; }
   const TimeHistogram& seconds() const { return seconds_; }
 
-  // Between steps nothing in open_ is looked at.
+  // open_ is used within a step only, so it is not stored.
   void Persist(Archive& a) {
     a(steps_, small_, with_times_, sequences_, reversed_, generation_, waiting_, late_);
     a(tokens_judged_, longest_wait_, longest_step_, longest_id_, workers_, tokens_, seconds_);

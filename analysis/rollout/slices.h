@@ -1,21 +1,20 @@
-// A run's tokens cut into parts: by worker, by the version of the weights that drew them, by the
-// parity of the step. Two workers at temperatures 0.85 and 1.15 cancel in the pool, and one of four
-// at 0.9 is diluted there; neither happens in its own part.
+// Splits a run's tokens into parts: by worker, by the version of the weights that drew them, and by
+// the parity of the step. Two workers at temperatures 0.85 and 1.15 cancel in the pool, and one of
+// four at 0.9 is diluted there. Neither happens in its own part.
 //
-// All parts together have one chance of a false alarm, that of the pool alone before: each part has
-// a share, and the shares sum to at most 1.
+// All parts together have the false-alarm probability of one test. Each part has a share of it, and
+// the shares sum to at most 1.
 //   pool 3/8;  k-th worker to appear (k = 0, 1, ..) 3/8 * 4 / ((k+4)(k+5));  k-th version the same
 //   of 1/8;  even and odd steps 1/16 each.
-// Sum 4 / ((k+4)(k+5)) = 4 sum (1/(k+4) - 1/(k+5)) = 1. Which k a part has is known before its
-// first token is bet on, so that with a non-negative supermartingale W_s of mean at most 1 in each
-// part sum_s share_s W_s is one too (a part that has not begun counts as nothing, which is less
-// than its share): it reaches 1/alpha with probability at most alpha. p-values at one look: alarm
-// where p_s <= share_s alpha. What the cut costs: the pool ln 8/3 = 1 nat, one worker of four 2.6
+// Sum 4 / ((k+4)(k+5)) = 4 sum (1/(k+4) - 1/(k+5)) = 1. The k of a part is known before its first
+// token is bet on. So if each part has a non-negative supermartingale W_s of mean at most 1, sum_s
+// share_s W_s is one too (a part that has not begun counts as 0, which is less than its share). It
+// reaches 1/alpha with probability at most alpha. For p-values, which are tested once: alarm if p_s
+// <= share_s alpha. The split costs some evidence: the pool ln 8/3 = 1 nat, one worker of four 2.6
 // to 3.6, the last of 16 5.6.
 //
-// At most 64 workers and 64 versions are held. Later workers are in the pool alone; the oldest
-// version goes when a newer one comes, and its wealth with it (a part that is dropped counts as
-// nothing). Not thread-safe.
+// At most 64 workers and 64 versions are kept. Later workers are in the pool alone. If a newer
+// version arrives, the oldest is dropped with its wealth, which then counts as 0. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +38,7 @@ struct SliceName {
   int64_t number = 0;  // the version, or step mod 2
 
   bool pool() const { return kind == Kind::kPool; }
-  // "" for the pool, else "worker w-3", "weight version 17", "even steps".
+  // Returns "" for the pool, else "worker w-3", "weight version 17", "even steps".
   std::string Words() const {
     if (kind == Kind::kWorker) return "worker " + worker;
     if (kind == Kind::kVersion) return "weight version " + std::to_string(number);
@@ -49,7 +48,7 @@ struct SliceName {
   void Persist(Archive& a) { a(kind, worker, number); }
 };
 
-// `Part` is default-constructible and persistent.
+// `Part` must be default-constructible and persistent.
 template <typename Part>
 class RolloutSlices {
  public:
@@ -73,7 +72,7 @@ class RolloutSlices {
     always_ = open_.size();
   }
 
-  // The parts that a token of the open sequence is in, the pool first.
+  // Calls visit for the parts of a token of the open sequence, the pool first.
   template <typename Visit>
   void ForToken(int64_t version, const Visit& visit) {
     if (version != open_number_) OpenVersion(version);
@@ -81,13 +80,14 @@ class RolloutSlices {
     if (version_ != nullptr) visit(*version_);
   }
 
-  // The parts that some token of the open sequence was in, and those it would have been in.
+  // Calls visit for the parts of the open sequence's tokens, including those of tokens that were
+  // not used.
   template <typename Visit>
   void ForSequence(const Visit& visit) {
     for (Part* part : open_) visit(*part);
   }
 
-  // visit(name, share, part): the pool first, parts that have begun.
+  // Calls visit(name, share, part) for the parts that have begun, the pool first.
   template <typename Visit>
   void ForEach(const Visit& visit) const {
     visit(SliceName{}, kOfPool, pool_);
@@ -104,8 +104,8 @@ class RolloutSlices {
     }
   }
 
-  // The log of the parts' wealths, mixed by their shares: of those that have tokens. The pool's
-  // share where none has.
+  // Returns the log of the parts' wealths, mixed by their shares, over the parts with tokens. If
+  // none has tokens, returns the log of the pool's share.
   template <typename TokensOf, typename LogOf>
   double LogMixed(const TokensOf& tokens_of, const LogOf& log_of) const {
     double top = -std::numeric_limits<double>::infinity();
@@ -122,8 +122,8 @@ class RolloutSlices {
     return top + std::log(sum);
   }
 
-  // Between sequences nothing is open: open_, always_, version_ and open_number_ are the next
-  // one's.
+  // Between sequences nothing is open: open_, always_, version_ and open_number_ are set by the
+  // next sequence.
   void Persist(Archive& a) { a(pool_, workers_, versions_, parity_[0], parity_[1], born_); }
 
  private:

@@ -1,5 +1,5 @@
-// Wealth of many bets at once: a mean of products that is a non-negative supermartingale when each
-// factor has conditional mean at most 1, kept as logarithms so that nothing is clamped.
+// Wealth of several bets at once: a mean of products. If each factor has conditional mean at most
+// 1, it is a non-negative supermartingale. Kept as logarithms, so that nothing is clamped.
 #pragma once
 
 #include <array>
@@ -11,12 +11,12 @@
 
 namespace plumbline::rules {
 
-// The mean of N products. Factors are multiplied into doubles and moved to logarithms before they
-// can leave the doubles' range. Not thread-safe.
+// The mean of N products. Factors are multiplied as doubles and moved to logarithms before they can
+// leave the range of a double. Not thread-safe.
 template <size_t N>
 class Wealth {
  public:
-  // One factor a bet, each 0 or within [kLeast, 1 / kLeast].
+  // Multiplies one factor into each bet. Each factor is 0 or within [kLeast, 1 / kLeast].
   static constexpr double kLeast = 1e-9;
   void Multiply(const std::array<double, N>& factors) {
     bool far = false;
@@ -26,7 +26,8 @@ class Wealth {
     }
     if (far) Flush();
   }
-  // The same of any size, as logarithms; -infinity: the bet is lost for good.
+  // The same for factors of any size, as logarithms. If one is -infinity, its bet is lost
+  // permanently.
   void Add(const std::array<double, N>& logs) {
     for (size_t j = 0; j < N; ++j) log_[j] += logs[j];
   }
@@ -34,13 +35,13 @@ class Wealth {
     for (size_t j = 0; j < N; ++j) log_[j] += log_factor;
   }
 
-  // ln of each product.
+  // Returns ln of each product.
   std::array<double, N> logs() const {
     std::array<double, N> logs;
     for (size_t j = 0; j < N; ++j) logs[j] = log_[j] + std::log(product_[j]);
     return logs;
   }
-  // ln of the mean of the products; -infinity when all are lost.
+  // Returns ln of the mean of the products. If all are lost, returns -infinity.
   double log() const { return LogMean(logs()); }
   void Persist(Archive& a) { a(log_, product_); }
 
@@ -54,7 +55,7 @@ class Wealth {
   }
 
  private:
-  static constexpr double kFar = 1e-290;  // a further factor leaves it a normal double
+  static constexpr double kFar = 1e-290;  // one more factor leaves it a normal double
 
   void Flush() {
     for (size_t j = 0; j < N; ++j) {

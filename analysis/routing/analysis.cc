@@ -44,7 +44,7 @@ void NameByReplay(RoutingAnalysis& a, const RankedReplay& leak) {
 void NameByCapacity(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
   const bool clean = a.first_come.best.fits;
   const RankedReplay* leak = a.leak();
-  // Whatever refuses here, it is not one capacity, or it is either of two: a name would be a guess.
+  // It is not one capacity that refuses, or it may be either of two, so a name would be a guess.
   if (clean && !a.rival() && !a.rank_major_possible)
     return Name(a, "fifo-capacity", "first-come", 1);
   const bool one_capacity = !clean && a.saturation.contradiction.empty();
@@ -58,7 +58,8 @@ void NameByCapacity(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
               : Name(a, "random-capacity", "random-token-selection", a.explained_share);
 }
 
-// The flatten order is the one under which the queue shows no inversion; several: the metadata's.
+// The flatten order is the one under which the queue shows no inversion. If several fit, it is the
+// metadata's.
 void InferFlatten(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
   std::vector<std::string> fits;
   for (const std::string& order : a.first_come.exact_orders) {
@@ -86,10 +87,10 @@ double BinaryEntropy(double p) {
   return p <= 0 || p >= 1 ? 0 : -p * std::log2(p) - (1 - p) * std::log2(1 - p);
 }
 
-// Bits into a prefix of a sequence of length L from its suffix, at the worst cut n: every expert's
-// count of admitted suffix tokens is one of min(C, n, L-n)+1 values; rank-major, that of each
-// choice rank but the last. For expert choice the choice itself carries at most L E H2(C/T). Spec:
-// leak size.
+// Returns the bits that flow into a prefix of a sequence of length L from its suffix, at the worst
+// cut n. Every expert's count of admitted suffix tokens is one of min(C, n, L-n)+1 values; if
+// rank-major, that of each choice rank except the last. For expert choice, the choice itself
+// carries at most L E H2(C/T). Spec: leak size.
 double LeakBits(const RoutingAnalysis& a) {
   if (a.policy == "token-choice" || a.cause == "first-come") return 0;
   const bool columns = a.policy == "expert-choice";
@@ -146,7 +147,7 @@ void ListAssumptions(RoutingAnalysis& a) {
   }
 }
 
-// An expert that keeps nothing at all is not full: capacity keeps what fits.
+// An expert that keeps nothing at all is not full, because a capacity keeps what fits.
 void SetAside(RoutingAnalysis& a, uint32_t world_size) {
   // Tokens of other ranks may have filled it.
   const bool others = world_size > 1 && a.c.pool_basis == PoolBasis::kUnrecorded;
@@ -160,7 +161,7 @@ void SetAside(RoutingAnalysis& a, uint32_t world_size) {
 
 // ---- refusals --------------------------------------------------------------------------------
 
-// Refusals that no one capacity of the pools as taken explains may be those of pieces.
+// If no single capacity of the pools explains the refusals, they may be those of pieces.
 void TryChunks(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
   constexpr size_t kMost = 8;
   int64_t tried = 0;
@@ -192,7 +193,8 @@ void TryChunks(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
   a.inferred_pools = best.inferred_pools;
 }
 
-// Each task fills its own part of the analysis; several threads in a large call.
+// Runs the tasks, each of which fills its own part of the analysis. In a large call, uses several
+// threads.
 void SideBySide(const RoutingCase& c, const std::vector<std::function<void()>>& tasks) {
   ParallelTasks(tasks.size(), ThreadsFor(c.routing->sample().scores().data().size()),
                 [&](size_t i) { tasks[i](); });
@@ -224,7 +226,7 @@ void AnalyseRefusals(RoutingAnalysis& a) {
   InferFlatten(a, queues);
 }
 
-// The tables of stored numbers that give what some leaking policy gives.
+// Keeps the tables of stored numbers that give the same as some leaking policy.
 void KeepStored(RoutingAnalysis& a) {
   if (a.columns()) {
     a.stored = std::move(a.column.stored);
@@ -235,7 +237,7 @@ void KeepStored(RoutingAnalysis& a) {
   }
 }
 
-// What one call leaves open another call of the step may exclude: its weights are the same.
+// Another call of the step may exclude what one call leaves open, because its weights are the same.
 void ExcludeStored(const std::vector<std::shared_ptr<RoutingAnalysis>>& calls) {
   std::map<std::string, StoredRules> rules;  // by policy
   for (const auto& a : calls) {
@@ -246,8 +248,8 @@ void ExcludeStored(const std::vector<std::shared_ptr<RoutingAnalysis>>& calls) {
   }
 }
 
-// What speaks for a router that did not look ahead, beside a leaking policy that gives every
-// choice.
+// Collects evidence for a router that did not look ahead, in addition to a leaking policy that
+// gives every choice.
 void AskForInnocence(RoutingAnalysis& a) {
   const RankedReplay* leak = a.leak();
   const bool firm = DeclaresCapacity(a.c.routing->config()) && a.firm_pools();
@@ -276,7 +278,7 @@ void Analyse(RoutingAnalysis& a, const RoutingCall& call, uint32_t world_size) {
     return;
   }
   a.c = std::move(*decoded);
-  // Queues of other ranks' sequences would be replayed in an order that was made up.
+  // Queues of other ranks' sequences would be replayed in an invented order.
   if (call.order_lost && (a.c.dropped > 0 || a.c.kept_outside_choice)) {
     a.blocked =
         "order-redacted: the pool spans ranks, and the order of their sequences cannot be told "
@@ -310,7 +312,7 @@ void Analyse(RoutingAnalysis& a, const RoutingCall& call, uint32_t world_size) {
     a.normalised_over_tokens = NormalisedOverTokens(a.c);
   } else {
     a.explained_share = a.c.explained_share();
-    // A map that keeps k experts a token holds choices too.
+    // A map that keeps k experts per token shows choices too.
     const bool chosen = std::all_of(a.c.choices.begin(), a.c.choices.end(), [&](const Choice& x) {
       return x.kept &&
              (!a.c.judged(x.token) || a.c.kept_per_row[static_cast<size_t>(x.token)] == a.c.top_k);
@@ -319,8 +321,8 @@ void Analyse(RoutingAnalysis& a, const RoutingCall& call, uint32_t world_size) {
     if (a.balance.found()) Name(a, "balanced-assignment", "balanced-assignment", 1);
   }
   using Basis = Saturation::Basis;
-  // Under metadata "no piece of a cut could do it" counts every holder; where some are unknown it
-  // says nothing.
+  // With metadata, "no piece of a cut could do it" counts every holder. If some are unknown, there
+  // is no evidence.
   if (a.saturation.basis == Basis::kDeclared)
     a.capacity_bits = a.firm_pools() || !a.c.holders_unknown ? HUGE_VAL : 0;
   if (a.saturation.basis == Basis::kExhibited) a.capacity_bits = a.saturation.bits;
@@ -332,7 +334,7 @@ void Analyse(RoutingAnalysis& a, const RoutingCall& call, uint32_t world_size) {
 }  // namespace
 
 const RankedReplay* RoutingAnalysis::leak() const {
-  // Exact ones are first, by bits.
+  // Exact ones come first, by bits.
   return !ranked.empty() && ranked.front().exact && ranked.front().raw_bits > 0 ? &ranked.front()
                                                                                 : nullptr;
 }

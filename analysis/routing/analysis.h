@@ -1,5 +1,5 @@
-// What can be said of one recorded router call, before any rule judges it. moe-future-leak,
-// moe-batch-dependence, moe-tie-order and moe-intervention read the same analysis.
+// The analysis of one recorded router call, before any rule judges it. moe-future-leak,
+// moe-batch-dependence, moe-tie-order and moe-intervention use the same analysis.
 #pragma once
 
 #include <memory>
@@ -13,41 +13,45 @@
 namespace plumbline::rules {
 
 struct RoutingAnalysis {
-  // Not empty: the call cannot be judged at all ("short-id: sentence"); only `details` is set then.
+  // "short-id: sentence" if the call cannot be judged at all; then only `details` is set.
   std::string blocked;
-  std::vector<uint32_t> ranks;     // whose rows these are; several where a pool spans ranks
-  std::vector<int64_t> rank_ends;  // of a joined call, parallel to `ranks`: the row after its last
+  std::vector<uint32_t> ranks;  // ranks of these rows; several if a pool spans ranks
+  std::vector<int64_t>
+      rank_ends;  // for a joined call, parallel to `ranks`: the row after its last one
 
   RoutingCase c;
   Saturation saturation;
   Inversions inversions;
-  ColumnChoice column;  // tokens hold experts that their own scores did not choose
+  ColumnChoice column;  // tokens have experts that their own scores did not choose
   Balance balance;      // choices that own scores do not explain
-  // The recorded scores sum to the same for every expert: they were normalised over the tokens, and
-  // a token's own scores hold the others.
+  // The recorded scores have the same sum for every expert: they were normalised over the tokens,
+  // so a token's own scores depend on the others.
   bool normalised_over_tokens = false;
 
-  // The recorded scores of a sequence are all alike: they are the sequence's, not the tokens'.
+  // The recorded scores of a sequence are all equal: they belong to the sequence, not to the
+  // tokens.
   bool scores_of_sequences = false;
-  // Every expert that a token scores above zero took it, and no other: a threshold that nobody
-  // fits.
+  // Every expert that a token scores above zero took it, and no other: a threshold that is not
+  // fitted.
   bool zero_decides = false;
 
-  // Experts whose choices were all refused; the case holds those choices no longer.
+  // Experts whose choices were all refused. The case no longer contains those choices.
   NothingKept nothing_kept;
 
-  // Refusals of full experts: who explains them.
+  // Explanations of the refusals of full experts.
   FirstCome first_come;
   std::vector<RankedReplay> ranked;  // exact ones first
   bool rank_major_possible = false;  // too few choice ranks are known to exclude it
-  CleanPatterns patterns;            // asked only where no replay fits
+  CleanPatterns patterns;            // only tested if no replay fits
   PairCertificate certificate;       // likewise
-  double own_refusal_bits = 0;       // likewise: a draw among all, against refusals of their own
+  double own_refusal_bits =
+      0;  // likewise: bits for a draw among all candidates against own refusals
   std::vector<StoredNumbers>
-      stored;                    // tables that give what a leaking replay that may be a proof gives
+      stored;  // tables that give the same as a leaking replay that may be a proof
   bool stored_excluded = false;  // ... and that other pools and calls of the step exclude
-  bool structured = false;  // equal counts may be the data's; asked where capacity is not declared
-  std::string inferred_pools;  // not empty: pools as the refusals show them ("... in chunks")
+  bool structured =
+      false;  // equal counts may come from the data; only tested if capacity is not declared
+  std::string inferred_pools;  // pools as the refusals show them ("... in chunks"); else empty
 
   // One of the contract's policy names.
   std::string policy = "unknown";
@@ -57,57 +61,63 @@ struct RoutingAnalysis {
   bool flatten_contradicts = false;
   std::vector<std::string> assumptions;
 
-  // Capacity is shown to be what refuses: infinite when declared, the exhibited bits otherwise.
+  // Evidence that the capacity causes the refusals: infinite if declared, else the exhibited bits.
   double capacity_bits = 0;
-  // The expert choice pattern applies: tokens hold experts that their own scores did not choose.
+  // True if the expert choice pattern applies: tokens have experts that their own scores did not
+  // choose.
   bool columns() const { return c.kept_outside_choice && column.equal && column.separable; }
-  // A leaking policy that gives every choice, the one with most bits; null where there is none.
+  // Returns the leaking policy with most bits that gives every choice. If there is none, returns
+  // null.
   const RankedReplay* leak() const;
-  // A leaking policy that gives every choice beside a clean one. One queue over the pools as taken
-  // is not doubted for a score that ties so often that it fits by its ties.
+  // True if a leaking policy gives every choice as well as a clean one. A score that fits mostly by
+  // its ties does not count against one queue over the pools.
   bool rival() const;
-  // The kept set follows a score but for its ties, which decide nearly all of it.
+  // True if the kept set follows a score except for its ties, which decide almost all of it.
   bool by_ties() const;
-  // Refusals that no policy explains are not the tokens' own: what thins an expert that was hot,
-  // before its capacity refuses, leaves pairs as well. So `bits` speak for a draw among all, less
-  // where `bits` are a hint's, or the configuration names a policy that is no queue.
+  // True if refusals that no policy explains are not the tokens' own. An expert that was hot and
+  // drops some of its input before its capacity refuses also leaves pairs. So `bits` must support a
+  // draw among all candidates; fewer if `bits` are a hint's, or if the configuration names a policy
+  // that is not a queue.
   bool drawn(double bits) const;
-  // ... and inversions say something against every cause but capacity: at least `bits`, or 20 with
-  // all refusals counted where not quite all of them may be an own threshold's.
+  // ... and inversions are evidence against every cause except capacity: at least `bits`, or 20
+  // with all refusals counted if not quite all of them may come from an own threshold.
   bool pairs_speak(double bits) const;
-  // Bits that inversions are worth: that experts below capacity refused nothing, or, where the
-  // number and the pools are recorded, so that full experts holding just that number is no luck,
-  // that the kept are a draw among all rather than the first of what the tokens' own refusals left.
+  // Bits of evidence of the inversions: experts below capacity refused nothing. If the number and
+  // the pools are recorded, so that full experts do not hold that number by chance: the kept are a
+  // draw among all, not the first of what own refusals left.
   double pair_bits() const;
-  bool drawn_by_count() const;  // the latter
-  // Pools are as recorded row by row.
+  bool drawn_by_count() const;  // the latter case
+  // True if pools are recorded row by row.
   bool firm_pools() const;
-  // What of the recording keeps a replay of a policy that gives every assignment from being a
-  // proof; empty: nothing does. Sentences, each with what to record.
-  // `excluded_before`: calls of other steps exclude the stored tables.
+  // Returns which properties of the recording prevent that a replay of a policy that gives every
+  // assignment is a proof. If there are none, returns an empty vector. Sentences, each with what to
+  // record. `excluded_before` is true if calls of other steps exclude the stored tables.
   std::vector<std::string> doubts(bool excluded_before = false) const;
-  // ... and what a person can do to have it settled, for a finding's fix.
+  // Returns how the user can settle it, for a finding's fix.
   std::string HowToSettle(bool excluded_before = false) const;
 
-  // bits that reach a prefix from what follows it, per layer and sequence; NaN where not known.
+  // bits that reach a prefix from what follows it, per layer and sequence; NaN if not known.
   double leak_bits = 0;
 
-  // What a joined call was decoded from (`c` borrows it); null where one rank's message was.
+  // The message that a joined call was decoded from (`c` borrows it). If the message came from one
+  // rank, null.
   std::shared_ptr<const v1::Routing> joined;
 
-  // The contract's keys, the same for every rule.
+  // Returns the contract's keys, equal for every rule.
   google::protobuf::Struct Details() const;
 };
 
-// Analyses every item of the step that carries a sample, once for all rules that ask. Entries are
-// parallel to step.items; nullptr where there is no sample, or where the rows were joined with
-// those of an earlier item (another rank of the same pool).
+// Analyses every item of the step with a sample, once for all rules. Entries are parallel to
+// step.items. An entry is nullptr if there is no sample, or if the rows were joined with those of
+// an earlier item (another rank of the same pool).
 std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteStep& step);
 
-// The bias was recorded with a provenance that cannot acquit: empty when all is well.
+// Returns why the recorded bias cannot be used as an innocent explanation, by its provenance. If it
+// can, returns an empty string.
 std::string BiasComplaint(const SiteStep& step, const RoutingCase& c);
 
-// "token 17 (sequence 3, position 17), score 0.31, lost expert 5 to token 903 (...), score 0.42".
+// Returns a text such as "token 17 (sequence 3, position 17), score 0.31, lost expert 5 to token
+// 903 (...), score 0.42".
 google::protobuf::Struct Witness(const RoutingAnalysis& a, const RefusalPair& pair);
 
 }  // namespace plumbline::rules

@@ -7,8 +7,8 @@
 
 namespace plumbline::rules {
 
-// A call without refusals says nothing. One that a queue in time order gives as well is no evidence
-// either way; one that it alone gives, or that shows another capacity, contradicts.
+// A call without refusals is ignored. If a queue in time order gives the call too, it is no
+// evidence. If only a queue gives it, or if it shows another capacity, it is a contradiction.
 void CallsTogether::Take(const RoutingAnalysis& a) {
   const RoutingCase& c = a.c;
   if (contradicted_ || !a.blocked.empty() || c.dropped == 0 || !c.ordered()) return;

@@ -1,4 +1,4 @@
-// Calls of one layer, taken together: a capacity that each of them shows a little of.
+// Combines calls of one layer, each of which gives a little evidence for a capacity.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,23 @@
 
 namespace plumbline::rules {
 
-// Of one site and mode. A single call with few full experts shows neither that one capacity refuses
-// nor which policy does; several that refuse at the same number, and whose refusals one leaking
-// policy gives, do. What is counted: each refusing cell of another expert or with another number of
-// candidates (a text that occurs again brings its number along), less the one worth most, which
-// gave the capacity its value.
+// For one site and mode. A single call with few full experts shows neither that one capacity
+// refuses nor which policy does. Several calls do, if they refuse at the same number and one
+// leaking policy gives their refusals. Each refusing cell of another expert or with another number
+// of candidates counts (a repeated text has the same number), except the most valuable one, which
+// determined the capacity.
 class CallsTogether {
  public:
   void Take(const RoutingAnalysis& a);
 
-  // Bits that one capacity refuses, and that the policy's refusals are worth; 0 if a call
-  // contradicts them.
+  // Bits of evidence that one capacity refuses, and for the policy. 0 if a call contradicts them.
   double capacity_bits() const { return contradicted_ ? 0 : capacity_bits_ - best_bits_; }
   double policy_bits() const { return contradicted_ ? 0 : policy_bits_; }
   const std::string& policy() const { return policy_; }
   uint64_t calls() const { return calls_; }
   uint64_t inversions() const { return inversions_; }
 
-  // What they show, for people.
+  // Returns the evidence as text.
   std::string Describe() const;
 
   void Persist(Archive& a) {
@@ -37,15 +36,15 @@ class CallsTogether {
   }
 
  private:
-  static constexpr size_t kMostSeen = 4096;  // cells; no more are counted
+  static constexpr size_t kMostSeen = 4096;  // cells; further ones are not counted
 
   void TakeCells(const RoutingAnalysis& a);
 
   bool contradicted_ = false;
   double capacity_bits_ = 0, best_bits_ = 0, policy_bits_ = 0;
-  std::string policy_;  // as RankedReplay describes it; empty: no call yet
+  std::string policy_;  // text of RankedReplay; empty if there was no call yet
   uint64_t calls_ = 0, inversions_ = 0;
-  int64_t capacity_ = 0, rows_ = 0;             // rows of a pool
+  int64_t capacity_ = 0, rows_ = 0;             // rows per pool
   std::set<std::pair<int64_t, int64_t>> seen_;  // expert, candidates
 };
 

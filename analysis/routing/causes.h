@@ -1,4 +1,4 @@
-// What makes a router look ahead: how each cause is called, and the way out.
+// The causes for which a router looks ahead: the title and the fix of each.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ struct RoutingCause {
   const char* fix;
 };
 
-// The unknown one where there is no such id.
+// If there is no such id, returns the unknown cause.
 const RoutingCause& CauseOf(std::string_view id);
 
 }  // namespace plumbline::rules

@@ -11,7 +11,7 @@
 namespace plumbline::rules {
 namespace {
 
-// Policies that leave their mark whether or not anybody is refused.
+// Policies that are visible even without refusals.
 bool ShowsInChoices(const std::string& policy) {
   return policy == "expert-choice" || policy == "sequence-top-k" || policy == "balanced-assignment";
 }
@@ -20,18 +20,18 @@ bool Among(const std::string& policy, const char* one, const char* other) {
   return policy == one || policy == other;
 }
 
-// Two names for what one recording can show.
+// Returns true if one recording can be consistent with both names.
 bool MayBoth(const RoutingAnalysis& a, const std::string& stated) {
   if (stated == a.policy) return true;
   if (a.policy == "token-choice") return !ShowsInChoices(stated);
-  // Of one choice a token there is no second rank to queue behind the first.
+  // With one choice per token there is no second rank that could queue after the first.
   if (a.c.top_k == 1 && Among(a.policy, "fifo-capacity", "rank-major-capacity") &&
       Among(stated, "fifo-capacity", "rank-major-capacity"))
     return true;
   if (ShowsInChoices(a.policy) || ShowsInChoices(stated))
     return Among(a.policy, "expert-choice", "sequence-top-k") &&
            Among(stated, "expert-choice", "sequence-top-k");
-  // What looks like a draw may follow a score that was not recorded, or rounded.
+  // What looks like a draw may follow a score that was not recorded, or that was rounded.
   if (Among(a.policy, "random-capacity", "tie-order-capacity"))
     return Among(stated, "random-capacity", "tie-order-capacity") || stated == "score-capacity";
   return false;

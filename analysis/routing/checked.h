@@ -1,4 +1,4 @@
-// What a verdict on a router call must not leave unsaid: facts of the recording that contradict it.
+// Adds to a verdict on a router call the facts of the recording that contradict it.
 #pragma once
 
 #include <string>
@@ -8,17 +8,19 @@
 
 namespace plumbline::rules {
 
-// Not empty: the recorded policy is not the one that the recording shows, as a clause without its
-// full stop.
+// Returns how the recorded policy differs from the one that the recording shows, as a clause
+// without its full stop. If it does not, returns an empty string.
 std::string PolicyDiffers(const RoutingAnalysis& a);
 
-// The verdict, where nothing contradicts it. A pass beside experts that keep nothing, or beside a
-// policy that is recorded as another, is inconclusive; a finding says what is recorded otherwise.
+// Returns the verdict if nothing contradicts it. If experts keep nothing, or if the policy is
+// recorded as another, a pass becomes inconclusive, and a finding states what is recorded
+// otherwise.
 v1::Verdict Checked(const RoutingAnalysis& a, v1::Verdict verdict);
 
-// Parts of a sentence. " and 3.1 that one capacity refuses"; empty where the configuration says so.
+// Return parts of a sentence. CapacityBits: " and 3.1 that one capacity refuses". If the
+// configuration states it, an empty string.
 std::string CapacityBits(const RoutingAnalysis& a);
-// "3.1 against refusals of the tokens' own", or that those explain more.
+// AgainstOwnRefusals: "3.1 against refusals of the tokens' own", or that those explain more.
 std::string AgainstOwnRefusals(const RoutingAnalysis& a);
 
 }  // namespace plumbline::rules

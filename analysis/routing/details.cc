@@ -1,4 +1,4 @@
-// What a verdict on a router call says of it: the contract's details, and the witness.
+// Details and witness of a verdict on a router call, as in the contract.
 #include <cmath>
 #include <vector>
 
@@ -26,8 +26,8 @@ void PutToken(google::protobuf::Struct& s, const RoutingCase& c, int32_t token, 
   Put(s, "score", score);
 }
 
-// All that wanted a place at the pair's expert, in the order of rows: who they are, their score,
-// and whether they got it. `refused` and `admitted` are places in the arrays.
+// Adds all candidates of the pair's expert in row order: the token, its score, and whether it was
+// admitted. `refused` and `admitted` are indices in the arrays.
 void PutQueue(google::protobuf::Struct& s, const RoutingCase& c, const RefusalPair& pair,
               KeyKind key) {
   std::vector<const Choice*> candidates;
@@ -97,7 +97,7 @@ google::protobuf::Struct RoutingAnalysis::Details() const {
 google::protobuf::Struct Witness(const RoutingAnalysis& a, const RefusalPair& pair) {
   google::protobuf::Struct s;
   if (!pair.found()) return s;
-  // The score that the refusals follow, if there is one: that is what a person wants to compare.
+  // The score that the refusals follow, if there is one, because the user wants to compare it.
   KeyKind key = KeyKind::kRecorded;
   if (a.columns()) {
     key = a.column.key;

@@ -1,4 +1,4 @@
-// What keeps a replay from being a proof, and what would settle it. docs/decisions/0004.
+// Why a replay may not be a proof, and what would settle it. docs/decisions/0004.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -10,19 +10,19 @@
 namespace plumbline::rules {
 namespace {
 
-// With the router in hand; with the recording alone.
+// With the router itself; with the recording only.
 constexpr const char* kRouterItself =
     "Run the router itself with another suffix (plumbline.check_router), which proves or acquits";
 constexpr const char* kOurRouter =
     ", or our own router of this policy (plumb audit --set causality/moe-intervention.replay=on)";
 
-// Draws, prices and what no policy gives stand for no router that could be run again.
+// Draws, prices, and refusals that no policy gives correspond to no router that could be run again.
 bool MayBeReplayed(const RoutingAnalysis& a) {
   return a.columns() || a.first_come.best.fits || (a.leak() != nullptr && !a.by_ties());
 }
 
-// Pairs that no policy explains: selection sampling from a stored demand leaves those of a draw
-// among all that came.
+// For pairs that no policy explains: selection sampling from a stored demand leaves the same pairs
+// as a draw among all candidates.
 constexpr const char* kOwnDraw =
     "Where a token is refused by a draw of its own (at a stored rate or demand), record "
     "randomness. ";
@@ -32,7 +32,7 @@ constexpr const char* kStoredNumbers =
     "A number an expert that was stored (a bar, a place in the queue) leaves the same: no other "
     "pool asks for another one. Record several pools, micro-batches or steps.";
 
-// The policy is the configuration's own.
+// Checks that the policy is that of the configuration.
 std::string PolicyDoubt(const RoutingAnalysis& a) {
   const std::string& stated = a.c.routing->config().policy();
   if (stated.empty() || stated == "unknown")
@@ -58,8 +58,8 @@ std::string StoredRuleDoubt(const RoutingAnalysis& a) {
   return absl::StrCat("A stored rule gives every assignment too: ", rule.name(), ".");
 }
 
-// Full experts cut where scores leave a gap. A stored threshold may have been one of the scores as
-// recorded, whatever replays it.
+// Returns true if full experts cut where scores leave a gap. A stored threshold may have been on
+// the recorded scores, whatever replays it.
 bool ChoicesCutInGaps(const RoutingAnalysis& a, const RankedReplay& leak) {
   const bool lowest = leak.priority == RankedReplay::Priority::kLowestScore;
   return CutsInGaps(a.c, a.saturation, leak.key, ByOf(leak), lowest) ||
@@ -89,7 +89,7 @@ std::vector<std::string> RoutingAnalysis::doubts(bool excluded_before) const {
     if (std::string doubt = PolicyDoubt(*this); !doubt.empty()) out.push_back(std::move(doubt));
     if (!stored_excluded && !excluded_before) out.emplace_back(kStoredNumbers);
   }
-  // The data are asked where the facts leave a proof.
+  // The data are only tested if the facts allow a proof.
   if (!out.empty()) return out;
   for (const auto& doubt : {StoredRuleDoubt, EvenDoubt, StructureDoubt}) {
     if (std::string said = doubt(*this); !said.empty()) out.push_back(std::move(said));

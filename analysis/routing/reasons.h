@@ -14,7 +14,8 @@ v1::Verdict UnknownRefusals(const RoutingCase& c);
 v1::Verdict Poisoned(const RoutingCase& c);
 v1::Verdict NormalisedOverTokens();
 v1::Verdict ScoresNotOwn();
-// One expert in one pool is all there is: that it holds the capacity is one number's luck.
+// Returns true if there is only one expert in one pool: that it holds the capacity may be a
+// coincidence.
 bool OneCellAlone(const Saturation& s);
 v1::Verdict OneCell(double luck_bits);
 v1::Verdict PricesOrBias();

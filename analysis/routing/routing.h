@@ -1,5 +1,5 @@
-// What is proved of a recorded router call, and what speaks against it. The room's entry: who
-// stands outside includes this header alone.
+// Proofs about a recorded router call, and the evidence against them. The entry header of this
+// folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/routing/analysis.h"        // IWYU pragma: export

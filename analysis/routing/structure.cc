@@ -32,10 +32,11 @@ constexpr const char* kGaps =
 constexpr const char* kOneCut =
     "One position an expert parts the kept from the refused: a stored position does that.";
 
-// Where the judged rows stand.
+// The places of the judged rows.
 struct Layout {
   DenseIds sequences;
-  std::vector<uint8_t> used, several;  // per pool: has judged rows; of more than one sequence
+  std::vector<uint8_t> used,
+      several;  // per pool: has judged rows; has those of more than one sequence
   int64_t pools_used = 0;
   bool any_several = false;
 
@@ -58,18 +59,19 @@ struct Layout {
   }
 };
 
-// Only experts that refuse somebody tell a policy from another. Of columns every expert is full.
+// Only experts with refusals distinguish policies. For columns every expert is full.
 bool FullExpert(const RoutingAnalysis& a, const Choice& choice) {
   return a.columns() || a.saturation.full[CellOfToken(a.c, choice.token, choice.expert)] != 0;
 }
 
-// In pools of several sequences: each asks (or: has kept) the same number of each full expert.
+// Returns true if, in pools of several sequences, each sequence chooses (or keeps) the same number
+// at each full expert.
 bool SequencesAlike(const RoutingAnalysis& a, const Layout& layout, bool kept_alone) {
   const RoutingCase& c = a.c;
   const auto experts = static_cast<size_t>(c.experts);
-  std::map<std::pair<int32_t, int32_t>, std::vector<int64_t>> asked;  // of (pool, sequence)
+  std::map<std::pair<int32_t, int32_t>, std::vector<int64_t>> asked;  // by (pool, sequence)
   std::vector<uint8_t> full(static_cast<size_t>(c.pools) * experts, 0);
-  // Rows of one sequence mostly stand together: its counts are looked up once a stretch.
+  // Rows of one sequence are mostly consecutive, so its counts are looked up once per stretch.
   std::vector<int64_t>* at = nullptr;
   std::pair<int32_t, int32_t> open{-1, -1};
   for (const Choice& choice : c.choices) {
@@ -84,7 +86,7 @@ bool SequencesAlike(const RoutingAnalysis& a, const Layout& layout, bool kept_al
     (*at)[static_cast<size_t>(choice.expert)] += !kept_alone || choice.kept;
     if (FullExpert(a, choice)) full[CellOfToken(c, choice.token, choice.expert)] = 1;
   }
-  // The map is in order of pools: each pool's sequences are compared with its first one.
+  // The map is sorted by pool: each pool's sequences are compared with its first one.
   const std::vector<int64_t>* first = nullptr;
   int32_t pool = -1;
   for (const auto& [part, counts] : asked) {
@@ -100,7 +102,7 @@ bool SequencesAlike(const RoutingAnalysis& a, const Layout& layout, bool kept_al
   return !asked.empty();
 }
 
-// The values of an expert at nine ranks among a pool's rows.
+// Returns the values of an expert at nine ranks among a pool's rows.
 std::vector<double> Quantiles(const RoutingCase& c, const std::vector<int32_t>& rows, int32_t e) {
   std::vector<double> values;
   for (const int32_t t : rows) values.push_back(c.scores.At(t, e));
@@ -110,7 +112,8 @@ std::vector<double> Quantiles(const RoutingCase& c, const std::vector<int32_t>& 
   return out;
 }
 
-// b = a + constant, or b = a * constant, to the rounding of the recording: nine quantiles each.
+// Returns true if b = a + constant, or b = a * constant, within the rounding of the recording, at
+// nine quantiles each.
 bool ShiftedOrScaled(const std::vector<double>& a, const std::vector<double>& b, DType dtype) {
   double least = HUGE_VAL, most = -HUGE_VAL, size = 0;
   double low = HUGE_VAL, high = -HUGE_VAL;
@@ -126,7 +129,7 @@ bool ShiftedOrScaled(const std::vector<double>& a, const std::vector<double>& b,
   return most - least <= open || (low > 0 && high - low <= 1e-4 * high);
 }
 
-// Two pools of equally many rows whose columns are copies.
+// Returns true if two pools with equally many rows have columns that are copies.
 bool PoolsAreCopies(const RoutingCase& c) {
   constexpr size_t kFewest = 8, kMost = 65536;
   std::map<size_t, std::vector<int32_t>> by_size;  // rows of the first pool of that size
@@ -148,7 +151,7 @@ bool PoolsAreCopies(const RoutingCase& c) {
   return false;
 }
 
-// Each refusing (expert, choice rank) keeps one number in all pools.
+// Returns true if each refusing (expert, choice rank) keeps one number in all pools.
 bool SameNumbers(const RoutingCase& c) {
   struct Count {
     int64_t kept = 0, refused = 0;
@@ -170,7 +173,7 @@ bool SameNumbers(const RoutingCase& c) {
   return true;
 }
 
-// Of each expert: all is kept from some position on, or until some position.
+// Returns true if each expert keeps all from some position on, or until some position.
 bool OnePositionParts(const RoutingCase& c) {
   struct Ends {
     int64_t first_kept = INT64_MAX, last_kept = INT64_MIN;
@@ -191,9 +194,9 @@ bool OnePositionParts(const RoutingCase& c) {
   });
 }
 
-// Scores that have learned a table leave gaps far wider than their neighbours at the cut; also
-// where fewer are kept than other tests of gaps ask for, or by another key than the one that
-// replays. Of at most 64 columns.
+// Returns true if scores leave gaps at the cut that are far wider than their neighbours, as scores
+// that have learned a table do. Also for fewer kept tokens than other tests of gaps need, and for
+// another key than the replay's. Tests at most 64 columns.
 bool CutsInGaps(const RoutingAnalysis& a, KeyKind kind) {
   constexpr size_t kBeside = 8, kMostRows = 4096;
   constexpr int64_t kMostCells = 64;
@@ -218,7 +221,7 @@ bool CutsInGaps(const RoutingAnalysis& a, KeyKind kind) {
         });
         (taken ? in : out).push_back(reader.At(t, e, 0).value);
       }
-      // The gap at the cut against the mean gap of the neighbours on both sides of it.
+      // The gap at the cut is compared with the mean gap of the neighbours on both sides.
       if (in.size() < 2 || out.size() <= kBeside) continue;
       const size_t beside = std::min(kBeside, in.size() - 1);
       std::sort(in.begin(), in.end());
@@ -234,8 +237,8 @@ bool CutsInGaps(const RoutingAnalysis& a, KeyKind kind) {
 
 }  // namespace
 
-// A queue is asked by position, columns by the gaps in their scores; then pools are held against
-// each other, then the sequences of a pool.
+// Tests a queue by position, and columns by the gaps in their scores. Then compares pools with each
+// other, and the sequences of a pool.
 std::string StructureDoubt(const RoutingAnalysis& a) {
   const RankedReplay* leak = a.leak();
   if ((!a.columns() && leak == nullptr) || !a.c.ordered()) return "";

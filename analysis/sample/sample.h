@@ -1,5 +1,5 @@
-// Tensors of samples: checked, and read by row. The room's entry: who stands outside includes
-// this header alone.
+// Tensors of samples: checked, and read by row. The entry header of this folder: code outside
+// includes this header alone.
 #pragma once
 
 #include "analysis/sample/tensor_reader.h"  // IWYU pragma: export

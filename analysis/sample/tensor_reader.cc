@@ -17,7 +17,7 @@ To Converted(From v) {
   return static_cast<To>(v);
 }
 
-// One loop a type, so that it vectorises.
+// One loop per type, so that it vectorises.
 template <typename From, typename To>
 void Convert(const char* from, int64_t count, To* out) {
   for (int64_t i = 0; i < count; ++i) out[i] = Converted<From, To>(LoadRaw<From>(from, i));
@@ -44,12 +44,12 @@ void Read(const v1::Tensor& tensor, int64_t first, int64_t count, To* out) {
       return Convert<uint16_t>(from, count, out);
     case DType::kU8:
       return Convert<uint8_t>(from, count, out);
-    default:  // bool, and what CheckTensor has refused
+    default:  // bool, and types that CheckTensor has refused
       for (int64_t i = 0; i < count; ++i) out[i] = static_cast<To>(LoadInt64(from, dtype, i));
   }
 }
 
-// Rows by sequence, in the order of `rows` within each.
+// Returns the rows by sequence, in the order of `rows` within each.
 std::vector<std::vector<int32_t>> BySequence(const std::vector<int32_t>& rows,
                                              const std::vector<int64_t>& sequence) {
   std::unordered_map<int64_t, size_t> number;
@@ -66,7 +66,7 @@ std::vector<std::vector<int32_t>> BySequence(const std::vector<int32_t>& rows,
   return groups;
 }
 
-// Is some position of these rows taken twice?
+// Returns true if some position of these rows occurs twice.
 bool Repeats(const std::vector<int32_t>& rows, const std::vector<int64_t>& position) {
   int64_t low = INT64_MAX, high = INT64_MIN;
   for (int32_t row : rows) {
@@ -98,7 +98,7 @@ std::string ShapeText(const v1::Tensor& tensor) {
   return text + "]";
 }
 
-// The tensor must have exactly this shape and its bytes.
+// Checks that the tensor has exactly this shape and its bytes.
 absl::Status CheckTensor(const char* name, const v1::Tensor& tensor, std::vector<int64_t> shape,
                          bool floating) {
   const auto dtype = static_cast<DType>(tensor.dtype());
@@ -114,7 +114,7 @@ absl::Status CheckTensor(const char* name, const v1::Tensor& tensor, std::vector
                                ", found ", ShapeText(tensor)));
   }
   uint64_t bytes = DTypeSize(dtype);
-  bool fits = true;  // in 64 bits, whatever a later extent of 0 makes of it
+  bool fits = true;  // in 64 bits, even if a later extent is 0
   for (const int64_t extent : shape)
     fits &= extent >= 0 && !__builtin_mul_overflow(bytes, static_cast<uint64_t>(extent), &bytes);
   if (!fits) {
@@ -155,7 +155,7 @@ absl::StatusOr<std::vector<int32_t>> ReadIndices(const v1::Tensor& tensor, int32
   std::vector<int64_t> recorded(static_cast<size_t>(k));  // of one row
   std::vector<int32_t> indices;
   indices.reserve(static_cast<size_t>(rows) * static_cast<size_t>(k));
-  std::vector<int32_t> seen(static_cast<size_t>(experts), -1);  // the last row that named it
+  std::vector<int32_t> seen(static_cast<size_t>(experts), -1);  // the last row with each expert
   for (int32_t t = 0; t < rows; ++t) {
     ReadIntegers(tensor, int64_t{t} * k, k, recorded.data());
     for (int32_t j = 0; j < k; ++j) {

@@ -1,4 +1,4 @@
-// Tensors of a routing message, checked and read out by column.
+// Checks the tensors of a routing message, and reads them by column.
 #pragma once
 
 #include <cstdint>
@@ -36,34 +36,36 @@ class Matrix {
   int64_t columns_ = 0;
 };
 
-// FailedPrecondition: what the routing rules answer inconclusive with ("short-id: sentence").
+// Returns FailedPrecondition with `reason` ("short-id: sentence"), which the routing rules report
+// as inconclusive.
 absl::Status Cannot(const std::string& reason);
 
-// "[2, 3]"
+// Returns a text such as "[2, 3]".
 std::string ShapeText(const v1::Tensor& tensor);
 
-// The tensor must have exactly this shape and its bytes.
+// Checks that the tensor has exactly this shape and its bytes.
 absl::Status CheckTensor(const char* name, const v1::Tensor& tensor, std::vector<int64_t> shape,
                          bool floating);
 
-// Elements first .. first + count of a checked integer tensor; u64 saturates as LoadInt64 does.
+// Reads elements first .. first + count of a checked integer tensor. u64 saturates as in LoadInt64.
 void ReadIntegers(const v1::Tensor& tensor, int64_t first, int64_t count, int64_t* out);
 // The same as 0 and 1.
 void ReadMask(const v1::Tensor& tensor, int64_t first, int64_t count, uint8_t* out);
 
-// A whole checked vector of `rows` integers; empty when the message has none.
+// Returns a whole checked vector of `rows` integers. If the message has none, returns an empty
+// vector.
 absl::StatusOr<std::vector<int64_t>> Column(const char* name, bool has, const v1::Tensor& tensor,
                                             int64_t rows);
 
-// topk_indices [rows, k] as a whole: experts below `experts`, none twice in a row; -1 only in rows
-// that are not judged.
+// Returns topk_indices [rows, k]: experts below `experts`, no expert twice in a row, -1 only in
+// rows that are not judged.
 absl::StatusOr<std::vector<int32_t>> ReadIndices(const v1::Tensor& tensor, int32_t rows, int32_t k,
                                                  int32_t experts,
                                                  const std::function<bool(int32_t)>& judged);
 
-// Rows that share (sequence, position), the two lowest such by (sequence, position), of those in
-// `rows`; {-1, -1} when all are distinct. Linear in time for rows in order and for positions that
-// are dense within their sequences.
+// Two rows of `rows` that share (sequence, position): the lowest by (sequence, position). If all
+// are distinct, {-1, -1}. Linear in time for rows in order, and for positions that are dense within
+// their sequences.
 struct RepeatedRows {
   int32_t first = -1;
   int32_t second = -1;
@@ -71,7 +73,7 @@ struct RepeatedRows {
 RepeatedRows FindRepeated(const std::vector<int32_t>& rows, const std::vector<int64_t>& sequence,
                           const std::vector<int64_t>& position);
 
-// Dense numbers 0 .. of ids, in order of first appearance.
+// Numbers ids from 0 on, in order of first appearance.
 struct DenseIds {
   std::vector<int32_t> of_row;
   int32_t count = 0;

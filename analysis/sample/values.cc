@@ -11,7 +11,7 @@
 namespace plumbline::rules {
 namespace {
 
-// Elements of a tensor that CheckTensor has passed or is about to.
+// Returns the number of elements of a tensor, before or after CheckTensor.
 absl::StatusOr<size_t> Elements(const char* name, const v1::Tensor& tensor) {
   uint64_t n = 1;
   for (const int64_t extent : tensor.shape()) {
@@ -22,7 +22,7 @@ absl::StatusOr<size_t> Elements(const char* name, const v1::Tensor& tensor) {
   return n;
 }
 
-// Reads a column of `count` values; absent tensors give an empty one.
+// Reads a column of `count` values. If the tensor is absent, the column is empty.
 absl::Status ReadColumn(const char* name, const v1::Tensor& tensor, size_t count, DType* dtype,
                         std::vector<double>* out) {
   auto read = ReadValues(name, tensor);

@@ -21,20 +21,20 @@ struct SampleValues {
   bool present() const { return dtype != DType::kUnspecified; }
 };
 
-// FailedPrecondition "bad-tensor: ..." when the tensor's dtype, shape and bytes do not agree.
+// Returns FailedPrecondition "bad-tensor: ..." if the tensor's dtype, shape and bytes do not agree.
 absl::StatusOr<SampleValues> ReadValues(const char* name, const v1::Tensor& tensor);
 
-// The sampled elements of one update; all vectors have the same length or are empty (absent).
+// The sampled elements of one update. All vectors have the same length or are empty (absent).
 struct UpdateCase {
   DType dtype = DType::kUnspecified;         // of before and after
-  DType moment_dtype = DType::kUnspecified;  // kUnspecified: no moments
+  DType moment_dtype = DType::kUnspecified;  // kUnspecified if there are no moments
   std::vector<uint64_t> offsets;             // index in the tensor, C order
   std::vector<double> before, after, intended;
   std::vector<double> gradient, moment_before, moment_after;
   std::vector<uint8_t> unchanged;  // `after` has the bits of `before`
 
   size_t size() const { return before.size(); }
-  // Of one dtype, with the same columns: they may be put together.
+  // True if dtype and columns are equal, so that they can be joined.
   bool Alike(const UpdateCase& other) const;
   void Append(const UpdateCase& other);
   void Persist(Archive& a) {
@@ -43,7 +43,7 @@ struct UpdateCase {
   }
 };
 
-// FailedPrecondition "no-sample: ..." or "bad-tensor: ..." with words for the verdict.
+// Returns FailedPrecondition "no-sample: ..." or "bad-tensor: ..." with a text for the verdict.
 absl::StatusOr<UpdateCase> DecodeUpdate(const v1::Update& update);
 
 // The sample of one tensor: [rows, columns] values, or elements at offsets.
@@ -56,16 +56,16 @@ struct TensorCase {
   uint64_t first_row = 0;
 };
 
-// As DecodeUpdate. Integer tensors are read too.
+// Returns errors as DecodeUpdate does. Integer tensors are read too.
 absl::StatusOr<TensorCase> DecodeTensor(const v1::TensorState& state);
 
-// Every finite value is one of `dtype`, and at least `enough` of them are no powers of two (those
-// fit everything).
+// Returns true if every finite value is one of `dtype`, and at least `enough` of them are not
+// powers of two, which fit every format.
 bool FitsFormat(const std::vector<double>& values, DType dtype, size_t enough);
 
-// The coarsest of bf16, f16 and the given dtype that holds each of at least `enough` finite values
-// that are no powers of two (those fit everything): f32 values that are all bf16 numbers were bf16
-// before somebody saved them as f32.
+// Returns the coarsest of bf16, f16 and the given dtype that holds each of at least `enough` finite
+// values that are not powers of two (which fit every format). If f32 values are all bf16 numbers,
+// they were bf16 before they were saved as f32.
 DType CoarsestDType(const std::vector<double>& values, DType dtype, size_t enough = 16);
 
 }  // namespace plumbline::rules

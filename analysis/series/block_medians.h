@@ -1,5 +1,6 @@
-// A stream cut into at most 287 blocks of equal length, and the median of each: blocks of 1, 3, 9,
-// ... points, three becoming one (the median of their medians) as the stream grows.
+// Cuts a stream into at most 287 blocks of equal length and keeps the median of each block. Blocks
+// have 1, 3, 9, ... points. If the stream grows, three blocks become one: the median of their
+// medians.
 #pragma once
 
 #include <array>
@@ -16,18 +17,18 @@ class BlockMedians {
 
   struct Block {
     double median = 0;
-    int64_t step = 0;  // of its first point
+    int64_t step = 0;  // step of the block's first point
     void Persist(Archive& a) { a(median, step); }
   };
 
   void Add(int64_t step, double y) { Put(0, {y, step}); }
-  const std::vector<Block>& blocks() const { return blocks_; }  // whole ones
-  uint64_t length() const { return length_; }                   // points of a block
+  const std::vector<Block>& blocks() const { return blocks_; }  // complete blocks, oldest first
+  uint64_t length() const { return length_; }                   // points per block
 
   void Persist(Archive& a) { a(blocks_, open_, length_); }
 
  private:
-  // Blocks of 3^level points that wait for a third one.
+  // Holds blocks of 3^level points until a third one arrives.
   struct Level {
     std::array<Block, 2> held;
     uint32_t count = 0;
@@ -36,15 +37,15 @@ class BlockMedians {
   void Put(size_t level, const Block& block);
 
   std::vector<Block> blocks_;
-  std::vector<Level> open_;  // one for each level below that of whole blocks
+  std::vector<Level> open_;  // one level for each block length below length_
   uint64_t length_ = 1;
 };
 
-// At most `most` blocks, gathered from those from number `from` on: the medians of so many in a row
-// as are needed. What does not fill one at the end is left out.
+// At most `most` blocks that start at block number `from`. Each is the median of an equal number of
+// consecutive blocks. Blocks at the end that do not fill one are left out.
 struct GatheredBlocks {
   std::vector<double> medians;
-  uint64_t length = 1;  // points of each
+  uint64_t length = 1;  // points per block
 };
 GatheredBlocks Gather(const BlockMedians& of, size_t from, size_t most);
 

@@ -1,4 +1,4 @@
-// A std::optional whose value lies on the heap: what an object seldom has costs it a pointer.
+// A std::optional whose value is on the heap. If a member is rarely set, it costs a pointer only.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace plumbline::rules {
 
-// Copies copy the value. Written and read as a std::optional is. Not thread-safe.
+// A copy copies the value. Persist uses the format of a std::optional. Not thread-safe.
 template <typename T>
 class Boxed {
  public:

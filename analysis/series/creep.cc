@@ -7,9 +7,11 @@
 namespace plumbline::rules {
 namespace {
 
-// A power t^p has q = 2^p - 1 from its start on: a root 0.41. 0.7 is a power of 0.77.
+// A power t^p has q = 2^p - 1 from its start on. For a root, q = 0.41. A q of 0.7 is a power of
+// 0.77.
 constexpr double kFewestFaded = 0.7;
-// Where growth began: behind the last point that was within a tenth of it.
+// Growth begins after the last point that is within this share of the growth above the lowest
+// value.
 constexpr double kBegun = 0.1;
 constexpr size_t kNewestLows = 5;
 
@@ -44,22 +46,24 @@ double LargestFall(const LowCourse& course) {
   return fall;
 }
 
-// The first bucket behind all that are `level` at most; the last one where none is.
+// Returns the bucket after the last one whose value is at most `level`. If no bucket is above it,
+// returns the last bucket.
 size_t Behind(const LowCourse& course, double level) {
   size_t i = course.size();
   while (i > 0 && course.value(i - 1) > level) --i;
   return std::min(i, course.size() - 1);
 }
 
-// The bucket that a share of the steps from the first point on ends at.
+// Returns the first bucket at or after the step that lies at `share` of the range of steps.
 size_t At(const Points& points, double share) {
   const double step = points.x.front() + share * (points.x.back() - points.x.front());
   return static_cast<size_t>(std::lower_bound(points.x.begin(), points.x.end(), step) -
                              points.x.begin());
 }
 
-// Have the newest points left the line of those before? Each of the newest eighth would be, and
-// half of it on the average, a sixteenth of all growth behind it if growth had ended there.
+// Returns true if the newest points are below the line of the points before them. If growth had
+// ended one eighth ago, each point of the newest eighth would lie below the line: on average by a
+// sixteenth of all growth.
 bool HasEnded(const Points& points) {
   const size_t seventh = std::min(At(points, 7.0 / 8), points.size() - kNewestLows);
   const double slope = points.Slope(0, seventh).slope;
@@ -75,7 +79,8 @@ bool HasEnded(const Points& points) {
          MiddleOf(all.last(kNewestLows)) - level < -std::max(3 * noise, slope * eighth / 64);
 }
 
-// Fills `faded` and `unclear`. May the growth end below the limit, `left` above where it is?
+// Fills `faded` and `unclear`. Returns true if the growth may end below the limit, which is `left`
+// above the current level.
 bool Slows(const Points& points, double left, Creep* creep) {
   const size_t middle = At(points, 0.5);
   const SlopeInterval earlier = points.Slope(0, middle);
@@ -87,7 +92,8 @@ bool Slows(const Points& points, double left, Creep* creep) {
   return creep->faded < kFewestFaded || creep->faded * half < (1 - creep->faded) * left;
 }
 
-// Does it surely slow down within a newer part of the growth: a cache that began to fill late?
+// Returns true if growth surely slows down within a newer part of the range, as in a cache that
+// began to fill late.
 bool SlowsLately(const Points& points, double left) {
   for (const double from : {0.3, 0.5, 0.65, 0.75}) {
     const size_t begin = At(points, from), middle = At(points, (1 + from) / 2);
@@ -101,8 +107,8 @@ bool SlowsLately(const Points& points, double left) {
   return false;
 }
 
-// Is the newer half of the growth in a jump or two? Each eighth of it all brings a third of its
-// part at least.
+// Returns true if the newer half of the growth is one or two jumps. If it is not, each eighth
+// brings at least a third of its share.
 bool Jumps(const Points& points, double slope) {
   constexpr int kParts = 8;
   double before = 0;
@@ -162,7 +168,7 @@ double LowCourse::Lowest() const {
 Creep LookForCreep(const LowCourse& course, double limit) {
   Creep creep;
   if (course.size() < Creep::kFewestPoints || course.Reach(0) < Creep::kFewestSteps) return creep;
-  // Does its newer half grow?
+  // Test whether the newer half grows.
   size_t from = course.size() / 2;
   if (course.Reach(from) < Creep::kFewestSteps) from = 0;
   Points points = From(course, from);
@@ -174,10 +180,10 @@ Creep LookForCreep(const LowCourse& course, double limit) {
   creep.fall = LargestFall(course);
   creep.growth = creep.now - course.Lowest();
   if (!(creep.slope.low > 0)) return creep;
-  // What was given back was not kept. Noise falls, too, and has to be outgrown like anything else.
+  // Memory that was given back is not a leak. Noise also falls, so the growth must exceed it too.
   creep.kind = Creep::Kind::kFell;
   if (!(creep.growth > 0 && creep.growth >= 2 * creep.fall)) return creep;
-  // All of the growth, from where it began.
+  // Use all of the growth, from where it began.
   creep.kind = Creep::Kind::kFlat;
   from = Behind(course, course.Lowest() + kBegun * creep.growth);
   if (course.Reach(from) < Creep::kFewestSteps * 3 / 5) return creep;

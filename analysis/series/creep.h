@@ -1,10 +1,11 @@
-// A level that creeps: memory that grows, at a rate that does not fade, up to the newest point.
+// Detects a level that creeps: memory that grows up to the newest point at a rate that does not
+// fade.
 //
-// What fades is a cache that fills, and no leak. Of all growth that slows, a level that nears its
-// end exponentially promises least: where each half of the growth is q times as steep as the one
-// before it, all that is still to come is q / (1 - q) times what the newest half brought. A creep
-// is told where even that, with the smallest q that the noise allows, is beyond the limit; and
-// where q is so large that no root of time grows like this. Not thread-safe.
+// If growth fades, it is a cache that fills and not a leak. Of all growth that slows, a level that
+// approaches its end exponentially has the least left to grow. If each half of the growth is q
+// times as steep as the one before it, the remaining growth is q / (1 - q) times the growth of the
+// newest half. A creep is reported if that amount exceeds the limit even with the smallest q that
+// the noise allows. It is also reported if q is larger than for any root of time. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +18,29 @@
 
 namespace plumbline::rules {
 
-// The smallest values of neighbouring steps, thinned out to a few hundred. Steps ascend.
+// The smallest value of each bucket of consecutive steps, for at most a few hundred buckets. Steps
+// ascend.
 class LowCourse {
  public:
-  static constexpr int64_t kStartUp = 10;  // points of an attempt that do not count
+  static constexpr int64_t kStartUp = 10;  // first points of an attempt that are ignored
   static constexpr size_t kMostBuckets = 256;
 
-  // `value` is finite. Another attempt begins anew.
+  // `value` must be finite. If `attempt` changes, the course starts again.
   void Add(uint32_t attempt, int64_t step, double value);
 
   uint32_t attempt() const { return attempt_; }
-  int64_t points() const { return points_; }  // of the attempt, those of its start too
-  int64_t last() const { return last_; }      // step
+  int64_t points() const { return points_; }  // of the attempt, including those of its start-up
+  int64_t last() const { return last_; }      // the newest step
   size_t size() const { return least_.size(); }
   int64_t step(size_t bucket) const { return least_[bucket].first << bits_; }
   double value(size_t bucket) const { return least_[bucket].second; }
-  // Steps from this bucket's first to the last bucket's last.
+  // Returns the number of steps from the first step of bucket `from` to the last step of the last
+  // bucket.
   int64_t Reach(size_t from) const {
     return (least_.back().first - least_[from].first + 1) << bits_;
   }
-  // The middle of the newest few; the least of all. Of one bucket at least.
+  // Newest returns the median of the newest few buckets, Lowest the smallest value of all. At least
+  // one bucket must exist.
   double Newest() const;
   double Lowest() const;
 
@@ -48,33 +52,34 @@ class LowCourse {
 
   uint32_t attempt_ = 0;
   int64_t points_ = 0;
-  int bits_ = 0;                                   // a bucket is 2^bits steps
-  std::vector<std::pair<int64_t, double>> least_;  // by bucket: its number, its smallest value
+  int bits_ = 0;                                   // a bucket has 2^bits steps
+  std::vector<std::pair<int64_t, double>> least_;  // per bucket: its number and its smallest value
   int64_t last_ = 0;
 };
 
 struct Creep {
   enum class Kind {
     kFew,    // too few steps
-    kFlat,   // does not grow, or not in all parts
-    kFell,   // grew by less than twice what it fell back by before
-    kSlows,  // may be on the way to a level below the limit, or grow like a root
-    kEnded,  // grew, and the newest points do not
-    kGrows,  // on and on, up to the limit
+    kFlat,   // does not grow, or does not grow in all parts
+    kFell,   // grew by less than twice its earlier fall
+    kSlows,  // may end at a level below the limit, or grows like a root
+    kEnded,  // grew, but the newest points do not
+    kGrows,  // keeps growing, up to the limit
   };
   static constexpr int64_t kFewestSteps = 50;
   static constexpr size_t kFewestPoints = 40;
 
   Kind kind = Kind::kFew;
-  SlopeInterval slope;          // a step, from `first` to `last`
-  int64_t first = 0, last = 0;  // steps: since it grows; of other kinds the newer half
-  double now = 0;               // by the newest points
-  double fall = 0, growth = 0;  // the largest fall from a level reached before; all growth
-  bool unclear = false;         // of kSlows: whether it does is not sure
-  double faded = 0;             // q at least: the newer half's slope, as a part of the older one's
+  SlopeInterval slope;          // per step, from `first` to `last`
+  int64_t first = 0, last = 0;  // steps; if it grows: since the growth began, else the newer half
+  double now = 0;               // level of the newest points
+  double fall = 0, growth = 0;  // the largest fall from a level reached before; the total growth
+  bool unclear = false;         // if kSlows: it is not sure that the growth slows
+  double faded = 0;  // lower bound of q: the slope of the newer half as a share of the older one's
 };
 
-// `limit`: where it may not get to; 0: unknown, and any growth that goes on is a creep.
+// `limit` is the level that must not be reached. If it is 0, the limit is unknown, and any growth
+// that continues is a creep.
 Creep LookForCreep(const LowCourse& course, double limit);
 
 }  // namespace plumbline::rules

@@ -44,7 +44,8 @@ void SeriesDetector::Feed(std::vector<SeriesEvent>* events) {
   for (size_t i = 0; i < settled_.points.size(); ++i) {
     if (settled_.restart == i) now_.riser = Riser(linear_);
     const Excursions::Point& point = settled_.points[i];
-    // Also of what settles later: a loss that rises with the rate stands at its best before.
+    // Also skip points that settle later. If the loss rises with the rate, its best level is the
+    // one before.
     if (now_.points <= now_.calm_from || point.step <= now_.calm_step) continue;
     const std::optional<Rise> rise = now_.riser.Take(point.step, point.y);
     if (!rise && !now_.riser.fell()) continue;
@@ -80,8 +81,8 @@ void SeriesDetector::Keep(int64_t step, double value) {
   ThinMarks();
 }
 
-// Of three in a row whose outer ones lie closer together than the newest of them lies to now, the
-// middle one goes: what is left doubles its distance from one to the next.
+// If three consecutive marks are closer together than the newest of them is to the current point,
+// erases the middle one. The distances between the marks then roughly double from one to the next.
 void SeriesDetector::ThinMarks() {
   if (marks_.size() <= kMostMarks) return;
   for (size_t i = marks_.size() - 4; i > 0; --i) {
@@ -92,17 +93,17 @@ void SeriesDetector::ThinMarks() {
   marks_.erase(marks_.begin() + 1);
 }
 
-// The history is the points with smaller steps: the newest state of such, and what came after it.
+// Restores the newest state before `step`, then replays the points between that state and `step`.
 void SeriesDetector::Resume(int64_t step, std::vector<SeriesEvent>* events) {
-  End(events);  // what it has found stays found
+  End(events);  // findings up to here stay valid
   now_.excursions.ForgetRate();
   if (now_.points == 0 || now_.last_step < step) return;
-  const uint64_t forgotten = now_.points - newest_.size();  // of newest_, those before
+  const uint64_t forgotten = now_.points - newest_.size();  // points older than those in newest_
   while (!newest_.empty() && newest_.back().first >= step) newest_.DropNewest();
   while (!marks_.empty() && marks_.back().last_step >= step) marks_.pop_back();
   now_ = marks_.empty() ? State() : marks_.back();
   now_.excursions.ForgetRate();
-  std::vector<SeriesEvent> told;  // these points were judged before
+  std::vector<SeriesEvent> told;  // events of points that were already judged; discarded
   if (linear_ != now_.excursions.linear()) GoLinear(&now_, &told);
   kept_ = 0;
   if (now_.points < forgotten) newest_.Clear();

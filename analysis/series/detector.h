@@ -1,7 +1,7 @@
-// One series of scalars, judged as it comes: excursions, rises, stalls (specs: health).
+// Judges one series of scalars as its points arrive: excursions, rises, stalls (specs: health).
 //
-// Points count, not steps. Memory is bounded (a few hundred KB), and an ordinary point costs a
-// tenth of a microsecond. What it does follows from the values in their order alone. Not
+// Durations count points, not steps. Memory is bounded (a few hundred KB), and an ordinary point
+// costs a tenth of a microsecond. The result depends only on the values and their order. Not
 // thread-safe.
 #pragma once
 
@@ -20,33 +20,40 @@ namespace plumbline::rules {
 
 class SeriesDetector {
  public:
-  // In the order of (attempt, step), a step once. A value that is not finite is no point. A later
-  // attempt has as history the points with smaller steps, which are judged no more. Where it begins
-  // more than 2,048 points back, its history ends before it does: up to as far as that again.
+  // Takes points in the order of (attempt, step), each step once. If `value` is not finite, it is
+  // counted but is not a point. A later attempt keeps the points with smaller steps as its history,
+  // and does not judge them again. If it begins more than 2,048 points back, its history ends up to
+  // 2,048 points before the attempt begins.
   void Take(uint32_t attempt, int64_t step, double value, std::vector<SeriesEvent>* events);
-  // The rate rose again: for 128 points small excursions are expected, and the loss may rise; what
-  // was best before them is no measure any more. Before the point of that step.
+  // Call before the point of the step in which the rate rose again. For 128 points, small
+  // excursions are expected and the loss may rise. The best level before them is no longer used for
+  // comparison.
   void RestartRate();
-  // It rose as a schedule restarts: what begins with it is judged when the rate is back.
+  // Call if the rate rose because its schedule restarts. Excursions that begin with the restart are
+  // judged when the rate is back.
   void FollowRestart(const ScheduleRestart& restart) { now_.excursions.FollowRestart(restart); }
   void RateIsBack(std::vector<SeriesEvent>* events);
-  // No more points come: what is open is settled as it stands.
+  // Ends the series: open excursions are judged from the points so far.
   void End(std::vector<SeriesEvent>* events);
 
-  // Points of the history and the newest attempt.
+  // Returns the number of points of the history and the newest attempt.
   uint64_t points() const { return now_.points; }
-  uint64_t not_finite() const { return not_finite_; }  // values, of all attempts
-  // Would a point of this attempt and step be the newest one?
+  uint64_t not_finite() const {
+    return not_finite_;
+  }  // number of non-finite values, of all attempts
+  // Returns true if a point of this attempt and step would be the newest one.
   bool IsNews(uint32_t attempt, int64_t step) const {
     return attempt > attempt_ || (attempt == attempt_ && (points() == 0 || step > now_.last_step));
   }
-  // A value was <= 0: since then values are judged as they are, not in ln.
+  // True after a value <= 0. From then on the values are judged directly, not as ln value.
   bool linear() const { return linear_; }
-  // Median of the newest 8 to 64 points of the history; NaN before there are 8.
+  // Returns the median of the newest 8 to 64 points of the history. If there are fewer than 8,
+  // returns NaN.
   double level() const { return now_.riser.level(); }
-  // A level as a value.
+  // Converts a level to a value.
   double value(double y) const { return linear_ ? y : std::exp(y); }
-  // Points up to the end of the best block; 0: there is none yet.
+  // Returns the number of points up to the end of the best block. If there is no best block yet,
+  // returns 0.
   uint64_t best_at() const { return now_.riser.best_at(); }
   StallFigures LookForStall() const { return now_.stall.Look(); }
   bool StallIsDue() const { return now_.stall.Due(); }
@@ -54,7 +61,7 @@ class SeriesDetector {
   LearningFigures LookForLearning() const { return now_.stall.LookForLearning(); }
   bool EndIsDue() const { return now_.stall.EndIsDue(); }
 
-  // settled_ is of one call.
+  // settled_ is only used within a call, so it is not stored.
   void Persist(Archive& a) { a(now_, newest_, marks_, attempt_, linear_, kept_, not_finite_); }
 
  private:
@@ -64,8 +71,8 @@ class SeriesDetector {
     Stall stall;
     uint64_t points = 0;
     int64_t last_step = 0;
-    uint64_t calm_from = 0;         // points at which the 128 after a restart of the rate are over
-    int64_t calm_step = INT64_MIN;  // of the last of them so far
+    uint64_t calm_from = 0;  // number of points at which the 128 after a restart of the rate end
+    int64_t calm_step = INT64_MIN;  // step of the last of these points so far
     void Persist(Archive& a) {
       a(excursions, riser, stall, points, last_step, calm_from, calm_step);
     }
@@ -81,12 +88,12 @@ class SeriesDetector {
   double Y(double value) const;
 
   State now_;
-  static constexpr size_t kRemembered = 2048;  // points
+  static constexpr size_t kRemembered = 2048;  // newest points that are kept
   NewestPoints<Point, kRemembered> newest_;    // of the history and the newest attempt
-  std::vector<State> marks_;                   // as it was, oldest first
+  std::vector<State> marks_;                   // earlier states, oldest first
   uint32_t attempt_ = 0;
   bool linear_ = false;
-  uint64_t kept_ = 0;  // points, since the last mark
+  uint64_t kept_ = 0;  // points since the last mark
   uint64_t not_finite_ = 0;
   Excursions::Settled settled_;
 };

@@ -9,10 +9,11 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr double kEndErrors = 6;  // as health/loss-divergence asks for
+constexpr double kEndErrors = 6;  // the same as health/loss-divergence
 constexpr uint64_t kBeginPoints[] = {2, 3, 5, 8, 12, 16};
 constexpr uint64_t kFewestOfEnd = 3, kMostOfEnd = 64;
-constexpr double kEndAway = 0.9;  // share of the end's points that lie above all of the beginning's
+constexpr double kEndAway =
+    0.9;  // share of the points at the end that are above all points of the beginning
 
 double EndThirdUp() { return std::log(4.0 / 3); }
 

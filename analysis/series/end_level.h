@@ -1,6 +1,6 @@
-// Where a loss ends, against where it began: a run that is ruined ends above its untrained model,
-// whatever it did between. Nothing is asked of the points between, so that it holds for runs of a
-// few points, and for a break within the first of them.
+// Compares where a loss ends with where it began. A ruined run ends above its untrained model. The
+// points between are not used. So this works for runs of a few points, and for a failure within the
+// first points.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 namespace plumbline::rules {
 
 struct EndFigures {
-  bool known = false;     // from kFewest points on
-  bool above = false;     // the end stands a third above the beginning, beyond noise
-  uint64_t points = 0;    // of the run
-  uint64_t begin_of = 0;  // points that `begin` is the median of
+  bool known = false;     // true from kFewestForEnd points on
+  bool above = false;     // the end is a third above the beginning, beyond noise
+  uint64_t points = 0;    // points of the run
+  uint64_t begin_of = 0;  // number of points of which `begin` is the median
   uint64_t end_of = 0;
   double begin = 0;  // ln value
   double end = 0;
-  double error = 0;        // standard error of their difference
-  int64_t onset_step = 0;  // after the last point that was no higher than the beginning
-  double highest = 0;      // ln value, of a block
+  double error = 0;        // standard error of end - begin
+  int64_t onset_step = 0;  // after the last point that was at most the beginning's level
+  double highest = 0;      // ln value, of the highest block
 };
 
 inline constexpr uint64_t kFewestForEnd = 8;
 
-// `first`: ln values of the first points, at most 16. `all`: of all of them.
+// `first` has the ln values of the first points, at most 16. `all` has the block medians of all
+// points.
 EndFigures CompareEnd(std::span<const double> first, const BlockMedians& all, uint64_t points);
 
 }  // namespace plumbline::rules

@@ -1,5 +1,5 @@
-// What a series did when it left its level, and when its level rose: words that the rules on losses
-// and on gradient norms share.
+// The results of a series' judgement: excursions from its level and rises of its level. Shared by
+// the rules on losses and on gradient norms.
 #pragma once
 
 #include <cmath>
@@ -10,64 +10,65 @@
 namespace plumbline::rules {
 
 enum class ExcursionKind : uint8_t {
-  kSpike,       // away still when seen last; or back after more than 128 points
-  kRecovered,   // back within 128 points; of a divergence: back at last
-  kLevelShift,  // a new level
-  kDivergence,  // it grows, or lies a third above
+  kSpike,       // still away at the end, or back after more than 128 points
+  kRecovered,   // back within 128 points; for a divergence: back at any time
+  kLevelShift,  // stays at a new level
+  kDivergence,  // grows, or stays a third above
 };
-const char* NameOf(ExcursionKind kind);  // as the contract has it: "level-shift"
+const char* NameOf(ExcursionKind kind);  // the name in the contract, such as "level-shift"
 
-// A share of the level in the domain of a series: ln(1 + share); of values themselves share * max(
-// |level|, 60 scales).
+// Returns a share of the level as a difference in the domain of the series: ln(1 + share). If the
+// series is linear, returns share * max(|level|, 60 scales).
 double PartOf(double share, double level, double scale, bool linear);
-// And back: 0.1 is ten percent.
+// Inverse of PartOf: returns a share, where 0.1 is ten percent.
 double ShareOf(double part, double level, double scale, bool linear);
 
-// A restart of the learning rate by its schedule (RateWatch): the step in which it began to stand
-// higher, and from where to where it rose.
+// A restart of the learning rate by its schedule (RateWatch): the step in which the rate rose, the
+// rate before, and the rate after.
 struct ScheduleRestart {
   int64_t step = 0;
   double from = 0, to = 0;
   void Persist(Archive& a) { a(step, from, to); }
 };
 
-// Levels and excesses are in ln value, or in values themselves once one was <= 0 (`linear`).
+// Levels and excesses are in ln value, or in values if a value <= 0 occurred (`linear`).
 struct Excursion {
-  int64_t onset_step = 0;   // of its first point
-  int64_t opened_step = 0;  // of the point with which it was known
-  int64_t last_step = 0;    // of its newest point with z >= 3
+  int64_t onset_step = 0;   // step of its first point
+  int64_t opened_step = 0;  // step of the point that opened it
+  int64_t last_step = 0;    // step of its newest point with z >= 3
   int64_t peak_step = 0;
-  uint64_t points = 0;       // from the onset to the newest one with z >= 3
-  uint64_t above = 0;        // of these: with z >= 3
-  uint64_t window = 0;       // points that it was compared with
-  double level = 0;          // m, frozen
-  double scale = 0;          // s, frozen
-  double slope = 0;          // b, frozen
-  double peak = 0;           // largest excess over the level expected
-  double peak_value = 0;     // the value there
-  double sudden = 0;         // largest excess over what a slow rise would have come to by then
-  double before = 0;         // highest y - m of the 512 points before the onset; -inf: none
-  uint64_t compared = 0;     // of these points: those with a known level
-  double first_quarter = 0;  // median excess, where the kind rests on it; else 0
+  uint64_t points = 0;    // from the onset to the newest point with z >= 3
+  uint64_t above = 0;     // of `points`: those with z >= 3
+  uint64_t window = 0;    // number of points of the window that it was compared with
+  double level = 0;       // m, frozen
+  double scale = 0;       // s, frozen
+  double slope = 0;       // b, frozen
+  double peak = 0;        // largest excess over the expected level
+  double peak_value = 0;  // value at the peak
+  double sudden = 0;      // largest excess over what a slow rise would have reached by then
+  double before = 0;      // highest y - m of the 512 points before the onset; -inf if there is none
+  uint64_t compared = 0;  // of these points: those with a known level
+  double first_quarter =
+      0;  // median excess of the first quarter, if the kind depends on it; else 0
   double last_quarter = 0;
   ExcursionKind kind = ExcursionKind::kSpike;
   bool linear = false;
-  bool jumped = false;       // most of the way at once, in the point that opened it
-  bool lasting = false;      // not short: more than 3 of its points, and more than half, at z >= 3
-  bool outstanding = false;  // its peak is 2.5 times what was seen before, or more
+  bool jumped = false;   // most of the way in one step: at the point that opened it
+  bool lasting = false;  // not short: more than 3 of its points, and more than half, have z >= 3
+  bool outstanding = false;  // its peak is at least 2.5 times the excess seen before
   bool restart = false;      // began within 128 points of a restart of the rate
-  bool third = false;        // its peak is a third of the level, or more
-  bool ended = false;        // the data ended, or a resume began, before it was back
-  bool scatters = false;     // Frame::scatters
-  bool scheduled = false;    // began as the rate's schedule restarted
-  bool overstayed = false;   // ... and the loss was away when the rate was back where it had been
-  ScheduleRestart cause;     // that restart
+  bool third = false;        // its peak is at least a third of the level
+  bool ended = false;        // the data ended, or a resume began, before the series was back
+  bool scatters = false;     // copy of Frame::scatters
+  bool scheduled = false;    // began when the rate's schedule restarted
+  bool overstayed = false;   // ... and the loss was still away when the rate was back
+  ScheduleRestart cause;     // the restart, if scheduled
 
-  // A warning; else a note. A level around 0, which may be 0 for most of the time, says little, and
-  // a scale about it neither: there only what lasts counts, and rises above all that was seen
-  // before. Where too little was seen to know that, it must be a jump, too, and too far out for any
-  // noise, of which it is known that it is noise: what begins at 0 and grows, as the loss of a
-  // policy does, may get as far.
+  // Returns true for a warning, false for a note. A level around 0, which may be exactly 0 most of
+  // the time, is a poor reference, and so is its scale. There only excursions count that last and
+  // exceed everything seen before. If too little was seen before, the excursion must also be a
+  // jump, be too far out for any noise, and the values must be known to scatter. A series that
+  // begins at 0 and grows, such as a policy's loss, may reach as far.
   bool warns() const {
     if (by_schedule()) return false;
     if (restart && !third) return false;
@@ -75,16 +76,18 @@ struct Excursion {
       return lasting && above_before() && (compared >= kEnoughBefore || far_jump());
     return lasting || outstanding;
   }
-  // What a restart of the rate does, as far as anybody can tell yet.
+  // True if a restart of the rate explains the excursion, as far as is known yet.
   bool by_schedule() const { return scheduled && !overstayed; }
-  // The level is no measure of anything.
+  // True if the level is too close to 0 to be a reference.
   bool around_zero() const { return linear && !(std::fabs(level) >= kMeans * scale); }
   bool far_jump() const { return jumped && scatters && seen_enough(); }
   bool above_before() const { return peak >= kAboveBefore * before; }
-  // Enough was seen before to know the noise by, or it is too far out for any.
+  // True if enough points were seen before to know the noise, or if the peak is too far out for any
+  // noise.
   bool seen_enough() const { return compared >= kEnoughBefore || peak >= kFarOut * scale; }
-  // A jump of a series that rises slowly when all is well, as norms do while a model begins to
-  // learn: to twice the level, beside whatever a slow rise had come to by then.
+  // True for a jump to twice the level, in addition to what a slow rise would have reached by then.
+  // Meant for series that rise slowly in healthy runs, as gradient norms do while a model begins to
+  // learn.
   bool doubled() const {
     return warns() && seen_enough() && above_before() && sudden >= PartOf(1, level, scale, linear);
   }
@@ -93,10 +96,10 @@ struct Excursion {
   static constexpr double kAboveBefore = 1.5;     // times
   static constexpr double kMeans = 60;            // scales
   double peak_z() const { return peak / scale; }
-  // It went on growing after it had opened.
+  // True if it grew after it had opened.
   bool grew() const { return last_quarter > 1.5 * first_quarter && last_quarter > 0; }
   double peak_share() const { return ShareOf(peak, level, scale, linear); }
-  // A level or an excess over it as a value.
+  // Returns a level, or an excess over it, as a value.
   double value(double y) const;
 
   void Persist(Archive& a) {
@@ -106,18 +109,18 @@ struct Excursion {
   }
 };
 
-// A rise that is no excursion: the newest block of points stands above the best one before.
+// A rise that is not an excursion: the newest block of points is above the best block before it.
 struct Rise {
   int64_t onset_step = 0;
-  int64_t step = 0;         // at which it was found
+  int64_t step = 0;         // step at which it was found
   double best = 0;          // median of the best block
-  double level = 0;         // of the newest one
-  double sigma = 0;         // of a point
-  double slope_low = 0;     // lower end of the 99 % interval, a point
+  double level = 0;         // median of the newest block
+  double sigma = 0;         // standard deviation of a point
+  double slope_low = 0;     // lower end of the 99 % interval, per point
   uint64_t block = 0;       // points of the newest block
-  uint64_t best_block = 0;  // of the best one
-  uint64_t since = 0;       // points since that
-  bool third = false;       // a third above, or more: it was told of a tenth before
+  uint64_t best_block = 0;  // points of the best block
+  uint64_t since = 0;       // points since the best block
+  bool third = false;       // at least a third above; a tenth was reported before
   bool linear = false;
 
   double share() const { return ShareOf(level - best, best, sigma, linear); }
@@ -127,12 +130,12 @@ struct Rise {
 struct SeriesEvent {
   enum class What : uint8_t {
     kOpened,    // `excursion`, of kind spike so far
-    kGrew,      // it warns now
-    kDoubled,   // it doubled() now, and had not when it opened
-    kSettled,   // its kind is known
-    kReturned,  // a divergence is back: kind recovered now
-    kRise,      // `rise`; again once it is a third
-    kFell,      // `rise` is over: half of a tenth is left
+    kGrew,      // it now warns
+    kDoubled,   // doubled() is true now, and was false when it opened
+    kSettled,   // its kind is final
+    kReturned,  // a divergence is back: its kind is now recovered
+    kRise,      // `rise` was found; sent again if it reaches a third
+    kFell,      // `rise` is over: less than half of a tenth is left
   };
   What what = What::kOpened;
   Excursion excursion;

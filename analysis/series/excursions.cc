@@ -1,5 +1,5 @@
-// The order of reading: Take (a point comes), JudgeOne (nothing is open), OpenAt, Measure and GoOn
-// (something is), Decide (what kind), Back and Close (how it ends).
+// Order of the calls: Take (a point arrives), JudgeOne (if nothing is open), OpenAt, Measure and
+// GoOn (if an excursion is open), Decide (its kind), Back and Close (its end).
 #include "analysis/series/excursions.h"
 
 #include <algorithm>
@@ -12,22 +12,22 @@ namespace {
 
 constexpr double kThird = 1.0 / 3;
 constexpr double kStandsOut = 2.5;
-constexpr uint64_t kLongestRun = 128;  // of points before the one that opens
+constexpr uint64_t kLongestRun = 128;  // of points before the point that opens an excursion
 
-// Where a level that still falls would be d points on: on a curve in log steps, never above the
-// level.
+// Returns the expected level d points later, if it still falls: a curve in log steps, never above
+// `level`.
 double Expected(double level, double slope, uint64_t d, uint64_t t) {
   const auto seen = static_cast<double>(t);
   const auto on = static_cast<double>(std::min<uint64_t>(d, 128));
   return level + std::min(slope, 0.0) * seen * std::log1p(on / seen);
 }
 
-// What a slow rise may have come to at its d-th point from the onset. It goes on at 4 % a point, or
-// as fast as the window says that it did: b, and three standard errors of the difference of two
-// medians of w/2 points, 1.2533 s sqrt(2/(w/2)) / (w/2) each. Up to the onset no point lay 3 s
-// above the level; or the level, which lies half its points behind, was left behind by that rise.
+// Returns what a slow rise may have reached at its d-th point from the onset. It continues at 4 %
+// per point, or at the window's own pace: b plus three standard errors of the difference of two
+// medians of w/2 points, 1.2533 s sqrt(2/(w/2)) / (w/2) each. Up to the onset, either no point lay
+// 3 s above the level, or the rise left the level, which lags by half its points.
 double SlowRise(const Excursion& is, uint64_t d) {
-  constexpr double kSlow = 0.04, kMost = 7;  // up to eight times, where enough was seen before
+  constexpr double kSlow = 0.04, kMost = 7;  // at most eight times, if enough was seen before
   constexpr double kErrors = 3 * 1.2533 * 4;
   const auto w = static_cast<double>(is.window);
   const double slope = is.slope + kErrors * is.scale / (w * std::sqrt(w));
@@ -39,10 +39,10 @@ double SlowRise(const Excursion& is, uint64_t d) {
   return std::min(rise, PartOf(kMost, is.level, is.scale, is.linear));
 }
 
-// Of what an excursion came to, point by point: it fell by a tenth or more from its first quarter
-// to its last one, and still falls in its second half: the 99 % Theil-Sen interval of the medians
-// of 16 blocks lies below 0. What was shaken and learns again does so (weights that are pruned,
-// another part of the data); what diverged stands, or grows.
+// Returns true if an excursion fell by at least a tenth from its first quarter to its last one, and
+// still falls in its second half: the 99 % Theil-Sen interval of the medians of 16 blocks is below
+// 0. A disturbed run that learns again does so (pruned weights, other data). A diverged run stays
+// or grows.
 bool FallsBack(const std::vector<double>& values, double stood, double stands) {
   constexpr size_t kBlocks = 16;
   const size_t half = values.size() / 2, block = half / kBlocks;
@@ -84,7 +84,8 @@ void Excursions::Take(const Point& point, std::vector<SeriesEvent>* events, Sett
   TellSettled(settled);
 }
 
-// Opens at once where one point is far enough; else where 7 of 9 points behind a far one are away.
+// Opens an excursion at once if one point is far enough. Else opens one if 7 of the 9 points after
+// a far point are away.
 void Excursions::JudgeOne(const Point& point, std::vector<SeriesEvent>* events, Settled* settled) {
   const uint64_t ordinal = points_ - 1, at = window_.count();
   const double level = window_.Level(), above = point.y - level;
@@ -114,7 +115,7 @@ void Excursions::JudgeOne(const Point& point, std::vector<SeriesEvent>* events, 
   std::erase_if(waiting_, [](const Waiting& w) { return w.seen - w.above > 2; });
 }
 
-// What an excursion could still take back waits.
+// Reports the points as settled that no excursion can still take back.
 void Excursions::TellSettled(Settled* settled) {
   const uint64_t count = window_.count();
   uint64_t through = open_ ? count : std::max(run_, count - std::min(count, kLongestRun));
@@ -123,7 +124,7 @@ void Excursions::TellSettled(Settled* settled) {
     settled->points.push_back({window_.step(told_), window_.y(told_)});
 }
 
-// The first of the unbroken points at z >= 3 that lead to it.
+// Returns the first of the consecutive points at z >= 3 that lead to `at`.
 uint64_t Excursions::OnsetOf(uint64_t at) const {
   const uint64_t least = std::max({floor_, LevelWindow::kFewest, at - std::min(at, kLongestRun)});
   while (at > least) {
@@ -145,7 +146,8 @@ void Excursions::LookBefore(uint64_t ordinal, Excursion* is) const {
   }
 }
 
-// The points from the onset on leave the history, and are measured against what it said before.
+// Removes the points from the onset on from the history, and measures them against the level before
+// the onset.
 void Excursions::OpenAt(const Frame& frame, uint64_t at, bool at_once,
                         std::vector<SeriesEvent>* events, Settled* settled) {
   const uint64_t count = window_.count(), from = OnsetOf(at);
@@ -159,7 +161,7 @@ void Excursions::OpenAt(const Frame& frame, uint64_t at, bool at_once,
   open.is.scale = frame.scale;
   open.is.slope = frame.slope;
   open.is.linear = window_.linear();
-  constexpr uint64_t kShowsNoise = 24;  // of 16 points of a hinge most may be none of its zeros
+  constexpr uint64_t kShowsNoise = 24;  // of the 16 points of a hinge loss, most may be non-zero
   open.is.scatters = frame.scatters && frame.window >= kShowsNoise;
   LookBefore(open.onset, &open.is);
   open.is.jumped =
@@ -191,10 +193,10 @@ void Excursions::Measure(const Point& point) {
   const bool led_up = open.taken < open.opening;
   ++open.taken;
   if (!open.decided) open.excess.push_back(excess);
-  // What is no higher than the level that was left is not away, wherever that was expected to fall:
-  // near the beginning of a run the fall that was seen says little of the one to come.
+  // A point no higher than the old level is not away, even if the level was expected to fall. Near
+  // the beginning of a run, the fall so far predicts little.
   const bool above = excess >= 3 * is.scale && point.y > is.level;
-  // Of a divergence only the points that may be its end are history again.
+  // For a divergence, only the points that may be its end become history again.
   if (is.kind == ExcursionKind::kDivergence && above) open.points.clear();
   if (is.kind != ExcursionKind::kDivergence || !above) open.points.push_back(point);
   if (!above) {
@@ -237,7 +239,8 @@ void Excursions::GoOn(std::vector<SeriesEvent>* events, Settled* settled) {
   if (spike && open.taken >= kLongest) Close(open.points.size() - kBack, true, settled);
 }
 
-// Shrinking: a spike. Growing, or a third above what it left: a divergence. Standing: a new level.
+// Decides the kind: a spike if it shrinks, a divergence if it grows or stays a third above the old
+// level, else a level shift.
 void Excursions::Decide() {
   Open& open = *open_;
   Excursion& is = open.is;
@@ -246,7 +249,7 @@ void Excursions::Decide() {
   if (points < 16) return;
   is.first_quarter = MedianOfPart(open.excess, 0, quarter);
   is.last_quarter = MedianOfPart(open.excess, points - quarter, quarter);
-  // Over the level that stood at the onset: an excess also grows where the level expected falls.
+  // Relative to the level at the onset, because an excess also grows if the expected level falls.
   for (size_t i = 0; i < points; ++i) {
     const size_t d = i - std::min<size_t>(i, open.opening);
     open.excess[i] += Expected(is.level, is.slope, d, open.onset) - is.level;
@@ -262,12 +265,12 @@ void Excursions::Decide() {
   } else if (points >= 64) {
     is.kind = ExcursionKind::kLevelShift;
   }
-  // It cannot be known to stay while the rate is up.
+  // While the rate is up, it is unknown whether the divergence will stay.
   if (is.by_schedule() && is.kind == ExcursionKind::kDivergence)
     is.kind = points >= 64 ? ExcursionKind::kLevelShift : ExcursionKind::kSpike;
 }
 
-// Its newest points are the level's again.
+// Handles the return: the newest points are at the level again.
 void Excursions::Back(std::vector<SeriesEvent>* events, Settled* settled) {
   Open& open = *open_;
   const bool diverged = open.is.kind == ExcursionKind::kDivergence;
@@ -277,7 +280,8 @@ void Excursions::Back(std::vector<SeriesEvent>* events, Settled* settled) {
   Close(!diverged && open.is_short() ? 0 : open.points.size() - open.under, false, settled);
 }
 
-// Its points from number `from` on are history; the history begins with them, or goes on.
+// Puts the excursion's points from number `from` on back into the history. If `restart`, the
+// history starts with them.
 void Excursions::Close(size_t from, bool restart, Settled* settled) {
   const std::vector<Point> points = std::move(open_->points);
   if (OpenIsAwaited()) KeepAwaited();

@@ -1,5 +1,5 @@
-// The newest values of a series in a ring of fixed capacity whose memory grows as it fills: a
-// series of one point costs a few bytes, not the ring, in memory and in a checkpoint.
+// Keeps the newest values of a series in a ring of fixed capacity whose memory grows as it fills. A
+// series of one point costs a few bytes in memory and in a checkpoint, not the whole ring.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace plumbline::rules {
 
-// Places from 0 to kCapacity - 1, all of them 0 until they are written. Not thread-safe.
+// Places 0 to kCapacity - 1. Each is 0 until it is written. Not thread-safe.
 template <typename T, size_t kCapacity>
 class GrowingRing {
  public:
@@ -21,12 +21,12 @@ class GrowingRing {
     if (place >= values_.size()) Grow(place);
     return values_[place];
   }
-  // Those that there is memory for.
+  // Iterate over the allocated places.
   auto begin() { return values_.begin(); }
   auto end() { return values_.end(); }
 
-  // The places up to the last one that is not 0: rings of equal content give equal bytes, however
-  // far each has grown.
+  // Stores the places up to the last one that is not 0. So rings of equal content give equal bytes,
+  // whatever their allocated size.
   void Persist(Archive& a) {
     if (a.reading()) {
       a(values_);

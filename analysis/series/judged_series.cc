@@ -8,7 +8,7 @@
 namespace plumbline::rules {
 namespace {
 
-// FNV-1a, with a byte between the names that neither can hold in UTF-8. The same on every host.
+// FNV-1a, with a separator byte that UTF-8 names cannot contain. The same on every host.
 uint64_t HashOf(const v1::Site& site) {
   uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&hash](std::string_view text) {

@@ -11,14 +11,16 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr double kHiddenFall = 0.03;  // a fall that noise may not hide
-constexpr double kNoFall = 0.015;     // a fall of less is none
+constexpr double kHiddenFall = 0.03;  // a fall that noise must not hide
+constexpr double kNoFall = 0.015;     // a smaller fall does not count as one
 constexpr double kFallErrors = 2.6;   // standard errors: 99 %
-constexpr double kFirstErrors = 3;  // standard errors that the first points may lie above the rest
-constexpr double kBlockErrors = 4;  // standard errors that no eighth of the run may lie below it
+constexpr double kFirstErrors =
+    3;  // standard errors by which the first points may lie above the rest
+constexpr double kBlockErrors =
+    4;  // standard errors; no eighth of the run may lie further below it
 constexpr uint32_t kMostClasses = 20;
 constexpr double kNearClasses = 0.003;  // share of the loss
-constexpr double kZeroErrors = 2;       // standard errors: a fall that may be 0
+constexpr double kZeroErrors = 2;       // standard errors: up to here a fall may be 0
 
 double LearningMedian(const std::vector<double>& values, size_t from, size_t count) {
   std::vector<double> part(values.begin() + static_cast<std::ptrdiff_t>(from),
@@ -26,7 +28,7 @@ double LearningMedian(const std::vector<double>& values, size_t from, size_t cou
   return MedianOf(part);
 }
 
-// ln 2, ln 3, ...: a uniform guess over so many classes.
+// Returns the number of classes n if the loss is that of a uniform guess: ln n. Else returns 0.
 uint32_t UniformClasses(double loss, double error) {
   const auto nearest = static_cast<uint32_t>(std::llround(std::exp(std::min(loss, 10.0))));
   if (nearest < 2 || nearest > kMostClasses) return 0;
@@ -34,7 +36,7 @@ uint32_t UniformClasses(double loss, double error) {
   return away <= std::min(kNearClasses * loss + kZeroErrors * error, 0.02) ? nearest : 0;
 }
 
-// Significant digits of a value as a log prints it.
+// Returns the number of significant digits of a value as a log prints it.
 int DigitsOf(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.11e", value);
@@ -47,7 +49,7 @@ int DigitsOf(double value) {
   return digits;
 }
 
-// All points have one value: nothing is learnt, whatever their number.
+// If all points have one value, the model learns nothing, whatever their number.
 void LookForConstant(const std::vector<double>& values, LearningFigures* figures) {
   const bool one =
       std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
@@ -98,13 +100,13 @@ LearningFigures LookForLearning(std::span<const double> first, const BlockMedian
   figures.most = figures.fall + kFallErrors * apart;
   bool flat =
       figures.fall < std::min(kNoFall, kZeroErrors * apart + 0.001) && figures.fall > -kHiddenFall;
-  // The first points lie where the rest does.
+  // Test whether the first points lie at the level of the rest.
   for (const size_t begin : {size_t{1}, size_t{3}, size_t{8}}) {
     std::vector<double> head(
         first.begin(), first.begin() + static_cast<std::ptrdiff_t>(std::min(begin, first.size())));
     const double up = MedianOf(head) - figures.level;
     const double of = static_cast<double>(head.size());
-    // Of a point: a block is the median of several.
+    // Sigma of one point, because a block is the median of several.
     const double sigma =
         noise.sigma * std::sqrt(noise.inflation * static_cast<double>(all.length()));
     flat &= up <= kFirstErrors * std::max(sigma, 0.002) * (begin == 1 ? 1 : 1.25 / std::sqrt(of));

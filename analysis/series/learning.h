@@ -1,5 +1,5 @@
-// Does a loss learn at all? It does not if it stays, within its noise, where it began: no fall is
-// seen, and none that noise could hide is large.
+// Detects a loss that does not learn: it stays where it began within its noise. No fall is seen,
+// and the noise is too small to hide a large one.
 #pragma once
 
 #include <cstdint>
@@ -10,32 +10,33 @@
 namespace plumbline::rules {
 
 struct LearningFigures {
-  bool known = false;     // from kFewestForLearning points on
-  bool flat = false;      // it stays where it began, and noise hides no fall of kHidden or more
-  bool constant = false;  // ... of under kFewestForLearning points: all have one value
-  bool noisy = false;     // noise could hide such a fall, and none is seen: nothing is known
-  bool hidden = false;    // ... and all else is flat
+  bool known = false;     // true from kFewestForLearning points on
+  bool flat = false;      // stays where it began, and noise cannot hide a large fall
+  bool constant = false;  // ... with fewer than kFewestForLearning points that all have one value
+  bool noisy = false;     // noise could hide such a fall and none is seen, so nothing is known
+  bool hidden = false;    // ... and all other conditions of `flat` hold
   uint64_t points = 0;
-  double level = 0;      // median of all, ln value
-  double fall = 0;       // of the median, from its first third to its last one, in ln
-  double most = 0;       // upper end of that fall's interval
-  double sigma = 0;      // of a point
-  uint32_t classes = 0;  // the level is ln of this small whole number; 0: of none
+  double level = 0;      // median of all points, ln value
+  double fall = 0;       // ln difference of the medians of the first and the last third
+  double most = 0;       // upper end of the interval of `fall`
+  double sigma = 0;      // standard deviation of a point
+  uint32_t classes = 0;  // the level is ln of this small integer; 0 if there is none
 };
 
 inline constexpr uint64_t kFewestForLearning = 60;
-// Points that all have one value, of kConstantDigits digits at least: no noise could hide a fall.
+// If all points have one value of at least kConstantDigits digits, no noise could hide a fall.
 inline constexpr uint64_t kFewestConstant = 10;
 inline constexpr int kConstantDigits = 4;
 
-// From 8 points on: does the last third lie below the first beyond noise?
+// Whether the last third lies below the first, beyond noise. Needs 8 points.
 struct FallFigures {
   bool known = false;
-  bool falls = false;  // by 2 % and 4 standard errors
+  bool falls = false;  // by 2 % and by 4 standard errors
 };
 FallFigures LookForFall(const BlockMedians& all, uint64_t points);
 
-// `first`: ln values of the first points, at most 16. `all`: of all of them.
+// `first` has the ln values of the first points, at most 16. `all` has the block medians of all
+// points.
 LearningFigures LookForLearning(std::span<const double> first, const BlockMedians& all,
                                 uint64_t points);
 

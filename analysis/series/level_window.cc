@@ -15,9 +15,9 @@ double Corrected(double deviation, uint64_t window) {
   return deviation * (w / (w - 4));
 }
 
-// Of values that may be most of them one value, as a hinge loss is 0: the median distance from the
-// middle says nothing then. The root of the mean square about it, without the three farthest, which
-// may be what is looked for.
+// Returns the spread of values most of which may be equal, as a hinge loss is 0. Then the median
+// distance from the middle has no meaning. Returns the root of the mean square about the median,
+// without the three farthest values, which may be the excursion.
 double SpreadOf(std::span<double> values) {
   constexpr size_t kFarthest = 3;
   const double middle = MedianOf(values);
@@ -31,7 +31,7 @@ double SpreadOf(std::span<double> values) {
 
 }  // namespace
 
-// Even, so that it has two halves.
+// The result is even, so that the window has two halves.
 uint64_t LevelWindow::WindowOf(uint64_t count) {
   return std::min(kWidest, std::max(kFewest, count / 2)) & ~uint64_t{1};
 }
@@ -53,7 +53,7 @@ void LevelWindow::PopTo(uint64_t count) {
 
 void LevelWindow::GoLinear() {
   linear_ = true;
-  // Those that were written: what stands in the other places depends on how far the ring has grown.
+  // Only convert written places: the content of the others depends on the ring's size.
   for (uint64_t i = 0; i < std::min(count_, kRing); ++i) y_[i] = std::exp(y_[i]);
   PopTo(count_);
 }
@@ -74,7 +74,7 @@ double LevelWindow::Level() {
   return newest_.median();
 }
 
-// All but the smallest gap between values, which can only make it larger.
+// Compute all but the smallest gap between values, which can only increase the result.
 double LevelWindow::ScaleOf(uint64_t end, uint64_t window, double slope, double level) const {
   std::array<double, kWidest> rest;
   for (uint64_t i = 0; i < window; ++i)
@@ -105,7 +105,7 @@ Frame LevelWindow::FrameAt(uint64_t i) const {
 
 bool LevelWindow::Far(double y, double level, Frame* frame) {
   const double above = y - level;
-  // At a level of 0 that nothing leaves there is no scale to measure by.
+  // If the level is 0 and no value leaves it, there is no scale.
   if (!(above >= 6 * Floor(level)) || !(above > 0)) return false;
   if (count_ < 2 * kWidest) {
     *frame = FrameAt(count_);
@@ -135,11 +135,11 @@ double LevelWindow::SteadySlope() {
   return (second_half_.median() - first_half_.median()) / static_cast<double>(kHalf);
 }
 
-// A scale that the window's is at least, from the window k points ago. At least 64 of the 128
-// residuals lie within D, their median distance, of a middle; 64 - k of these points were in that
-// window, too, and there, where the slope was another one by d, they lay in an interval of the half
-// length D + 64 |d|. So D is at least the half length of the narrowest interval that held 64 - k of
-// its residuals, less 64 |d|.
+// Returns a lower bound of the window's scale, from the window k points ago. At least 64 of the 128
+// residuals lie within D, their median distance, of a middle. Of these points, 64 - k were also in
+// that window. There the slope differed by d, so they lay in an interval of half length D + 64 |d|.
+// Therefore D is at least the half length of the narrowest interval that held 64 - k of its
+// residuals, minus 64 |d|.
 double LevelWindow::LeastScale(double slope) const {
   const uint64_t step = (count_ - bound_at_ + kBoundStep - 1) / kBoundStep;
   if (step >= kBounds) return 0;

@@ -1,5 +1,5 @@
-// The newest points of a series' history, and the level, slope and scale that the next point is
-// compared with.
+// Keeps the newest points of a series' history. Computes the level, slope and scale that the next
+// point is compared with.
 #pragma once
 
 #include <array>
@@ -12,50 +12,51 @@
 
 namespace plumbline::rules {
 
-// What a point is compared with.
+// The reference that a point is compared with.
 struct Frame {
   double level = 0;     // m: median of the newest max(8, w/4) points
-  double slope = 0;     // b, a point
+  double slope = 0;     // b, per point
   double scale = 0;     // s
   uint64_t window = 0;  // w
-  // Of values themselves: they lie about their middle as noise does, and not most of them on it.
+  // For linear series: true if the values scatter about their middle, and most are not equal to it.
   bool scatters = false;
   void Persist(Archive& a) { a(level, slope, scale, window, scatters); }
 };
 
 class LevelWindow {
  public:
-  static constexpr uint64_t kFewest = 16;  // points, for a frame
+  static constexpr uint64_t kFewest = 16;  // points needed for a frame
   static constexpr uint64_t kWidest = 128;
-  static constexpr uint64_t kRing = 512;  // what Pop may reach back to, and a window before it
+  static constexpr uint64_t kRing = 512;  // how far Pop may reach back, plus a window before it
 
   explicit LevelWindow(bool linear = false) : linear_(linear) {}
 
   void Push(int64_t step, double y);
-  // The newest points go, down to `count` of them.
+  // Removes the newest points until `count` are left.
   void PopTo(uint64_t count);
   void Restart() { PopTo(0); }
   uint64_t count() const { return count_; }
   double y(uint64_t i) const { return y_[i % kRing]; }
   int64_t step(uint64_t i) const { return step_[i % kRing]; }
 
-  // Of the history so far; kFewest points at least.
+  // Returns the level of the history so far. Needs kFewest points.
   double Level();
-  // No scale is smaller.
+  // Returns the smallest scale that is used.
   double Floor(double level) const { return linear_ ? 0.005 * std::fabs(level) : 0.005; }
-  // Is y at least 6 scales above the level? Most points cost a few comparisons: the frame is made
-  // only where a bound that always holds does not say no.
+  // Returns true if y is at least 6 scales above the level. For most points this costs a few
+  // comparisons: the frame is computed only if a lower bound of the scale does not already exclude
+  // it.
   bool Far(double y, double level, Frame* frame);
-  // Of the history up to point i, i.e. of the first i points.
+  // Returns the frame of the first i points of the history.
   Frame FrameAt(uint64_t i) const;
   static uint64_t WindowOf(uint64_t count);
 
-  // From now on values themselves: what was kept becomes so.
+  // From now on uses values instead of ln values. Converts the stored points.
   void GoLinear();
   bool linear() const { return linear_; }
 
-  // steady_at_ with newest_, halves_at_ with first_half_ and second_half_, and bound_at_ with
-  // bound_slope_ and half_lengths_ are found again.
+  // Not stored, but recomputed: steady_at_ with newest_, halves_at_ with first_half_ and
+  // second_half_, bound_at_ with bound_slope_ and half_lengths_.
   void Persist(Archive& a) {
     a(linear_, count_, y_, step_);
     if (a.reading()) steady_at_ = halves_at_ = bound_at_ = 0;
@@ -74,13 +75,14 @@ class LevelWindow {
   GrowingRing<double, kRing> y_;
   GrowingRing<int64_t, kRing> step_;
 
-  // From 256 points on the window moves by one: medians are kept in order. Each is true of the
-  // first so many points (0: of none).
+  // From 256 points on the window moves by one point, so the values are kept sorted. Each _at_
+  // member is the number of points that its windows are valid for; 0 if they are invalid.
   uint64_t steady_at_ = 0;
   SortedWindow newest_;  // 32 points
   uint64_t halves_at_ = 0;
   SortedWindow first_half_, second_half_;  // 64 points each
-  // How narrow an interval holds 64, 56, 48, 40 of the window's residuals, half of it.
+  // Half the length of the narrowest intervals that hold 64, 56, 48 and 40 of the window's
+  // residuals.
   static constexpr uint64_t kBounds = 4, kBoundStep = 8;
   uint64_t bound_at_ = 0;
   double bound_slope_ = 0;

@@ -1,5 +1,5 @@
-// The newest points of a series, oldest first, at most a fixed number of them. Memory grows with
-// the points: a std::deque takes half a KiB before its first one.
+// Keeps the newest points of a series, oldest first, up to a fixed number. Memory grows with the
+// points. A std::deque takes half a KiB before its first point.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,15 @@ class NewestPoints {
  public:
   size_t size() const { return points_.size(); }
   bool empty() const { return points_.empty(); }
-  // 0: the oldest.
+  // Index 0 is the oldest point.
   const T& operator[](size_t i) const { return points_[(first_ + i) % points_.size()]; }
   const T& back() const { return (*this)[size() - 1]; }
 
-  // Of more than kMost the oldest one goes.
+  // If kMost points are stored, drops the oldest.
   void Add(T point) {
     if (points_.size() < kMost) {
       Straighten();
-      // By half, not by a factor of two: there may be thousands of series.
+      // Grow by half instead of doubling, because there may be thousands of series.
       if (points_.size() == points_.capacity())
         points_.reserve(std::min(kMost, points_.size() + points_.size() / 2 + 4));
       points_.push_back(std::move(point));
@@ -43,7 +43,7 @@ class NewestPoints {
     first_ = 0;
   }
 
-  // As any sequence, oldest first: first_ is 0 then.
+  // Stored as a sequence, oldest first; first_ is then 0.
   void Persist(Archive& a) {
     Straighten();
     a(points_);
@@ -51,7 +51,7 @@ class NewestPoints {
   }
 
  private:
-  // The oldest one comes first in memory.
+  // Moves the oldest point to the front of the memory.
   void Straighten() {
     if (first_ == 0) return;
     std::vector<T> straight;
@@ -62,7 +62,7 @@ class NewestPoints {
   }
 
   std::vector<T> points_;
-  size_t first_ = 0;  // of the oldest, where all places are taken
+  size_t first_ = 0;  // place of the oldest point, if all places are taken
 };
 
 }  // namespace plumbline::rules

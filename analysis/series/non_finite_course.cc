@@ -3,11 +3,12 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr uint64_t kLastingRows = 3;  // rows in a row of a norm that no scaler skips alone
+constexpr uint64_t kLastingRows = 3;  // consecutive rows of a norm that no scaler skips alone
 constexpr uint64_t kLastingAtBegin =
-    8;  // ... while none was finite yet: a scaler may look for its scale
-constexpr uint64_t kSkippedForGood = 32;  // rows in a row that a scaler skipped: none was applied
-constexpr uint64_t kOftenShare = 5;  // single rows, and more than this share of them, in percent
+    8;  // ... before the first finite row: a scaler may search for its scale
+constexpr uint64_t kSkippedForGood = 32;  // consecutive skipped rows: none was applied
+constexpr uint64_t kOftenShare =
+    5;  // single bad rows at least, and more percent of all rows than this
 constexpr uint64_t kManyRows = 100;  // rows
 
 }  // namespace
@@ -30,13 +31,13 @@ void NonFiniteCourse::Begin(const NonFiniteRow& row) {
   told_at_ = 0;
 }
 
-// The loss scale falls after one bad row: it skipped that step.
+// Returns true if the loss scale fell after one bad row: the scaler skipped that step.
 bool NonFiniteCourse::Answers(const NonFiniteRow& row) const {
   if (!row.fell || streak_ != 1 || kind_ == Kind::kEvaluation) return false;
   return kind_ == Kind::kNorm || onset_ == newest_;
 }
 
-// What was told of the streak was a scaler's doing, or no value at all.
+// Discards the streak: it was the scaler's doing, or no value was due.
 void NonFiniteCourse::Forget() {
   streak_ = 0;
   count_ = told_at_ = 0;
@@ -44,7 +45,7 @@ void NonFiniteCourse::Forget() {
 }
 
 NonFiniteSays NonFiniteCourse::TakeBad(const NonFiniteRow& row) {
-  // The scale answers the row before: that one was skipped, and so is this one.
+  // If the scale answers the row before, that row was skipped, and so is this one.
   const bool answers = Answers(row);
   const bool told = answers && told_at_ > 0;
   if (answers) {
@@ -66,7 +67,7 @@ NonFiniteSays NonFiniteCourse::TakeBad(const NonFiniteRow& row) {
   count_ += row.bad;
   switch (kind_) {
     case Kind::kTraining:
-      if (row.norm_lost) cycles_ = 0;  // that step was made
+      if (row.norm_lost) cycles_ = 0;  // that step was applied
       if (regular() && streak_ <= cycle_.second) return NonFiniteSays::kNothing;
       if (regular()) {
         cycles_ = 0;
@@ -94,7 +95,7 @@ NonFiniteSays NonFiniteCourse::TakeGood(const NonFiniteRow& row) {
   return says;
 }
 
-// A finite row after bad ones.
+// Handles a finite row after bad ones.
 NonFiniteSays NonFiniteCourse::Healed(const NonFiniteRow& row) {
   const uint64_t streak = streak_;
   const bool told = told_at_ > 0;
@@ -107,7 +108,8 @@ NonFiniteSays NonFiniteCourse::Healed(const NonFiniteRow& row) {
     streak_ = 0;
     const bool was_regular = regular();
     CountCycle(streak);
-    // A value in step 0 is often made up; what comes and goes evenly is not due in between.
+    // The value in step 0 is often a placeholder. If values come and go regularly, the series is
+    // not due in between.
     const bool made_up = rows_ == 2 && onset_ == 0;
     if (!made_up && (was_regular || !regular())) return NonFiniteSays::kNothing;
     faulty_ = false;
@@ -128,7 +130,7 @@ NonFiniteSays NonFiniteCourse::Healed(const NonFiniteRow& row) {
   return Note(NonFiniteSays::kSkipped);
 }
 
-// A finite row ends `bad` ones.
+// Counts a cycle: a finite row ended `bad` bad ones.
 void NonFiniteCourse::CountCycle(uint64_t bad) {
   const std::pair now(finite_streak_, bad);
   cycles_ = now == cycle_ && cycles_ > 0 ? cycles_ + 1 : 1;
@@ -142,7 +144,7 @@ NonFiniteSays NonFiniteCourse::Note(NonFiniteSays what) {
   return what;
 }
 
-// As it begins, and each time its values have doubled.
+// Reports when it begins, and each time the number of bad values has doubled.
 NonFiniteSays NonFiniteCourse::Lasts() {
   if (count_ < 2 * told_at_) return NonFiniteSays::kNothing;
   told_at_ = count_;

@@ -1,6 +1,6 @@
-// One series' values that are NaN or infinite, row by row: which of them are a fault, and which are
-// a step that a loss scaler skipped, or a row in which the series was not due. A row is one step,
-// over all ranks. Not thread-safe.
+// Classifies the NaN and infinite values of one series, row by row: a fault, a step that a loss
+// scaler skipped, or a row in which the series was not due. A row is one step over all ranks. Not
+// thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -15,23 +15,23 @@ namespace plumbline::rules {
 
 struct NonFiniteRow {
   int64_t step = 0;
-  uint64_t values = 0, bad = 0;  // over all ranks; `bad`: not finite
-  bool nan = false;              // the first bad one is NaN, else infinite
+  uint64_t values = 0, bad = 0;  // over all ranks; `bad` are not finite
+  bool nan = false;              // the first bad value is NaN, else it is infinite
   double finite = NAN;           // the last finite value
   bool skipped = false;          // a loss scaler skipped this step
-  bool fell = false;             // the loss scale fell in this row: it may answer the row before
+  bool fell = false;             // the loss scale fell in this row, maybe because of the row before
   bool scaled = false;           // a loss scale is recorded
-  bool loss_lost = false;        // a training loss of the row is not finite, or exactly 0
+  bool loss_lost = false;        // a training loss of the row is not finite or exactly 0
   bool norm_lost = false;        // a gradient norm of the row is not finite
 };
 
 enum class NonFiniteSays : uint8_t {
   kNothing,
-  kLasts,    // an error: it is not finite, as far as is known
+  kLasts,    // an error: the value is not finite, as far as is known
   kSkipped,  // a note: single steps, as a loss scaler skips them
-  kBegan,    // a note: while a loss scaler found its scale
+  kBegan,    // a note: while a loss scaler searched for its scale
   kFiller,   // a note: rows in which it was not due
-  kCame,     // a warning: several rows in a row, then finite again
+  kCame,     // a warning: several bad rows, then finite again
 };
 
 class NonFiniteCourse {
@@ -40,31 +40,32 @@ class NonFiniteCourse {
 
   explicit NonFiniteCourse(Kind kind = Kind::kTraining) : kind_(kind) {}
 
-  // The next row of an attempt, in order.
+  // Takes the next row of an attempt, in order.
   NonFiniteSays Take(uint32_t attempt, const NonFiniteRow& row);
-  // At the run's end: what waited for the next row.
+  // Ends the run: returns the result of a row that waited for the next one.
   NonFiniteSays End();
 
   Kind kind() const { return kind_; }
   uint32_t attempt() const { return attempt_; }
-  // Of what was said last: the first bad row, and the newest one.
+  // Steps of the last result: the first bad row and the newest one.
   int64_t onset() const { return onset_; }
   int64_t newest() const { return newest_; }
-  // "nan" or "inf", at the onset.
+  // Returns "nan" or "inf": the kind of the value at the onset.
   const char* what() const { return nan_ ? "nan" : "inf"; }
   double before() const { return before_; }       // the last finite value before the onset
-  uint64_t not_finite() const { return count_; }  // values, from the onset on
-  // Bad rows of the attempt that came alone or with one other, and those that the scaler explains.
+  uint64_t not_finite() const { return count_; }  // number of bad values from the onset on
+  // Number of the attempt's bad rows that came alone or in pairs, and of those that the scaler
+  // explains.
   uint64_t single_rows() const { return single_; }
   uint64_t skipped_rows() const { return skipped_; }
   uint64_t rows() const { return rows_; }  // of the attempt
-  // No value of the attempt was finite.
+  // True if no value of the attempt was finite.
   bool never_finite() const { return finite_rows_ == 0; }
-  // An error was told, and stands.
+  // True if an error was reported and still holds.
   bool lasts() const { return told_at_ > 0; }
-  // Nothing is open: rows of finite values change nothing but their number.
+  // True if nothing is open: further finite rows only change counters.
   bool calm() const { return streak_ == 0 && finite_rows_ > 0; }
-  // What Take makes of `count` rows of finite values, where it is calm; `last`: the last value.
+  // Does what Take does for `count` finite rows. Requires calm(). `last` is the last value.
   void TakeFinite(uint64_t count, double last) {
     rows_ += count;
     finite_rows_ += count;
@@ -97,22 +98,23 @@ class NonFiniteCourse {
   uint32_t attempt_ = 0;
   uint64_t rows_ = 0, finite_rows_ = 0;
   uint64_t single_ = 0, skipped_ = 0;
-  uint64_t skipped_streak_ = 0;  // newest bad rows in a row that the scaler explains
-  uint64_t streak_ = 0;          // newest bad rows in a row that nothing explains
+  uint64_t skipped_streak_ = 0;  // newest consecutive bad rows that the scaler explains
+  uint64_t streak_ = 0;          // newest consecutive bad rows without an explanation
   uint64_t longest_healed_ = 0;
   int64_t onset_ = 0, newest_ = 0;
   bool nan_ = false;
   double before_ = NAN;
   uint64_t count_ = 0;
-  uint64_t told_at_ = 0;  // `count_` when the error was told last; 0: it was not
-  bool told_ = false;     // a note was
-  bool faulty_ = false;   // a training loss that was bad stays so, whatever follows
+  uint64_t told_at_ = 0;  // `count_` at the last report of the error; 0 if there was none
+  bool told_ = false;     // a note was reported
+  bool faulty_ = false;   // a training loss was bad; cleared only if the series was not due
   bool scaled_ = false;   // the newest row had a loss scale
   uint64_t singles_told_ = 0;
-  // Rows of a training loss that is not due in each: so many finite ones, then so many bad ones.
-  uint64_t finite_streak_ = 0;                 // newest finite rows in a row
-  std::pair<uint64_t, uint64_t> cycle_{0, 0};  // finite, bad
-  uint64_t cycles_ = 0;                        // in a row that were alike
+  // A training loss that is not due in each row: a fixed number of finite rows, then a fixed number
+  // of bad ones.
+  uint64_t finite_streak_ = 0;                 // newest consecutive finite rows
+  std::pair<uint64_t, uint64_t> cycle_{0, 0};  // number of finite rows, number of bad rows
+  uint64_t cycles_ = 0;                        // consecutive equal cycles
 };
 
 }  // namespace plumbline::rules

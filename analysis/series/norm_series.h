@@ -1,5 +1,4 @@
-// One series of gradient norms: what it did, where it stands, and whether it was logged behind a
-// clip.
+// State of one series of gradient norms, including whether it was logged after clipping.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace plumbline::rules {
 
-// How many points lie at the largest value: a norm behind a clip sits there.
+// Counts the points at the largest value: norms that are logged after clipping pile up there.
 struct Ceiling {
   double value = 0;
   uint64_t at = 0;
@@ -34,7 +33,7 @@ struct NormSeries {
   uint64_t points = 0;
   uint64_t not_finite = 0;
   Standing standing;
-  bool told = false;  // anything
+  bool told = false;  // a finding was reported
   bool told_explosion = false;
   int64_t step_first = 0, step_last = 0;
   void Persist(Archive& a) {

@@ -7,14 +7,14 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr double kLeastRise = 0.1;  // of the best
-constexpr double kRiseErrors = 6;   // as health/loss-divergence asks for
-constexpr double kAboveBest = 2;    // sigma, each of the newest evaluations
-constexpr size_t kFew = 12;         // evaluations: of fewer no median knows the noise
+constexpr double kLeastRise = 0.1;  // share of the best
+constexpr double kRiseErrors = 6;   // the same as health/loss-divergence
+constexpr double kAboveBest = 2;    // sigma, for each of the newest evaluations
+constexpr size_t kFew = 12;  // evaluations: fewer are too few for a median estimate of the noise
 constexpr double kFewAdd = 1;
 
-// Of one evaluation, from second differences, which no slope changes. Of few it is their root mean
-// square, made larger for what few can hide.
+// Returns sigma of one evaluation from second differences, which a slope does not change. If there
+// are few, uses their root mean square, increased for what few values can hide.
 double SigmaOfBends(const std::vector<double>& values) {
   std::vector<double> bends;
   double squares = 0;
@@ -41,7 +41,8 @@ double OverfitMedian(const std::vector<double>& values, size_t from, size_t coun
   return part.empty() ? NAN : MedianOf(part);
 }
 
-// Most pairs of values rise; of many, means of neighbours are compared.
+// Returns true if most pairs of values rise. If there are many values, compares means of
+// neighbours.
 bool Rises(const std::vector<double>& values, size_t from) {
   constexpr size_t kMostCompared = 48;
   const size_t each = (values.size() - from + kMostCompared - 1) / kMostCompared;
@@ -53,7 +54,7 @@ bool Rises(const std::vector<double>& values, size_t from) {
     for (size_t j = i + 1; j < means.size(); ++j, ++pairs)
       up += means[j] > means[i] ? 1 : means[j] < means[i] ? -1 : 0;
   }
-  return pairs > 0 && 2 * up > pairs;  // Kendall's tau above a half
+  return pairs > 0 && 2 * up > pairs;  // Kendall's tau above 0.5
 }
 
 }  // namespace
@@ -112,7 +113,7 @@ OverfitFigures OverfitWatch::Look() const {
     const double mean = OverfitMean(values, i, width);
     if (mean < lowest) lowest = mean, best = i;
   }
-  size_t deepest = best;  // the lowest one of these
+  size_t deepest = best;  // the lowest of these
   for (size_t i = best; i < best + width; ++i) {
     if (values[i] < values[deepest]) deepest = i;
   }
@@ -129,7 +130,7 @@ OverfitFigures OverfitWatch::Look() const {
                   Rises(values, best) &&
                   *std::min_element(values.end() - static_cast<std::ptrdiff_t>(last),
                                     values.end()) > lowest + kAboveBest * figures.sigma;
-  // The best is the first: then the training loss is compared with the one after it.
+  // If the best is the first one, compare the training loss with the one after it.
   const size_t at = best == 0 && std::isnan(training[0]) ? 1 : best;
   figures.training_best = OverfitMedian(training, at, width);
   figures.training_now = OverfitMedian(training, count - last, last);

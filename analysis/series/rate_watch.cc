@@ -6,8 +6,8 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr double kAgain = 1.5;       // times a low: it went up again
-constexpr double kRounded = 1.0001;  // of rates that were printed in few digits
+constexpr double kAgain = 1.5;       // factor above a low from which the rate rose again
+constexpr double kRounded = 1.0001;  // tolerance for rates printed with few digits
 
 }  // namespace
 
@@ -26,7 +26,7 @@ RateMove RateWatch::Take(uint32_t attempt, int64_t step, double rate) {
   return move;
 }
 
-// Where it stands in the course of its schedule.
+// Updates the position within the schedule.
 void RateWatch::Follow(int64_t step, double rate, RateMove* move) {
   if (rate < newest_) trough_ = rate;
   const bool fell = trough_ <= high_ / 2;
@@ -43,7 +43,7 @@ void RateWatch::Follow(int64_t step, double rate, RateMove* move) {
 
 bool RateWatch::Rose(double rate) {
   if (high_ > 0 && low_ <= 0.75 * high_ && rate > low_ && rate >= kAgain * low_) {
-    low_ = rate;  // as it goes on rising, it restarts again
+    low_ = rate;  // another factor of kAgain counts as another rise
     return true;
   }
   if (rate > high_) high_ = low_ = rate;

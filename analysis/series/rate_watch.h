@@ -1,4 +1,4 @@
-// When a learning rate goes up again, and when it is back where it was.
+// Detects when a learning rate rises again, and when it has returned to its earlier value.
 #pragma once
 
 #include <cmath>
@@ -9,25 +9,26 @@
 
 namespace plumbline::rules {
 
-// What the newest value of a rate is.
+// Classification of the newest value of a rate.
 struct RateMove {
-  bool rose = false;       // back to 1.5 times a low that was at most 3/4 of an earlier value
-  bool restarted = false;  // ... and as a schedule restarts: see RateWatch
-  bool back = false;       // it has fallen to where it was before that
+  bool rose = false;       // rose to 1.5 times a low that was at most 3/4 of an earlier value
+  bool restarted = false;  // ... as a schedule restarts: see RateWatch
+  bool back = false;       // fell to its value before the restart
 };
 
-// One series of a rate.
+// Follows one series of a learning rate.
 //
-// A schedule restarts where the rate had fallen to half of an earlier maximum or less, at least
-// doubles from there, and goes no higher than that maximum: what repeats a curve, or a lower one,
-// does so, and no warm-up, decay or slip of a digit. It is back at 1.5 times the low or under, from
-// which on rose above says that it had not risen. A resume is no restart: it may have lost more
-// than its place in the schedule (health/learning-rate).
+// A schedule restarts if the rate had fallen to at most half of an earlier maximum, then at least
+// doubles, and does not exceed that maximum. A repeated curve, or a lower one, does so. A warm-up,
+// a decay or a typing error does not. The rate is back when it is at most 1.5 times the low. A
+// resume is not a restart, because it may have lost more than its position in the schedule
+// (health/learning-rate).
 class RateWatch {
  public:
-  // The next value. `rose` and `restarted` again and again while it rises; a warm-up is none.
+  // Takes the next value. While the rate rises, `restarted` is set for each value, and `rose` again
+  // for each further factor of 1.5. A warm-up sets neither.
   RateMove Take(uint32_t attempt, int64_t step, double rate);
-  // Has restarted, and is not back.
+  // True if the rate has restarted and is not back.
   bool up() const { return up_; }
   const ScheduleRestart& restart() const { return restart_; }
   double newest() const { return newest_; }  // of the attempt
@@ -38,10 +39,10 @@ class RateWatch {
   void Follow(int64_t step, double rate, RateMove* move);
 
   double high_ = 0;
-  double low_ = 0;  // since high_
+  double low_ = 0;  // lowest value since high_
   uint32_t attempt_ = 0;
-  double newest_ = NAN;       // of the attempt, as the next one
-  double trough_ = HUGE_VAL;  // the last value that was lower than the one before it
+  double newest_ = NAN;       // of the attempt
+  double trough_ = HUGE_VAL;  // the last value that was lower than its predecessor
   bool up_ = false;
   ScheduleRestart restart_;
 };

@@ -1,6 +1,6 @@
-// What a restart of the rate's schedule leads to is judged when the rate is back where it was:
-// until then a loss stands as high as the rate makes it, however far that is above the level that
-// the low rate had won.
+// An excursion that a restart of the rate's schedule causes is judged when the rate is back. Until
+// then the loss is as high as the rate makes it, however far that is above the level at the low
+// rate.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -24,18 +24,19 @@ void Excursions::FollowRestart(const ScheduleRestart& restart) {
   cycle_->rose = points_;
 }
 
-// Led to by the restart is what begins as the rate rises, or so soon after that the level, a median
-// of 32 points, had no time to follow; noise may let it begin up to three points before.
+// Marks the open excursion as caused by the restart if it begins while the rate rises, or so soon
+// after that the level, a median of 32 points, could not follow. Noise may let it begin up to three
+// points earlier.
 void Excursions::LookForRestart() {
   Open& open = *open_;
   if (!cycle_ || open.onset + kThree < cycle_->from || open.onset > cycle_->rose + kFollows) return;
   open.is.scheduled = true;
   open.is.cause = cycle_->restart;
-  open.is.slope = 0;  // how fast the loss fell at the low rate says nothing of what follows
+  open.is.slope = 0;  // the slope at the low rate does not predict what follows
   if (!awaited_) awaited_.Set(Awaited{.is = open.is});
 }
 
-// Compared with the level that was left, whatever history has become since.
+// Compares with the level before the restart, even if the history has changed since.
 void Excursions::Await(const Point& point) {
   Awaited& is = *awaited_;
   const double excess = point.y - is.is.level;
@@ -62,7 +63,7 @@ void Excursions::RateIsBack(std::vector<SeriesEvent>* events, Settled* settled) 
   const Awaited awaited = *std::exchange(awaited_, {});
   const bool same = open_ && open_->is.onset_step == awaited.is.onset_step;
   if (awaited.away < kThree) return;
-  // It stayed.
+  // The loss stayed away.
   Excursion is = awaited.is;
   is.overstayed = true;
   is.last_step = awaited.step;
@@ -71,7 +72,7 @@ void Excursions::RateIsBack(std::vector<SeriesEvent>* events, Settled* settled) 
   if (is.first_quarter == 0) is.first_quarter = is.peak;
   const bool third = is.last_quarter >= PartOf(kRestartThird, is.level, is.scale, is.linear);
   is.kind = third ? ExcursionKind::kDivergence : ExcursionKind::kLevelShift;
-  // What is not open any more has its place in the history already.
+  // If it is no longer open, its points are already in the history.
   is.ended = !same;
   SeriesEvent& event = events->emplace_back();
   event.what = SeriesEvent::What::kSettled;

@@ -27,7 +27,7 @@ std::optional<Rise> Riser::Take(int64_t step, double y) {
   Best(block);
   if (best_at_ == 0) return std::nullopt;
   const uint64_t since = count_ - best_at_;
-  // What the ring still holds is not gathered: in a curve that falls the best block is a new one
+  // Points that the ring still holds are not gathered: on a falling curve there is a new best block
   // all the time.
   if (since == kRing) Fill();
   if (since > kRing) since_.Add(step, y);
@@ -43,7 +43,7 @@ std::optional<Rise> Riser::Take(int64_t step, double y) {
   next_look_ = since + std::max<uint64_t>(1, since / 32);
   const double sigma = SigmaOf(count_ - std::min(2 * block, count_), count_, 1);
   if (near_ < 0) LookBeforeBest();
-  // Of a point, where noise is correlated: neighbours say too little of it.
+  // Sigma of a point. If noise is correlated, the differences of neighbours are too small.
   const double whole = std::max(sigma, apart_);
   if (!(rise >= 6 * ErrorOf(sigma, block)) || !(rise >= Part(share, whole))) return std::nullopt;
   const bool around_zero = linear_ && std::fabs(best_) < Excursion::kMeans * whole;
@@ -72,7 +72,7 @@ Rise Riser::Stand(int64_t step) const {
   return rise;
 }
 
-// The newest block that has no point in common with the newest one of all.
+// Updates the best block from the newest block that shares no point with the newest one of all.
 void Riser::Best(uint64_t block) {
   if (count_ < block + kFewest) return;
   const uint64_t end = count_ - block;
@@ -93,13 +93,14 @@ void Riser::Fill() {
   for (uint64_t i = best_at_; i < count_; ++i) since_.Add(steps_[i % kRing], At(points_, i));
 }
 
-// Of the best level.
+// Returns `share` of the best level as a difference.
 double Riser::Part(double share, double sigma) const {
   if (linear_) return PartOf(share, best_, sigma, true);
   return share == kTenth ? std::log(1.1) : std::log(4.0 / 3);
 }
 
-// Of a point, from differences of points that are `lag` apart, of those numbered [from, to).
+// Returns sigma of a point, from differences of points that are `lag` apart, for the points [from,
+// to).
 double Riser::SigmaOf(uint64_t from, uint64_t to, uint64_t lag) const {
   std::vector<double> differences;
   for (uint64_t i = from + lag; i < to; ++i)
@@ -107,7 +108,7 @@ double Riser::SigmaOf(uint64_t from, uint64_t to, uint64_t lag) const {
   return differences.empty() ? 0 : DeviationOf(differences) / std::sqrt(2.0);
 }
 
-// In the eight blocks up to the end of the best one, which no rise has touched.
+// Estimates the noise in the eight blocks up to the end of the best one, which no rise has changed.
 void Riser::LookBeforeBest() {
   const uint64_t oldest = count_ - std::min(kRing, count_);
   const uint64_t to = std::max(best_at_, std::min(count_, oldest + 4 * best_block_));
@@ -116,9 +117,10 @@ void Riser::LookBeforeBest() {
   apart_ = SigmaOf(from, to, 2 * best_block_);
 }
 
-// The standard error of the difference of two medians. Where points two blocks apart differ by more
-// than neighbours do, noise is correlated: with r from one point to the next the neighbours' sigma
-// is sqrt(1 - r) of the true one, and a block counts as (1 - r)/(1 + r) of its points.
+// Returns the standard error of the difference of two medians. If points two blocks apart differ by
+// more than neighbours do, the noise is correlated. With correlation r from one point to the next,
+// the neighbours' sigma is sqrt(1 - r) of the true one, and a block counts as (1 - r)/(1 + r) of
+// its points.
 double Riser::ErrorOf(double sigma, uint64_t block) const {
   const double sum = 1 / static_cast<double>(block) + 1 / static_cast<double>(best_block_);
   if (!(apart_ > near_)) return 1.25 * sigma * std::sqrt(sum);
@@ -139,7 +141,7 @@ bool Riser::RisesSince(double* low) const {
   return *low > 0;
 }
 
-// The point after the last one that, with its neighbours, was not above `under`.
+// Returns the step after the last point whose median with its neighbours was at most `under`.
 int64_t Riser::OnsetStep(double under) const {
   const uint64_t held = std::min(kRing, count_ - best_at_);
   for (uint64_t i = count_ - 1; i-- > count_ - held + 1;) {

@@ -1,7 +1,7 @@
-// Finds that a level has risen and stays: the newest block of points stands above the best block
-// before, by more than noise, and the points since rise (specs health: drift of a loss). Beyond the
-// definition there, noise that is correlated from point to point counts for what it is: differences
-// of neighbours make it too small, and a block of it has fewer points than it seems.
+// Detects a level that has risen and stays: the newest block of points is above the best block
+// before it by more than noise, and the points since rise (specs health: drift of a loss). In
+// addition to the spec, noise that is correlated from point to point is corrected: differences of
+// neighbours underestimate it, and a block of it has fewer independent points.
 #pragma once
 
 #include <algorithm>
@@ -21,25 +21,28 @@ class Riser {
  public:
   explicit Riser(bool linear = false) : linear_(linear) {}
 
-  // The next point of the history. A rise is told at a tenth and at a third, and again only when
-  // the level had come back to half a tenth, which fell() says of the newest point.
+  // Takes the next point of the history. Returns a rise at a tenth and at a third. It returns one
+  // again only after the level has come back to half a tenth. If that happened at the newest point,
+  // fell() is true.
   std::optional<Rise> Take(int64_t step, double y);
   bool fell() const { return fell_; }
-  // As it stands now: level, best and where they are.
+  // Returns the current state: the level, the best level and their places.
   Rise Stand(int64_t step) const;
-  // Median of the newest block of 8 to 64 points; NaN before there are 8.
+  // Returns the median of the newest block of 8 to 64 points. If there are fewer than 8, returns
+  // NaN.
   double level() const { return count_ < kFewest ? NAN : At(levels_, count_ - 1); }
   bool risen() const { return told_ > 0; }
-  // Points up to the end of the best block; 0: there is none yet.
+  // Returns the number of points up to the end of the best block. If there is none yet, returns 0.
   uint64_t best_at() const { return best_at_; }
 
-  // window_ is found again; fell_ is asked for behind each Take, before anything is kept.
+  // window_ is recomputed. fell_ is read after each Take, before the state is stored.
   void Persist(Archive& a);
 
  private:
   static constexpr uint64_t kFewest = 8, kRing = 512;
-  static constexpr uint64_t kBegin = 48;  // points: blocks of 8 are noise before
-  // Where the level is no measure, as many as may tell noise from what it stays at for long.
+  static constexpr uint64_t kBegin = 48;  // points: before this, blocks of 8 are noise
+  // If the level is around 0: as many points as are needed to distinguish noise from a lasting
+  // level.
   static constexpr uint64_t kBeginAroundZero = kRing;
   using Ring = GrowingRing<double, kRing>;
   static double At(const Ring& ring, uint64_t i) { return ring[i % kRing]; }
@@ -59,18 +62,19 @@ class Riser {
   uint64_t count_ = 0;
   Ring points_;
   GrowingRing<int64_t, kRing> steps_;
-  Ring levels_;           // L of the block that ends at a point
-  uint64_t best_at_ = 0;  // points up to the end of the best block
+  Ring levels_;           // level of the block that ends at each point
+  uint64_t best_at_ = 0;  // number of points up to the end of the best block
   double best_ = 0;
   uint64_t best_block_ = 0;
   int64_t best_step_ = 0;
-  double near_ = -1;    // sigma before the end of the best block, by neighbours; < 0: not known yet
-  double apart_ = 0;    // by points two blocks apart
-  BlockMedians since_;  // of the points since; only beyond what the ring holds
-  uint64_t next_look_ = 0;  // at so many points since
-  uint8_t told_ = 0;        // 1: a tenth, 2: a third
+  double near_ =
+      -1;  // sigma before the end of the best block, from neighbours; < 0 if not known yet
+  double apart_ = 0;        // sigma from points two blocks apart
+  BlockMedians since_;      // medians of the points since the best block; used only beyond the ring
+  uint64_t next_look_ = 0;  // number of points since the best block at which to test next
+  uint8_t told_ = 0;        // reported: 1 for a tenth, 2 for a third
   double told_sigma_ = 0;
-  bool fell_ = false;    // of the newest point
+  bool fell_ = false;    // whether the newest point ended a rise
   SortedWindow window_;  // the newest block
 };
 

@@ -60,7 +60,7 @@ SlopeInterval TheilSen(std::span<const double> x, std::span<const double> y) {
   }
   const double count = static_cast<double>(slopes.size()), of = static_cast<double>(n);
   const double spread = 2.5758293035489004 * std::sqrt(of * (of - 1) * (2 * of + 5) / 18);
-  const double below = std::floor((count - spread) / 2);  // that many slopes lie under the interval
+  const double below = std::floor((count - spread) / 2);  // number of slopes below the interval
   SlopeInterval interval{MedianOf(slopes), -HUGE_VAL, HUGE_VAL};
   if (!(below >= 1)) return interval;
   const auto rank = static_cast<ptrdiff_t>(below);
@@ -91,7 +91,7 @@ void SortedWindow::Erase(double value) {
   values_.erase(values_.begin() + (PlaceOf(value) - values_.data()));
 }
 
-// What lies between the two places moves by one.
+// Only the values between the two places move, by one place.
 void SortedWindow::Replace(double gone, double come) {
   double* const begin = values_.data();
   double* const end = begin + values_.size();
@@ -134,7 +134,7 @@ SeriesNoise NoiseOf(const std::vector<double>& values) {
   const double half = SigmaAboutLine(NewestValues(values, std::max<size_t>(values.size() / 2, 4)));
   SeriesNoise noise{std::max(near, half)};
   if (!(half > near)) return noise;
-  // As in Riser::ErrorOf: sigma of neighbours is sqrt(1 - r) of the true one.
+  // As in Riser::ErrorOf: sigma from neighbours is sqrt(1 - r) of the true one.
   const double less = std::max(0.05, (near / half) * (near / half));
   noise.inflation = (2 - less) / less;
   return noise;

@@ -1,4 +1,4 @@
-// Medians and what is made of them.
+// Medians and estimates made from them.
 #pragma once
 
 #include <array>
@@ -8,46 +8,51 @@
 
 namespace plumbline::rules {
 
-// Of an even number the mean of the middle two; NaN of none. The values change places.
+// Returns the median; the mean of the middle two if the number is even, NaN if there are none.
+// Reorders `values`.
 double MedianOf(std::span<double> values);
 
-// Of nine numbers, none of them NaN, without a jump: a network of Paeth ("Median Finding on a 3x3
-// Grid", Graphics Gems, 1990).
+// Returns the median of nine numbers without branches. None may be NaN. A network of Paeth ("Median
+// Finding on a 3x3 Grid", Graphics Gems, 1990).
 double MedianOfNine(std::array<double, 9> v);
 
-// Of values in ascending order.
+// Returns the median of values in ascending order.
 double SortedMedian(const double* values, size_t count);
 
-// 1.4826 x the median distance from the median: the deviation of normal values. They are replaced.
+// Returns 1.4826 x the median distance from the median: the standard deviation, if the values are
+// normal. Overwrites `values`.
 double DeviationOf(std::span<double> values);
 
-// The smallest difference that is not 0 between two of them; 0: all are equal. They are sorted.
+// Returns the smallest non-zero difference between two values. If all are equal, returns 0. Sorts
+// `values`.
 double SmallestGap(std::span<double> values);
 
 // Theil-Sen: the median slope of all pairs, and its 99 % interval by Sen's normal approximation of
-// Kendall's statistic (1968), which holds for independent errors of any one distribution. `x` is
-// ascending; empty: 0, 1, 2, ... Too few points for a bound: it is infinite.
+// Kendall's statistic (1968). It holds for independent errors of one distribution. `x` is
+// ascending; if it is empty, it is 0, 1, 2, ... If there are too few points for a bound, that bound
+// is infinite.
 struct SlopeInterval {
   double slope = 0, low = 0, high = 0;
 };
 SlopeInterval TheilSen(std::span<const double> x, std::span<const double> y);
 
-// The noise of a series, as far as its points tell.
+// The noise of a series, estimated from its points.
 struct SeriesNoise {
-  double sigma = 0;      // of a value
-  double inflation = 1;  // of the variance of a mean, by correlation
+  double sigma = 0;      // standard deviation of a value
+  double inflation = 1;  // factor on the variance of a mean, due to correlation
 };
 
-// From neighbours alone: no slope and no single jump changes it.
+// Estimates sigma from neighbours alone. A slope or a single jump does not change it.
 double SigmaOfNeighbours(const std::vector<double>& values);
-// About the Theil-Sen line through them: what correlated noise does within so many is in it.
+// Estimates sigma about the Theil-Sen line through the values. It includes correlated noise over
+// that length.
 double SigmaAboutLine(std::vector<double> values);
-// Of all values from neighbours, or of the newest half about a line, whichever is more.
+// Returns the larger of two estimates: all values from neighbours, or the newest half about a line.
 SeriesNoise NoiseOf(const std::vector<double>& values);
 
-// Of the first `count` values how many `before` is true of, where it is true of none behind one
-// that it is false of: std::partition_point for a handful of values, without a jump that noise
-// makes unpredictable and without a comparison that waits for another.
+// Returns how many of the first `count` values `before` is true for. No true value may follow a
+// false one. Does what std::partition_point does, for a few values: no branch that noise makes
+// unpredictable, and no comparison that waits for another.
 template <typename Before>
 size_t LeadingOf(const double* values, size_t count, const Before& before) {
   constexpr size_t kBlock = 8;
@@ -59,18 +64,18 @@ size_t LeadingOf(const double* values, size_t count, const Before& before) {
   return place + more;
 }
 
-// A handful of values in order, of which one comes and one goes.
+// A few values in sorted order, of which one is added and one removed at a time.
 class SortedWindow {
  public:
   void Clear() { values_.clear(); }
   void Insert(double value);
-  void Erase(double value);  // one that it holds
+  void Erase(double value);  // `value` must be present
   void Replace(double gone, double come);
   size_t size() const { return values_.size(); }
   double median() const { return SortedMedian(values_.data(), values_.size()); }
 
  private:
-  double* PlaceOf(double value);  // the first that is not smaller
+  double* PlaceOf(double value);  // the first place that is not smaller
 
   std::vector<double> values_;
 };

@@ -1,5 +1,5 @@
-// Whether a loss scaler skipped a step, by what a log holds of it: the scale, or a count of skipped
-// steps. Not thread-safe.
+// Detects from a log whether a loss scaler skipped a step: from the scale, or from a count of
+// skipped steps. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace plumbline::rules {
 
-// "skipped", "number of skipped iterations", "overflow": how many steps were thrown away.
+// Returns true if `op` names a count of skipped steps: "skipped", "number of skipped iterations",
+// "overflow".
 inline bool CountsThrownAway(const std::string& op) {
   const std::vector<std::string> words =
       absl::StrSplit(absl::AsciiStrToLower(op), absl::ByAnyChar("/_-. :"));
@@ -22,23 +23,23 @@ inline bool CountsThrownAway(const std::string& op) {
   });
 }
 
-// Megatron-LM's "number of skipped iterations": of the steps since the row before, no running
-// count.
+// Returns true for Megatron-LM's "number of skipped iterations": it counts the steps since the
+// previous row and is not a running count.
 inline bool CountsOfRows(const std::string& op) {
   return op.find("number of ") != std::string::npos;
 }
 
 class ScalerWatch {
  public:
-  // Its counts are those of each row.
+  // Declares that the counts are per row.
   void OfRows() { running_ = false; }
-  // The scale of a step. True: it fell to three quarters or less.
+  // Takes the scale of a step. Returns true if it fell to three quarters or less.
   bool TakeScale(double scale) {
     const bool falls = scale <= 0.75 * newest_;
     newest_ = scale;
     return falls;
   }
-  // A count of skipped steps: a running one, or each row's own. True: it says that one was skipped.
+  // Takes a count of skipped steps, running or per row. Returns true if a step was skipped.
   bool TakeCount(double count) {
     if (count < newest_) running_ = false;
     const double before = std::isnan(newest_) ? 0 : newest_;
@@ -49,7 +50,7 @@ class ScalerWatch {
 
  private:
   double newest_ = NAN;
-  bool running_ = true;  // so far
+  bool running_ = true;  // the count is a running count, as far as is known
 };
 
 }  // namespace plumbline::rules

@@ -1,5 +1,5 @@
-// Series of scalars: what they are by name, and what happens to one as its points come. The room's
-// entry.
+// Series of scalars: their role by name, and the detectors that take their points. The entry header
+// of this folder.
 #pragma once
 
 #include "analysis/role/role.h"                 // IWYU pragma: export

@@ -1,5 +1,5 @@
-// Steps that a loss scaler skipped, point by point: how many lately, and whether it skips on and
-// on. Not thread-safe.
+// Counts the steps that a loss scaler skipped, point by point: how many lately, and whether it
+// keeps skipping. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@ inline constexpr int64_t kSkipWindow = 1000;  // steps
 
 struct SkipPoint {
   int64_t step = 0;
-  int64_t steps = 0;   // since the point before
-  double skipped = 0;  // a mean over ranks is no whole number
+  int64_t steps = 0;   // since the previous point
+  double skipped = 0;  // may be fractional, as a mean over ranks
   void Persist(Archive& a) { a(step, steps, skipped); }
 };
 
-// The newest points that span at most kSkipWindow steps.
+// Keeps the newest points that span at most kSkipWindow steps.
 struct SkipWindow {
   std::deque<SkipPoint> points;
   int64_t steps = 0;
@@ -39,19 +39,19 @@ struct SkipWindow {
   void Clear() { *this = SkipWindow(); }
 };
 
-// Newest points in a row of which half of the steps or more were skipped.
+// Counts the newest consecutive points in which at least half of the steps were skipped.
 struct SkipStreak {
-  static constexpr uint64_t kStormRows = 10;  // points in a row
-  // ... while a scaler looks for its scale, from 2^32 on.
+  static constexpr uint64_t kStormRows = 10;  // consecutive points
+  // ... while a scaler searches for its scale, from 2^32 on.
   static constexpr uint64_t kStormAtBegin = 50;
 
-  uint64_t rows = 0;            // 0: the newest point is none
-  int64_t first = 0, last = 0;  // steps of it, or of the storm
-  bool begins = false;          // it began with the attempt
-  bool storm = false;           // one was seen, and stays `first`
+  uint64_t rows = 0;            // 0 if the newest point is not one
+  int64_t first = 0, last = 0;  // steps of the streak, or of the storm
+  bool begins = false;          // the streak began with the attempt
+  bool storm = false;           // a storm was seen; `first` then stays
   void Persist(Archive& a) { a(rows, first, last, begins, storm); }
 
-  // `points`: of the attempt, before this one.
+  // `points` is the number of points of the attempt before this one.
   void Take(int64_t step, double skipped, int64_t steps, uint64_t points) {
     constexpr uint64_t kAtBegin = 3;
     if (skipped < std::max(1.0, 0.5 * static_cast<double>(steps))) {
@@ -65,7 +65,7 @@ struct SkipStreak {
     last = step;
   }
   uint64_t enough() const { return begins ? kStormAtBegin : kStormRows; }
-  // True once, when it has become a storm.
+  // Returns true once, when the streak becomes a storm.
   bool Begins() {
     const bool now = !storm && rows >= enough();
     storm |= now;

@@ -1,5 +1,5 @@
-// Does a series still fall? The slope of ln value against ln n over its newest half. What else its
-// beginning and its block medians tell: end_level.h, learning.h.
+// Detects whether a series still falls: the slope of ln value against ln n over its newest half.
+// Other results of its beginning and its block medians are in end_level.h and learning.h.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 namespace plumbline::rules {
 
 struct StallFigures {
-  bool known = false;        // from 500 points on
+  bool known = false;        // true from 500 points on
   double slope = 0;          // of ln value against ln n: Theil-Sen over at most 96 block medians
   double low = 0, high = 0;  // its 99 % interval
-  double begin = 0;          // median of ln value of the first 16 points
-  double newest = 0;         // of the newest half
-  double lowest = 0;         // of the lowest of at most 96 blocks of the run
+  double begin = 0;          // median ln value of the first 16 points
+  double newest = 0;         // median ln value of the newest half
+  double lowest = 0;         // lowest of at most 96 block medians of the run
   double noise = 0;          // standard error of a block's median, from neighbouring blocks
   uint64_t points = 0;
-  int64_t half_step = 0;  // where the newest half begins
+  int64_t half_step = 0;  // the step where the newest half begins
 
   bool stalled() const { return known && high >= 0; }
-  // It never was much better than in its first 16 points: no block was, beyond noise.
+  // True if no block was better than the first 16 points, beyond noise.
   bool from_the_beginning() const;
-  // Its newest half stands a tenth above the lowest block, beyond noise: it rose, which is no
-  // stall.
+  // True if the newest half is a tenth above the lowest block, beyond noise. Such a series rose,
+  // which is not a stall.
   bool rose() const;
 };
 
@@ -35,7 +35,7 @@ class Stall {
  public:
   static constexpr uint64_t kFewest = 500;
 
-  // `y`: ln value.
+  // `y` is ln value.
   void Take(int64_t step, double y);
   StallFigures Look() const;
   FallFigures LookForFall() const { return rules::LookForFall(blocks_, count_); }
@@ -43,18 +43,20 @@ class Stall {
   LearningFigures LookForLearning() const {
     return rules::LookForLearning(first_, blocks_, count_);
   }
-  // At 96 points, and each time they have doubled: a run that goes on is looked at, too.
+  // True at 96 points and each time their number has doubled, so that a running series is tested
+  // too.
   bool EndIsDue() const {
     return count_ >= 96 && count_ % 3 == 0 && ((count_ / 3) & (count_ / 3 - 1)) == 0;
   }
-  // At 4,096 points, and each time they have doubled: a run that goes on is looked at, too.
+  // True at 4,096 points and each time their number has doubled, so that a running series is tested
+  // too.
   bool Due() const { return count_ >= 4096 && (count_ & (count_ - 1)) == 0; }
 
   void Persist(Archive& a) { a(blocks_, first_, count_); }
 
  private:
   BlockMedians blocks_;
-  std::vector<double> first_;  // the first 16
+  std::vector<double> first_;  // the first 16 ln values
   uint64_t count_ = 0;
 };
 

@@ -1,5 +1,6 @@
-// Where a series stands: what ten of its newest nineteen values are at least, and at most. Ten in a
-// row show at once; noise that is decades wide hides nothing, since only half of the values count.
+// The current range of a series: bounds that at least ten of its newest nineteen values keep. Ten
+// consecutive values at a new level show at once. Noise of several decades hides nothing, because
+// only half of the values count.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ class Standing {
     void Persist(Archive& a) { a(step, value); }
   };
 
-  // `value` is a number.
+  // `value` must not be NaN.
   void Take(int64_t step, double value) {
     newest_.push_back({step, value});
     Insert(value, newest_.size() - 1);
@@ -37,14 +38,16 @@ class Standing {
     highest_ = std::max(highest_, at_least_);
   }
 
-  // Ten of the newest values are at least, at most this; before there are ten, of none.
+  // Ten of the newest values are at least at_least(), and ten are at most at_most(). If there are
+  // fewer than ten, no bound holds.
   double at_least() const { return at_least_; }
   double at_most() const { return at_most_; }
-  // At most and at least this, at some time.
+  // The lowest at_most() and the highest at_least() so far.
   double lowest() const { return lowest_; }
   double highest() const { return highest_; }
   const std::vector<Point>& newest() const { return newest_; }
-  // The first of the newest that `beyond` is true of.
+  // Returns the step of the first of the newest points for which `beyond` is true. If there is
+  // none, returns 0.
   template <typename Beyond>
   int64_t First(const Beyond& beyond) const {
     const auto found = std::find_if(newest_.begin(), newest_.end(),
@@ -57,16 +60,16 @@ class Standing {
     return highest;
   }
 
-  // sorted_ is found again from newest_.
+  // sorted_ is recomputed from newest_.
   void Persist(Archive& a) {
     a(newest_, at_least_, at_most_, lowest_, highest_);
     if (!a.reading()) return;
-    if (newest_.size() > kNewest) newest_.resize(kNewest);  // a damaged one
+    if (newest_.size() > kNewest) newest_.resize(kNewest);  // if the stored data are damaged
     for (size_t i = 0; i < newest_.size(); ++i) Insert(newest_[i].value, i);
   }
 
  private:
-  // Among so many of sorted_.
+  // Inserts into the first `count` values of sorted_.
   void Insert(double value, size_t count) {
     const auto end = sorted_.begin() + static_cast<ptrdiff_t>(count);
     const auto at = sorted_.begin() +
@@ -84,7 +87,7 @@ class Standing {
   }
 
   std::vector<Point> newest_;
-  std::array<double, kNewest + 1> sorted_{};  // the values of newest_, ascending; found again
+  std::array<double, kNewest + 1> sorted_{};  // the values of newest_, ascending; not stored
   double at_least_ = -HUGE_VAL, at_most_ = HUGE_VAL;
   double lowest_ = HUGE_VAL, highest_ = -HUGE_VAL;
 };

@@ -10,9 +10,10 @@
 namespace plumbline::rules {
 namespace {
 
-// An error beyond this is no rounding of any format, and its square would leave no finite variance.
+// A larger error is not the rounding of any format, and its square would make the variance
+// infinite.
 constexpr double kMostError = 0x1p400;
-constexpr double kHuge = 0x1p300;  // beyond this and its inverse a product is brought back to 1
+constexpr double kHuge = 0x1p300;  // a product beyond this, or below its inverse, is rescaled to 1
 
 bool Measurable(double e) { return std::fabs(e) <= kMostError; }  // false for NaN
 
@@ -29,7 +30,7 @@ void BiasStream::Add(std::span<const double> errors, std::optional<uint64_t> pop
   const uint64_t before = count_;
   const double drawn = static_cast<double>(errors.size()) + static_cast<double>(left_out);
   const double judged_share = drawn > 0 ? static_cast<double>(errors.size()) / drawn : 1;
-  // Unknown: as if there were no end of elements.
+  // If the population is not known, it counts as infinite.
   const double elements = population ? std::round(static_cast<double>(*population) * judged_share)
                                      : std::numeric_limits<double>::infinity();
   if (!population && !errors.empty()) population_unknown_ = true;
@@ -61,7 +62,7 @@ void BiasStream::Add(const SumErrors& errors, std::optional<uint64_t> population
   rounded_ += errors.judged.size() + errors.zero_sum.size();
   misrounded_ += errors.misrounded;
   Add(errors.judged, population, errors.zero_sum.size() + errors.aside);
-  // Add took them for samples of their own.
+  // Add counted them as independent samples.
   alike_ += std::max(0.0, errors.alike - static_cast<double>(errors.judged.size()));
 }
 
@@ -75,7 +76,8 @@ double BiasStream::effective_count() const {
   return count_ > 0 ? n * n / alike_ : 0;
 }
 
-// One sample's factors. `left`: elements of the population not yet drawn, this one included.
+// Multiplies one sample's factors. `left` is the number of elements of the population not yet
+// drawn, including this one.
 void BiasStream::Bet(double e, Drawn& drawn, double left, double population) {
   size_t product = 0;
   size_t stream = 0;
@@ -107,7 +109,7 @@ void BiasStream::Look() {
   std::array<double, 2> wealth{};  // times kProducts
   for (size_t i = 0; i < products_.size(); ++i) {
     const Scaled& p = products_[i];
-    if (p.exponent < -2000) continue;  // far below the least double
+    if (p.exponent < -2000) continue;  // far below the smallest double
     const int exponent = static_cast<int>(std::min<int64_t>(p.exponent, 4000));
     wealth[i / (kProducts / 2)] += exponent == 0 ? p.m : std::ldexp(p.m, exponent);
   }

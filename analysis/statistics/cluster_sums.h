@@ -1,13 +1,13 @@
-// Sums over clusters that leave only totals behind and still give honest standard errors.
+// Sums over clusters that need only totals but give valid standard errors.
 //
-// A cluster (a sequence) is a vector v of K sums of its tokens. An estimate's influence function
-// is, for every estimate here, linear in v: c . v with coefficients c known at the end. Its
-// variance by the sandwich is then sum_s (c . v_s)^2 = c' (sum_s v_s v_s') c, and sum_s v_s v_s' is
-// all that must be kept. Memory is K^2, whatever the number of sequences.
+// A cluster (a sequence) is a vector v of K sums over its tokens. The influence function of every
+// estimate here is linear in v: c . v, with coefficients c that are known at the end. Its variance
+// by the sandwich is sum_s (c . v_s)^2 = c' (sum_s v_s v_s') c, so only sum_s v_s v_s' must be
+// kept. Memory is K^2 for any number of sequences.
 //
-// Values are logarithms near 0 with deviations of the size of their means or above, so that plain
-// sums in fp64 lose about log10 of (mean / deviation)^2 digits of 16: callers give x and y as
-// differences (d, log pi + H), never far-off totals.
+// Values are logarithms near 0 whose deviations are at least as large as their means. So plain sums
+// in fp64 lose about log10 of (mean / deviation)^2 of 16 digits. Callers must pass x and y as
+// differences (d, log pi + H), never as totals far from 0.
 #pragma once
 
 #include <array>

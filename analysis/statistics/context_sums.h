@@ -1,14 +1,15 @@
-// Tokens that share their context share what separates the two programs there: the same prompt
-// drawn from again, one prefix served thousands of times. d is then the same number each time, and
-// a thousand sequences through one context are one observation of its noise, however many tokens
-// they hold. A standard error over sequences alone calls a slope of that one draw certain.
+// Standard errors over contexts. Tokens with the same context share the difference between the two
+// programs: the same prompt drawn again, or one prefix served thousands of times. Then d is the
+// same number each time, and a thousand sequences through one context are one observation of its
+// noise, whatever their number of tokens. A standard error over sequences alone would take a slope
+// from that one draw as certain.
 //
-// So each estimate has a second sandwich, over contexts: the sums of ClusterSums by what a token's
-// context is told by, and the larger of the two errors counts. Contexts are thrown together into
-// kBuckets by their hash, so that memory is flat; a larger cluster is still a cluster. G, the
-// number of buckets that tokens are spread over (Kish: (sum n)^2 / sum n^2), is what a normal law's
-// deviations are widened for, as Student's with G - 1 degrees: at 5 deviations by 3.5 for 8, 1.25
-// for 32, 1.11 for 64. Below kFewestContexts nothing is said.
+// So each estimate has a second sandwich, over contexts: the sums of ClusterSums, grouped by a
+// token's context key. The larger of the two errors is used. Contexts are grouped into kBuckets by
+// their hash, so that memory is constant; a larger cluster is still a cluster. G is the effective
+// number of buckets with tokens (Kish: (sum n)^2 / sum n^2). The deviations of a normal
+// distribution are widened to those of Student's t with G - 1 degrees: at 5 deviations by 3.5 for
+// 8, 1.25 for 32, 1.11 for 64. Below kFewestContexts there is no result.
 #pragma once
 
 #include <array>
@@ -23,20 +24,20 @@
 
 namespace plumbline::rules {
 
-// What tokens of one context have in common, hashed; kOwnContext: nothing that is known.
+// Hash of what tokens of one context have in common; kOwnContext if nothing is known.
 using ContextKey = uint64_t;
 inline constexpr ContextKey kOwnContext = 0;
 inline constexpr double kFewestContexts = 8;
 
-// SplitMix64's finaliser, never kOwnContext.
+// SplitMix64's finaliser. Never returns kOwnContext.
 inline ContextKey ContextKeyOf(uint64_t bits) {
   bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ull;
   bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebull;
   return (bits ^ (bits >> 31)) | 1;
 }
 
-// How much further out Student's law with `clusters` - 1 degrees has the tail that a normal one has
-// at `look` deviations (Wallace 1959).
+// Returns by which factor Student's t with `clusters` - 1 degrees has its tail further out than a
+// normal distribution at `look` deviations (Wallace 1959).
 inline constexpr double kFarLook = 5, kNearLook = 2.6;
 inline double StudentFactor(double clusters, double look = kFarLook) {
   const double df = clusters - 1, c = (8 * df + 3) / (8 * df + 1);
@@ -66,7 +67,7 @@ class ContextSums {
     }
   }
 
-  // G; 0: no token's context is known.
+  // Returns G. If no token's context is known, returns 0.
   double effective() const {
     double n = 0, squares = 0;
     for (const Bucket& bucket : buckets_) {
@@ -76,8 +77,8 @@ class ContextSums {
     return n > 0 ? n * n / squares : 0;
   }
 
-  // The larger of `over_sequences` and the error of an estimate with influence c . v, which will be
-  // looked at beyond `look` of its errors; NaN where too few contexts are told apart.
+  // Returns the larger of `over_sequences` and the error of an estimate with influence c . v, for a
+  // test at `look` of its errors. If there are too few contexts, returns NaN.
   double Error(const Vector& c, double over_sequences, double look = kFarLook) const {
     const double clusters = effective();
     if (clusters == 0) return over_sequences;

@@ -1,5 +1,5 @@
-// Tests that may be looked at for ever, and how their alpha is shared out. The room's entry: who
-// stands outside includes this header alone.
+// Tests that may be evaluated at any time, and the division of their alpha. The entry header of
+// this folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/statistics/alpha_shares.h"   // IWYU pragma: export

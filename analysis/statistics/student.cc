@@ -6,8 +6,8 @@
 namespace plumbline {
 namespace {
 
-// The continued fraction of the incomplete beta function by Lentz's method (DLMF 8.17.22). For
-// x < (a + 1) / (a + b + 2) it is there within O(sqrt(max(a, b))) terms.
+// Computes the continued fraction of the incomplete beta function by Lentz's method (DLMF 8.17.22).
+// For x < (a + 1) / (a + b + 2) it converges within O(sqrt(max(a, b))) terms.
 double BetaFraction(double a, double b, double x) {
   constexpr double kTiny = 1e-300;
   constexpr int kMostTerms = 100000;
@@ -27,13 +27,13 @@ double BetaFraction(double a, double b, double x) {
   return h;
 }
 
-// lgamma writes a global; lgamma_r does not.
+// lgamma writes a global variable; lgamma_r does not.
 double LogGamma(double x) {
   int sign = 0;
   return lgamma_r(x, &sign);
 }
 
-// I_x(a, b), with y = 1 - x.
+// Returns I_x(a, b), with y = 1 - x.
 double IncompleteBeta(double a, double b, double x, double y) {
   if (x <= 0) return 0;
   if (y <= 0) return 1;
@@ -43,7 +43,7 @@ double IncompleteBeta(double a, double b, double x, double y) {
   return 1 - front * BetaFraction(b, a, y) / b;
 }
 
-// P(T > t) for t >= 0.
+// Returns P(T > t) for t >= 0.
 double UpperTail(double t, double freedom) {
   const double t2 = t * t;
   return IncompleteBeta(freedom / 2, 0.5, freedom / (freedom + t2), t2 / (freedom + t2)) / 2;

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kRoundings[] = {"nearest-even", "nearest-away", "toward-zero", "down", "up"};
 constexpr const char* kKinds[] = {"sum", "dot", "gemm", "all-reduce"};
 
-// f64 has no wider double to round from: the tail says which neighbour is right.
+// There is no wider double for f64, so the tail decides between the neighbours.
 double RoundDouble(const Exact& x, RoundingMode mode) {
   const double h = x.head;
   if (x.tail == 0 || !std::isfinite(h)) return h;
@@ -35,8 +35,9 @@ double RoundDouble(const Exact& x, RoundingMode mode) {
   return h;
 }
 
-// The double next to head + tail whose last bit is odd where the tail is not zero: rounding it to
-// at most 51 bits gives what rounding the exact value gives, in every mode.
+// Returns head + tail rounded to odd: if the tail is not zero, the neighbouring double whose last
+// bit is odd. Rounding it to at most 51 bits gives the same as rounding the exact value, in every
+// mode.
 double RoundedToOdd(const Exact& x) {
   if (x.tail == 0 || !std::isfinite(x.head)) return x.head;
   const auto bits = std::bit_cast<uint64_t>(x.head);

@@ -33,7 +33,8 @@ std::string PrecisionText(const std::vector<int>& precisions) {
   return text;
 }
 
-// Up to six nodes of two children, spread over the tree, the root only without any other.
+// Returns up to six nodes of two children, spread over the tree. Returns the root only if there is
+// no other.
 std::vector<int> AdderNodes(const SummationTree& tree) {
   std::vector<int> all;
   for (int i = tree.leaves(); i < tree.root(); ++i) {
@@ -49,8 +50,8 @@ std::vector<int> AdderNodes(const SummationTree& tree) {
   return some;
 }
 
-// Does every addition of two values round like the one that was looked at? Three steps of the table
-// tell all modes apart. The first that does not is named in *odd.
+// Tests whether every addition of two values rounds like the one that was measured. Three steps of
+// the table distinguish all modes. If one does not, *odd names the first.
 absl::Status EveryAdder(Prober* prober, const SummationTree& tree,
                         const std::vector<int>& precisions, const RoundingTable& expected,
                         std::string* odd) {
@@ -95,7 +96,7 @@ std::vector<AdderModel> AddersLike(const RoundingTable& table, int precision, in
   return adders;
 }
 
-// T2 and T4 over the nodes of two children.
+// Runs T2 and T4 over the nodes of two children.
 absl::StatusOr<std::vector<AdderModel>> Adders(Prober* prober, const SummationTree& tree,
                                                const std::vector<int>& precisions,
                                                std::vector<TestResult>* tests, std::string* odd) {
@@ -107,7 +108,7 @@ absl::StatusOr<std::vector<AdderModel>> Adders(Prober* prober, const SummationTr
   int node_seen = 0;
   for (const int node : nodes) {
     const int p = precisions[static_cast<size_t>(node - tree.leaves())];
-    if (p > UnitOf(prober->target()).room) continue;  // wider than can be looked at
+    if (p > UnitOf(prober->target()).room) continue;  // wider than the probes can measure
     const auto table = RoundingAt(prober, tree, node, p);
     if (!table.ok()) return table.status();
     if (!seen) {
@@ -138,7 +139,7 @@ absl::StatusOr<std::vector<AdderModel>> Adders(Prober* prober, const SummationTr
   return adders;
 }
 
-// T4 of nodes that add several values at once.
+// Runs T4 on nodes that add several values at once.
 absl::StatusOr<std::optional<Alignment>> Blocks(Prober* prober, const SummationTree& tree,
                                                 std::vector<TestResult>* tests) {
   for (int i = tree.root(); i >= tree.leaves(); --i) {
@@ -178,11 +179,11 @@ void SetInputs(const InputBits& bits, SumModel* model) {
   model->arithmetic.flush_results = bits.flush_results;
 }
 
-// Every way in which blocks may be rounded, when there are blocks.
+// Returns every way in which blocks may be rounded, if there are blocks.
 std::vector<SumModel> WithBlocks(const SumModel& model, const std::optional<Alignment>& block) {
   if (model.tree.WidestNode() < 3) return {model};
   std::vector<SumModel> models;
-  for (const int precision : {24, 53, 0}) {  // 0: as the probes saw it
+  for (const int precision : {24, 53, 0}) {  // 0 means as the probes measured it
     for (const RoundingMode mode : kAdderModes) {
       models.push_back(model);
       SumModel& last = models.back();

@@ -1,4 +1,4 @@
-// From what the probes saw to the models worth replaying.
+// Derives the models to replay from the results of the probes.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,13 @@
 
 namespace plumbline::sums {
 
-// Runs T1, T2, T4 and T5 on the tree and appends their results to *tests. The models agree with all
-// that was seen, the likeliest first; never empty. *odd: an addition that rounds unlike the others,
-// in words, else empty; with one no model is the function's, whatever the random data say.
+// Runs T1, T2, T4 and T5 on the tree and appends their results to *tests. Returns models that agree
+// with all results, the likeliest first; never empty. If an addition rounds unlike the others, *odd
+// describes it; else it is empty. If it is set, no model is the function's, whatever the random
+// data show.
 absl::StatusOr<std::vector<SumModel>> ModelsOf(Prober* prober, const SummationTree& tree,
                                                std::vector<TestResult>* tests, std::string* odd);
-// Where no value was ever lost: one exact sum, rounded once.
+// Returns the models for a function in which no value was ever lost: one exact sum, rounded once.
 std::vector<SumModel> ExactModels(const Target& target);
 
 }  // namespace plumbline::sums

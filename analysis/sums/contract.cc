@@ -14,12 +14,11 @@
 namespace plumbline::sums {
 namespace {
 
-// FNV-1a, over the formats in the order in which the tree's leaves meet them.
+// FNV-1a over the formats, in the order in which the tree's leaves reach them.
 std::string FormatsHash(const SumModel& model) {
   uint64_t hash = 0xcbf29ce484222325ull;
   const auto add = [&hash](uint64_t x) { hash = (hash ^ x) * 0x100000001b3ull; };
-  // Nodes are numbered as they were found, which differs between seeds: their first leaf and size
-  // name them.
+  // Node numbers depend on the seed, so nodes are identified by their first leaf and their size.
   std::map<std::pair<int, int>, int> precisions;
   for (int i = 0; i < model.tree.nodes(); ++i) {
     const auto& node = model.tree.node(model.tree.leaves() + i);
@@ -46,7 +45,8 @@ struct Field {
   const char* section;
   const char* key;
   std::function<void(toml::table*)> write;
-  std::function<std::string(const toml::node&)> read;  // what was expected; empty: read
+  std::function<std::string(const toml::node&)>
+      read;  // returns what was expected; empty if it was read
 };
 
 Field Text(const char* section, const char* key, std::string* at) {
@@ -220,7 +220,8 @@ Contract ContractOf(const Fingerprint& f) {
   c.tests = f.tests;
   c.order = f.order;
   c.tree_hash = f.tree_hash;
-  if (f.verdict != Verdict::kVerified) return c;  // an arithmetic that does not replay is none
+  if (f.verdict != Verdict::kVerified)
+    return c;  // if the arithmetic does not replay, the contract has none
   const Arithmetic& a = f.model.arithmetic;
   c.arithmetic = f.arithmetic;
   c.accumulator = SumFormatName(f.model.accumulator());
@@ -242,7 +243,8 @@ Contract ContractOf(const Fingerprint& f) {
 
 std::string ContractToml(const Contract& contract) {
   Contract copy = contract;
-  // One section after the other, in the order of the fields: tables of the library are sorted.
+  // Write one section after the other, in the order of the fields, because the library sorts its
+  // tables.
   std::string text = absl::StrCat("schema = \"", kContractSchema, "\"\n");
   const char* open = "";
   for (const Field& field : FieldsOf(&copy)) {

@@ -65,7 +65,7 @@ class Taker {
          absl::StrCat("the same bits in ", determinism->repeats, " calls of 2 inputs"), true);
     if (absl::Status s = Order(options_.seed, 3); !s.ok()) return s;
     if (out_.verdict == Verdict::kOrderOnly && trusted_ > 0) {
-      // Addends were taken for single ones without being asked: ask.
+      // Some addends were assumed to be single ones without a probe; probe them all.
       if (absl::Status s = Order(options_.seed + 1, 0); !s.ok()) return s;
     }
     return Finished();
@@ -96,7 +96,7 @@ class Taker {
     Test("T0", "determinism", out_.evidence);
   }
 
-  // T3 and everything that rests on it.
+  // Runs T3 and all tests that depend on it.
   absl::Status Order(uint64_t seed, int trusted_pivots) {
     out_.tests.resize(1);
     odd_.clear();
@@ -128,7 +128,7 @@ class Taker {
     return Replayed(models);
   }
 
-  // A status of the function itself ends everything; one of the probes is a verdict.
+  // If the function itself failed, returns its status. If the probes fit no order, sets a verdict.
   absl::Status NoOrder(const absl::Status& status) {
     if (!prober_.failure().ok()) return status;
     out_.verdict = Verdict::kNoOrder;

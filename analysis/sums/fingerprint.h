@@ -1,9 +1,9 @@
-// plumb fingerprint: names the order and the arithmetic of a sum, and proves both by replay.
+// plumb fingerprint: finds the order and the arithmetic of a sum, and proves both by replay.
 //
 // T0 determinism, T3 order (analysis/sums/fprev.h), T1 precision of every node, T2 rounding, T4
-// guard bits, T5 inputs, T7 batch invariance, and T6: the whole replayed on random data, to the
-// bit. Only T6 makes it a fingerprint; an order whose arithmetic does not replay is reported as an
-// order.
+// guard bits, T5 inputs, T7 batch invariance, and T6: the whole replayed on random data, bit for
+// bit. Only T6 makes it a fingerprint. If an order's arithmetic does not replay, it is reported as
+// an order.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ namespace plumbline::sums {
 
 enum class Verdict : uint8_t {
   kVerified,          // replayed on every sample
-  kOrderOnly,         // a tree was found; no arithmetic on it gives the results
+  kOrderOnly,         // a tree was found, but no arithmetic on it gives the results
   kNoOrder,           // the probes fit no tree
-  kNondeterministic,  // one input, two results: nothing further was tried
+  kNondeterministic,  // one input gave two results; no further test was run
 };
 const char* VerdictName(Verdict verdict);  // "verified", "order-only", ...
 bool ParseVerdict(const std::string& name, Verdict* verdict);
@@ -47,26 +47,26 @@ struct Fingerprint {
   DType input = DType::kF32;
   DType output = DType::kF32;
   Verdict verdict = Verdict::kNoOrder;
-  std::string evidence;  // why it is not verified; empty when it is
-  SumModel model;        // no nodes without an order
+  std::string evidence;  // why it is not verified; empty if it is
+  SumModel model;        // has no nodes if there is no order
   std::string order;     // the tree in words
   std::string tree_hash;
-  std::string arithmetic;  // in words; of the best model where it is not verified
+  std::string arithmetic;  // in words; if not verified, of the best model
   int matches = 0;         // of T6
   int samples = 0;
-  std::vector<std::string> also;  // other arithmetic that matches everywhere too
+  std::vector<std::string> also;  // other arithmetic that also matches on every sample
   std::vector<Scored> rivals;
   std::vector<TestResult> tests;
-  int64_t calls = 0;       // of the function
-  int64_t tree_calls = 0;  // of them, to find the order
+  int64_t calls = 0;       // number of calls of the function
+  int64_t tree_calls = 0;  // of these, calls to find the order
 };
 
-// InvalidArgument: the target or the options make no sense. A status that the target's call
-// returned is passed on. Anything the function does is a verdict, not an error.
+// Returns InvalidArgument if the target or the options are invalid. If the target's call returns an
+// error, returns that status. Any behaviour of the function is a verdict, not an error.
 absl::StatusOr<Fingerprint> TakeFingerprint(const Target& target,
                                             const FingerprintOptions& options);
 
-// What a person reads.
+// Returns a text for people.
 std::string FingerprintText(const Fingerprint& fingerprint);
 
 }  // namespace plumbline::sums

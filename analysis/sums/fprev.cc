@@ -34,12 +34,13 @@ class Revealer {
   }
 
  private:
-  // The subtrees that `group` consists of: one, or the children that join a parent of `parent`
-  // leaves at once. `outside` is a leaf of the parent that is not of the group, -1 at the root.
+  // Returns the subtrees that `group` consists of: one subtree, or the children that join a parent
+  // of `parent` leaves at once. `outside` is a leaf of the parent that is not in the group; at the
+  // root it is -1.
   absl::StatusOr<std::vector<int>> Build(Leaves group, int outside, int parent) {
     std::vector<int> children;
     const size_t whole = group.size();
-    // Blocks repeat: where one of this size was taken for single addends, a pivot less will do.
+    // Blocks repeat. If one of this size was taken for single addends, one pivot less is enough.
     const int enough = std::max(options_.trusted_pivots - (repeated_.count(whole) != 0 ? 1 : 0), 1);
     int blind = 0;
     while (!group.empty()) {
@@ -75,9 +76,9 @@ class Revealer {
     return children;
   }
 
-  // Which of a group is asked. Sums mostly begin at one end: its leaf tells most others apart at
-  // once, where a random one leaves half of a fold. When an end does not, the other one is tried,
-  // then random ones, which no order can defeat; then the first again.
+  // Returns which element of a group to probe. Sums mostly begin at one end. A probe of that leaf
+  // distinguishes most others at once, while a random one leaves half of a fold. If one end does
+  // not, tries the other end, then random ones, which no order can defeat, then the first again.
   size_t Pick(size_t count) {
     if (way_ == Way::kFirst) return 0;
     if (way_ == Way::kLast) return count - 1;
@@ -109,7 +110,8 @@ class Revealer {
     return node;
   }
 
-  // For each of `others`: the leaves under its lowest common ancestor with the pivot.
+  // Returns, for each of `others`, the number of leaves under its lowest common ancestor with the
+  // pivot.
   absl::StatusOr<std::vector<int>> SizesWith(int pivot, const Leaves& others, int outside,
                                              int parent) {
     std::vector<int> sizes(others.size(), 0);
@@ -132,7 +134,7 @@ class Revealer {
                                    pivot, others, &sizes);
       if (!s.ok()) return s;
     }
-    // With ones on the group alone, losing the one outside means that the whole parent is lost.
+    // Ones are on the group alone. If the one outside is lost too, the whole parent is lost.
     if (!whole && outside >= 0) {
       for (int& size : sizes) {
         if (size == static_cast<int>(ones.size())) size = parent;

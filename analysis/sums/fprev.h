@@ -1,12 +1,12 @@
-// The order of a sum from its outputs alone.
+// Finds the order of a sum from its outputs alone.
 //
-// All addends are one unit, but for +M at i and -M at j. Units that meet M before it cancels are
-// lost, so n minus the output is the number of leaves under the lowest common ancestor of i and j
+// All addends are one unit, except +M at i and -M at j. Units that meet M before it cancels are
+// lost. So n minus the output is the number of leaves under the lowest common ancestor of i and j
 // (Xie et al., "FPRev: Revealing the Order of Floating-Point Summation", 2024). One pivot's counts
-// with all others split the rest into the subtrees that it meets one after the other; each is then
-// taken apart in the same way. Pivots are drawn at random: with a fixed first one a fold in the
-// other direction costs n^2 / 2 probes. A group whose pivot sees only the size that the group's
-// parent has joins that parent at once with others: a node of many children.
+// with all others split the rest into the subtrees that it meets one after the other. Each subtree
+// is then split in the same way. Pivots are drawn at random: with a fixed first one, a fold in the
+// other direction costs n^2 / 2 probes. If a group's pivot sees only the size of the group's
+// parent, the group joins that parent at once with others: a node of many children.
 #pragma once
 
 #include "analysis/sums/prober.h"
@@ -16,8 +16,9 @@ namespace plumbline::sums {
 
 struct RevealOptions {
   uint64_t seed = 1;
-  // Pivots of one group that saw nothing but the parent's size, after which the rest of the group
-  // counts as single addends of the parent. 0: every one is asked, m^2 / 2 probes for m of them.
+  // Number of pivots of one group that may see nothing but the parent's size. After that the rest
+  // of the group counts as single addends of the parent. If it is 0, every addend is probed: m^2 /
+  // 2 probes for m of them.
   int trusted_pivots = 3;
   int64_t most_calls = 20'000'000;
 };
@@ -25,13 +26,13 @@ struct RevealOptions {
 struct Revealed {
   SummationTree tree;
   int64_t calls = 0;
-  int trusted = 0;  // addends that were taken for single ones without being asked
+  int trusted = 0;  // addends that were taken for single ones without a probe
 };
 
-// FailedPrecondition: counts that are not whole, or that fit no tree: the message has the two
-// addends and the counts. ResourceExhausted: most_calls. n >= 2, scale.masks.
-// When more than the scale's capacity of units would have to be counted, ones stand in turn on
-// parts of the group under question, zeros elsewhere, and the counts are added.
+// Returns FailedPrecondition if counts are not integers or fit no tree; the message has the two
+// addends and the counts. Returns ResourceExhausted after most_calls. Requires n >= 2 and
+// scale.masks. If more units must be counted than the scale's capacity, ones are placed on parts of
+// the group in turn, with zeros elsewhere, and the counts are added.
 absl::StatusOr<Revealed> RevealTree(Prober* prober, const ProbeScale& scale,
                                     const RevealOptions& options);
 

@@ -1,4 +1,4 @@
-// T5: which bits of the inputs are read, and what becomes of subnormal numbers.
+// T5: finds which bits of the inputs are read, and how subnormal numbers are treated.
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +9,7 @@
 namespace plumbline::sums {
 namespace {
 
-// Which operand carries the value under test.
+// The operand that carries the tested value.
 enum class Operand { kA, kB };
 
 class InputProbe {
@@ -18,7 +18,7 @@ class InputProbe {
     prober_.Fill(0);
   }
 
-  // What is left of value - 1.
+  // Returns what is left of value - 1.
   absl::StatusOr<double> Rest(Operand operand, double value) {
     prober_.SetFactors(leaf_, operand == Operand::kA ? value : 1,
                        operand == Operand::kA ? 1 : value);
@@ -26,7 +26,7 @@ class InputProbe {
     return prober_.Call();
   }
 
-  // The least bits that are read: 1 + 2^-k is still seen at k = bits - 1.
+  // Finds how many bits are read: 1 + 2^-k is still seen at k = bits - 1.
   absl::StatusOr<InputCut> CutOf(Operand operand, int precision) {
     int bits = 1;
     for (int k = 1; k < precision; ++k) {
@@ -35,7 +35,8 @@ class InputProbe {
       if (*y == std::ldexp(1.0, -k)) bits = k + 1;
     }
     if (bits >= precision) return InputCut{};
-    // In units of the last bit that is read: a tie above an even value, above an odd one, and 3/4.
+    // In units of the last bit that is read: a tie above an even value, a tie above an odd one, and
+    // 3/4.
     const double unit = std::ldexp(1.0, 1 - bits);
     const auto tie = Rest(operand, 1 + .5 * unit);
     if (!tie.ok()) return tie.status();
@@ -54,7 +55,7 @@ class InputProbe {
   int other_;
 };
 
-// Nothing is left of a sum of one addend (or two) although its value is not zero.
+// Returns true if a sum of one addend (or two) is zero although its value is not.
 absl::StatusOr<bool> Vanishes(Prober* prober, int leaf, double a, double b, int other, double c) {
   prober->Fill(0);
   prober->SetFactors(leaf, a, b);
@@ -84,8 +85,8 @@ absl::StatusOr<InputBits> TestInputs(Prober* prober, const SummationTree& tree) 
   if (!gone.ok()) return gone.status();
   result.flush_inputs = *gone && std::ldexp(lift, in.min_exponent - 1) >=
                                      std::ldexp(1.0, out.min_exponent - out.precision + 1);
-  // 1.5 m - m = m / 2, a subnormal of normal numbers, m the least normal number of the output. Only
-  // a format of the input's range can show it.
+  // 1.5 m - m = m / 2, a subnormal result of normal numbers, where m is the smallest normal number
+  // of the output. Only a format of the input's range can show it.
   if (in.min_exponent <= out.min_exponent) {
     const double least = std::ldexp(1.0, std::max(in.min_exponent, out.min_exponent));
     gone = Vanishes(prober, leaf, 1.5 * least, 1, other, -least);

@@ -47,7 +47,7 @@ std::vector<SumModel> NearVariants(const SumModel& model) {
   return variants;
 }
 
-// Keeps the best and stops at one that is right everywhere.
+// Keeps the better model. Accepts the first that is right on every sample.
 void Consider(const SumModel& model, const Answers& answers, SearchResult* best) {
   const auto samples = static_cast<int>(answers.y.size());
   const int matches = Matches(model, answers, best->accepted ? 0 : samples - best->matches);
@@ -95,7 +95,7 @@ SearchResult SearchModel(const std::vector<SumModel>& candidates, const Answers&
   SearchResult best;
   for (const SumModel& model : candidates) Consider(model, answers, &best);
   if (best.accepted) return best;
-  // One change at a time, three times over: each round starts from the best so far.
+  // Change one property at a time, in three rounds. Each round starts from the best model so far.
   for (int round = 0; round < 3 && !best.accepted; ++round) {
     const int before = best.matches;
     for (const SumModel& variant : NearVariants(SumModel(best.model))) {

@@ -1,4 +1,4 @@
-// T6: which arithmetic on the revealed tree gives the function's results, to the bit?
+// T6: finds the arithmetic on the revealed tree that gives the function's results bit for bit.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace plumbline::sums {
 
-// What the function answered to random addends.
+// The function's results for random addends.
 struct Answers {
   std::vector<Addends> addends;
   std::vector<double> y;
 };
 absl::StatusOr<Answers> AskRandom(Prober* prober, uint64_t seed, int samples);
 
-// On how many samples the model gives the very answer (zeros compare equal, as do NaNs). Stops when
-// more than `most_misses` were wrong.
+// Returns on how many samples the model gives the exact result (zeros compare equal, and so do
+// NaNs). Stops after more than `most_misses` mismatches.
 int Matches(const SumModel& model, const Answers& answers, int most_misses);
 
 struct Scored {
@@ -28,16 +28,17 @@ struct Scored {
 };
 
 struct SearchResult {
-  SumModel model;   // the accepted one, else the best
-  int matches = 0;  // of answers.y.size()
+  SumModel model;   // the accepted model, else the best
+  int matches = 0;  // out of answers.y.size()
   bool accepted = false;
-  std::vector<std::string> also;  // other candidates that match everywhere
+  std::vector<std::string> also;  // other candidates that match on every sample
 };
-// Tries `candidates` in order, then their near variants (products fused or rounded throughout, the
-// root and then all nodes in f64, subnormals flushed, the store's rounding).
+// Tries `candidates` in order, then variants of them: all products fused or rounded, the root and
+// then all nodes in f64, subnormals flushed, the store's rounding.
 SearchResult SearchModel(const std::vector<SumModel>& candidates, const Answers& answers);
 
-// Plausible models that are not this one, with their matches: how well the data tells them apart.
+// Returns plausible other models with their numbers of matches, which show how well the data
+// distinguish them.
 std::vector<Scored> RivalsOf(const SumModel& model, const Answers& answers);
 
 }  // namespace plumbline::sums

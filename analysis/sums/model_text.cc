@@ -15,7 +15,8 @@ namespace {
 constexpr uint64_t kVersion = 1;
 constexpr size_t kMostBytes = size_t{64} << 20;
 
-// Signed numbers are folded (0, -1, 1, -2, ...): children are told by their distance to the node.
+// Signed numbers are folded (0, -1, 1, -2, ...), because children are stored as distances to the
+// node.
 uint64_t Folded(int64_t x) {
   return (static_cast<uint64_t>(x) << 1) ^ static_cast<uint64_t>(x >> 63);
 }
@@ -49,7 +50,7 @@ class ModelWriter {
   std::string bytes_;
 };
 
-// After the first fault everything reads as 0.
+// After the first error every value reads as 0.
 class Reader {
  public:
   explicit Reader(const std::string& bytes) : at_(bytes.data()), end_(at_ + bytes.size()) {}
@@ -64,7 +65,7 @@ class Reader {
     good_ = false;
     return 0;
   }
-  // In [low, high], else a fault.
+  // Returns a value in [low, high]. If it is outside, marks an error.
   int64_t TakeSigned(int64_t low, int64_t high) {
     const int64_t x = Unfolded(Take());
     if (good_ && x >= low && x <= high) return x;
@@ -108,7 +109,7 @@ class Reader {
   bool good_ = true;
 };
 
-// Runs of equal values, each a length and a value.
+// Writes runs of equal values, each as a length and a value.
 template <typename T, typename PutValue>
 void PutRuns(const std::vector<T>& values, ModelWriter* out, PutValue put) {
   for (size_t i = 0; i < values.size();) {
@@ -135,7 +136,7 @@ std::vector<T> TakeRuns(size_t count, Reader* in, TakeValue take) {
 void PutTree(const SummationTree& tree, ModelWriter* out) {
   out->Put(static_cast<uint64_t>(tree.leaves()));
   out->Put(static_cast<uint64_t>(tree.nodes()));
-  // Differences to the children of the node before: of lanes and folds they are the same again.
+  // Differences to the children of the previous node, which repeat in lanes and folds.
   std::vector<int> before;
   for (int i = 0; i < tree.nodes(); ++i) {
     const std::vector<int>& children = tree.node(tree.leaves() + i).children;
@@ -146,7 +147,7 @@ void PutTree(const SummationTree& tree, ModelWriter* out) {
   }
 }
 
-// Every leaf and every node but the root has one parent, made later.
+// Every leaf and every node except the root has one parent, which comes later.
 SummationTree TakeTree(Reader* in) {
   const auto leaves = static_cast<int>(in->TakeBelow(kMostAddends + 1));
   const auto nodes = static_cast<int>(in->TakeBelow(static_cast<uint64_t>(std::max(leaves, 1))));
@@ -172,7 +173,7 @@ SummationTree TakeTree(Reader* in) {
     before = std::move(children);
   }
   const auto unused = std::count(used.begin(), used.end(), false);
-  if (in->good() && unused != 1) in->Fail();  // the root alone
+  if (in->good() && unused != 1) in->Fail();  // only the root
   return tree;
 }
 

@@ -1,10 +1,10 @@
-// A reconstructed sum as one line of text, and back: what a contract keeps, so that a later run can
-// be replayed by it.
+// Converts a reconstructed sum to one line of text and back. A contract stores it, so that a later
+// run can replay it.
 //
-// The bytes: varints (LEB128) of a version, kind, dtypes, the tree (each inner node's children),
-// the nodes' formats as runs of a palette, the fused products as runs, and the arithmetic;
-// compressed by zstd, in base 64. Trees of lanes and blocks repeat, so that 4,096 addends take a
-// few hundred to a few thousand bytes.
+// Content: varints (LEB128) of a version, kind, dtypes, the tree (each inner node's children), the
+// nodes' formats as runs of a palette, the fused products as runs, and the arithmetic; compressed
+// by zstd, in base 64. Trees of lanes and blocks repeat, so 4,096 addends take a few hundred to a
+// few thousand bytes.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ inline constexpr int kMostAddends = 1 << 20;
 
 std::string ModelText(const SumModel& model);
 
-// Of text that nobody has to be trusted with. InvalidArgument: what was expected. A model that is
-// returned can be replayed: its tree is whole, every vector has its size, formats are sane.
+// Parses untrusted text. Returns InvalidArgument with what was expected. A returned model can be
+// replayed: its tree is complete, every vector has its size, and formats are valid.
 absl::StatusOr<SumModel> ParseModel(const std::string& text);
 
 }  // namespace plumbline::sums

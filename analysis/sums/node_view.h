@@ -1,4 +1,4 @@
-// Leaves by which one node of a tree can be reached, for probes.
+// Finds the leaves by which probes reach one node of a tree.
 #pragma once
 
 #include <cmath>
@@ -23,8 +23,8 @@ class NodeView {
   int leaf(size_t child) const { return leaves_[child]; }
   int next() const { return next_; }  // a leaf that the parent adds to this node; -1 at the root
 
-  // The result when `first` and `second` enter by two children and -first is added next (at the
-  // root: is subtracted here).
+  // Returns the result if `first` and `second` enter by two children and -first is added next. At
+  // the root, subtracts `first` here.
   absl::StatusOr<double> Kept(Prober* prober, double first, double second) const {
     prober->Set(leaf(0), first);
     prober->Set(leaf(1), second);
@@ -43,12 +43,12 @@ class NodeView {
   int next_ = -1;
 };
 
-// 2^k of which this is the unit may be asked for with k <= Room.
+// Multiples 2^k of the unit can be probed if k <= room.
 struct ProbeUnit {
   double unit = 1;
   int room = 0;
 };
-// The unit is such that half of it, and products of halves, are still normal numbers.
+// Returns a unit such that half of it, and products of halves, are still normal numbers.
 ProbeUnit UnitOf(const Target& target);
 
 }  // namespace plumbline::sums

@@ -18,7 +18,8 @@ struct Exponents {
 
 int Exponent(double x) { return std::ilogb(x); }
 
-// From the widest pair to the narrowest: an accumulator may have less range than the factors.
+// Returns pairs from the widest to the narrowest, because an accumulator may have less range than
+// the factors.
 std::vector<Exponents> PairsOf(const Target& target) {
   const FloatFormat in = FormatOf(target.input);
   const FloatFormat out = FormatOf(target.output);
@@ -37,7 +38,7 @@ std::vector<Exponents> PairsOf(const Target& target) {
   return pairs;
 }
 
-// Three leaves carry 2^k, 1 and -2^k units: is the one unit always there at the end?
+// Tests with 2^k, 1 and -2^k units on three leaves whether the one unit is always left.
 absl::StatusOr<bool> Keeps(Prober* prober, double unit, int k, Random* random) {
   const int n = prober->target().n;
   constexpr int kTriples = 12;
@@ -61,7 +62,7 @@ absl::StatusOr<bool> Keeps(Prober* prober, double unit, int k, Random* random) {
   return true;
 }
 
-// How many units can be counted: bounded by what the output can say and by the accumulator.
+// Returns how many units can be counted, limited by the output and by the accumulator.
 absl::StatusOr<int> Capacity(Prober* prober, double unit, Random* random) {
   const int n = prober->target().n;
   const int output = FormatOf(prober->target().output).precision;
@@ -76,8 +77,8 @@ absl::StatusOr<int> Capacity(Prober* prober, double unit, Random* random) {
   return std::min(needed, output);
 }
 
-// Is every partial sum of units lost beside the large value? One that is odd in its last unit and
-// has every bit set comes back whole or not at all, never rounded.
+// Tests whether every partial sum of units is lost next to the large value. A sum that is odd in
+// its last unit, with every bit set, is returned whole or not at all, never rounded.
 absl::StatusOr<bool> Absorbs(Prober* prober, const ProbeScale& scale, Random* random) {
   const int n = prober->target().n;
   const int bits = std::min(scale.capacity_log2, FormatOf(prober->target().input).precision);
@@ -99,14 +100,14 @@ absl::StatusOr<bool> Absorbs(Prober* prober, const ProbeScale& scale, Random* ra
   return true;
 }
 
-// Some pairs of leaves masked: 1 whole counts and something was lost, 0 nothing was ever lost, -1
-// no counts.
+// Masks some pairs of leaves. Returns 1 if counts are integers and something was lost, 0 if nothing
+// was ever lost, -1 if there are no counts.
 absl::StatusOr<int> TryPairs(Prober* prober, const ProbeScale& scale, Random* random) {
   const int n = prober->target().n;
   const int ones = std::min(n, 1 << std::min(scale.capacity_log2, 20));
   constexpr int kPairs = 16;
   bool lost = false;
-  prober->Fill(0);  // units alone add up
+  prober->Fill(0);  // units alone must add up
   for (int k = 0; k < ones; ++k) prober->Set(k, scale.unit);
   const auto all = prober->Call();
   if (!all.ok()) return all.status();
@@ -135,15 +136,17 @@ absl::StatusOr<int> TryPairs(Prober* prober, const ProbeScale& scale, Random* ra
   return lost ? 1 : 0;
 }
 
-// Counts below the last bits of an accumulator of `precision` bits; masks: whether that works.
+// Tries counts below the last bits of an accumulator of `precision` bits. masks: whether that
+// works.
 absl::StatusOr<ProbeScale> ModularScale(Prober* prober, int precision, Random* random) {
   ProbeUnit room = UnitOf(prober->target());
-  room = {room.unit / 4, room.room + 2};  // halves of it are not needed here
+  room = {room.unit / 4, room.room + 2};  // halves of the unit are not needed here
   const int shown = std::min(precision, FormatOf(prober->target().output).precision);
   ProbeScale scale{.unit = room.unit, .masks = false};
   const auto capacity = Capacity(prober, scale.unit, random);
   if (!capacity.ok()) return capacity.status();
-  // |big's moves| < 2^(capacity + 1) multiples of 2^(capacity + 1) must fit what the output shows.
+  // The moves of big, |moves| < 2^(capacity + 1) multiples of 2^(capacity + 1), must fit the
+  // output.
   scale.capacity_log2 = std::min(*capacity, (shown - 2) / 2);
   scale.modulus_log2 = scale.capacity_log2 + 1;
   if (precision + scale.modulus_log2 > room.room) return scale;
@@ -159,7 +162,8 @@ absl::StatusOr<ProbeScale> ModularScale(Prober* prober, int precision, Random* r
 int ProbeScale::CountIn(double y, int most) const {
   double count = y / unit;
   if (modulus_log2 > 0) {
-    // More moves than there are units: another format's last bits, and nothing can be read off.
+    // If there are more moves than units, the last bits are those of another format, and there is
+    // no count.
     if (!(std::abs(count) <= std::ldexp(1.0, 2 * modulus_log2))) return -1;
     const double modulus = std::ldexp(1.0, modulus_log2);
     count -= modulus * std::floor(count / modulus);

@@ -1,4 +1,4 @@
-// Asks a target for sums of chosen values, and counts how often.
+// Calls a target with chosen values, and counts the calls.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ class Prober {
  public:
   explicit Prober(const Target& target);
 
-  // Addend i becomes `value`, a number of few bits: where there are products, its exponent is split
+  // Sets addend i to `value`, a number of few bits. If there are products, its exponent is split
   // between the two factors.
   void Set(int i, double value);
   void SetFactors(int i, double a, double b);
-  void Fill(double value);  // all addends
+  void Fill(double value);  // sets all addends
   absl::StatusOr<double> Call();
   absl::StatusOr<double> Call(absl::Span<const double> a, absl::Span<const double> b);
 
   const Target& target() const { return target_; }
   int64_t calls() const { return calls_; }
-  // Not OK once the target itself has failed; probes' own statuses are another matter.
+  // Not OK if the target itself has failed. The statuses of probes are separate.
   const absl::Status& failure() const { return failure_; }
 
  private:
@@ -37,22 +37,24 @@ class Prober {
 
 // The two magnitudes of a masking probe: next to `big`, any partial sum of `unit`s is lost.
 //
-// An adder that does not round to nearest moves `big` by a last bit when a unit of the other sign
-// meets it. For those, big is only so large that its last bits are multiples of `modulus` units,
-// more than are ever counted at a time: what is left below the modulus is the count.
+// If an adder does not round to nearest, a unit of the other sign moves `big` by a last bit. Then
+// big is chosen so that its last bits are multiples of `modulus` units, more than are ever counted
+// at a time. What is left below the modulus is the count.
 struct ProbeScale {
   double big = 0;
   double unit = 0;
-  int modulus_log2 = 0;   // 0: none
-  bool masks = true;      // false: nothing is ever lost, the sum is exact or too wide to tell
-  int capacity_log2 = 0;  // 2^this units are added up without a loss, whatever the order
+  int modulus_log2 = 0;   // 0 if there is none
+  bool masks = true;      // false if nothing is ever lost: the sum is exact, or too wide to decide
+  int capacity_log2 = 0;  // this power of 2 of units adds up without a loss in any order
 
-  // How many units y says are left; -1 unless that is a whole number up to `most`.
+  // Returns how many units are left according to y. If that is not an integer up to `most`, returns
+  // -1.
   int CountIn(double y, int most) const;
 };
 
-// Tries what the formats allow, and finds out how many units may be counted at once.
-// FailedPrecondition: no pair of magnitudes gives whole counts (what was tried is in the message).
+// Tries the magnitudes that the formats allow, and finds how many units can be counted at once.
+// Returns FailedPrecondition if no pair of magnitudes gives integer counts (the message lists what
+// was tried).
 absl::StatusOr<ProbeScale> ChooseScale(Prober* prober, uint64_t seed);
 
 }  // namespace plumbline::sums

@@ -13,14 +13,14 @@ namespace {
 
 bool SameResult(double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); }
 
-// Does the node keep one unit beside 2^k of them?
+// Tests whether the node keeps one unit next to 2^k of them.
 absl::StatusOr<bool> Keeps(Prober* prober, const NodeView& view, const ProbeUnit& scale, int k) {
   const auto y = view.Kept(prober, std::ldexp(scale.unit, k), scale.unit);
   if (!y.ok()) return y.status();
   return *y == scale.unit;
 }
 
-// The least k at which the unit is lost, which is the precision in every rounding mode.
+// Returns the smallest k at which the unit is lost: the precision in every rounding mode.
 absl::StatusOr<int> PrecisionAt(Prober* prober, const NodeView& view, const ProbeUnit& scale,
                                 int guess) {
   const auto boundary = [&](int p) -> absl::StatusOr<bool> {
@@ -40,7 +40,7 @@ absl::StatusOr<int> PrecisionAt(Prober* prober, const NodeView& view, const Prob
     if (!kept.ok()) return kept.status();
     if (!*kept) return k;
   }
-  return 53;  // as wide as can be seen
+  return 53;  // as wide as can be measured
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ ProbeUnit UnitOf(const Target& target) {
   const bool products = HasProducts(target.kind);
   const int least = std::max(products ? 2 * in.min_exponent : in.min_exponent, out.min_exponent);
   const int most = products ? 2 * std::ilogb(in.max_finite) : std::ilogb(in.max_finite);
-  // The sum meets 2^k in formats of the output's range at least.
+  // The sum reaches 2^k in formats of at least the output's range.
   const int top = std::min(most, std::max(out.max_exponent, 15));
   const int unit = std::max(least + 2, std::min(0, top - 30));
   return {std::ldexp(1.0, unit), top - unit};
@@ -147,12 +147,13 @@ absl::StatusOr<int> GuardBits(Prober* prober, const SummationTree& tree, int nod
   const NodeView view(tree, tree.Parents(), node);
   prober->Fill(0);
   const int in = FormatOf(prober->target().input).precision;
-  // Units: the last bit of 2^p is 2. A tie is 1; 1 + 2^-g breaks it. Directed: -2^-g moves 2^p
-  // down.
+  // In units, the last bit of 2^p is 2. A tie is 1, and 1 + 2^-g breaks it. If the mode is
+  // directed, -2^-g moves 2^p down.
   const int most = std::min({12, in - 1, precision});
   for (int g = 1; g <= most; ++g) {
     const double small = std::ldexp(1.0, -g);
-    for (const double sign : {1.0, -1.0}) {  // cut downwards, one of the two is always seen
+    for (const double sign :
+         {1.0, -1.0}) {  // if the cut is downwards, one of the two signs always shows
       const auto y = view.Kept(prober, sign * std::ldexp(scale.unit, precision),
                                sign * scale.unit * (nearest ? 1 + small : -small));
       if (!y.ok()) return y.status();
@@ -194,8 +195,7 @@ absl::StatusOr<std::vector<uint8_t>> FusedProducts(Prober* prober, const Summati
   const int in = FormatOf(target.input).precision;
   const int narrowest = *std::min_element(precisions.begin(), precisions.end());
   std::vector<uint8_t> fused;
-  // A product has at most 2 * in bits: rounded or not makes no difference where all nodes hold
-  // them.
+  // A product has at most 2 * in bits. If all nodes hold that many, rounding makes no difference.
   if (!HasProducts(target.kind) || (2 * in <= narrowest && in < 24)) return fused;
   const int h = in / 2 + (in < 24 ? 2 : 1);
   const double factor = 1 + std::ldexp(1.0, -h);

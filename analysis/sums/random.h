@@ -1,4 +1,4 @@
-// Reproducible random numbers: the same on every machine and library.
+// Reproducible random numbers: equal on every machine and with every library.
 #pragma once
 
 #include <cmath>
@@ -17,10 +17,10 @@ class Random {
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
     return x ^ (x >> 31);
   }
-  // Below n > 0; n is so small that the bias does not matter.
+  // Returns a number in [0, n). n > 0 is so small that the bias does not matter.
   int Below(int n) { return static_cast<int>(Bits() % static_cast<uint64_t>(n)); }
   double Uniform() { return static_cast<double>(Bits() >> 11) * 0x1p-53; }  // [0, 1)
-  double Normal() {                                                         // Box and Muller
+  double Normal() {                                                         // Box-Muller
     const double u = 1 - Uniform();
     return std::sqrt(-2 * std::log(u)) * std::cos(6.283185307179586 * Uniform());
   }

@@ -8,7 +8,7 @@
 namespace plumbline::sums {
 namespace {
 
-// The exponents that addends may have: products of n of them stay inside output and input.
+// The exponents that addends may have, so that products of n of them stay within output and input.
 struct Span {
   int low;
   int high;
@@ -28,7 +28,7 @@ double Fit(double x, DType t) {
   return std::isfinite(y) ? y : std::copysign(FormatOf(t).max_finite, x);
 }
 
-// |normal| is below 9 in practice: scaled so that three binades of room are enough.
+// |normal| is below 9 in practice, so values are scaled to leave three binades.
 double Ordinary(Random* random, const Span& span) {
   return std::ldexp(random->Normal(), std::min(0, span.high - 3));
 }
@@ -69,7 +69,7 @@ std::vector<int> Shuffled(size_t n, Random* random) {
   return order;
 }
 
-// Two large scales in exact pairs, and a small one that alone is left.
+// Draws two large scales in exact pairs, and a small one that remains alone.
 void Tiers(Addends* addends, const Target& target, const Span& span, Random* random) {
   const int low = std::max(span.low, span.high - 70);
   const int scales[3] = {span.high - 3, (span.high - 3 + low) / 2, low};
@@ -87,7 +87,7 @@ void Tiers(Addends* addends, const Target& target, const Span& span, Random* ran
   }
 }
 
-// Every second addend nearly undoes one at a random distance.
+// Makes every second addend almost cancel one at a random distance.
 void Cancel(Addends* addends, const Target& target, Random* random) {
   const auto n = static_cast<int>(addends->a.size());
   const std::vector<int> order = Shuffled(addends->a.size(), random);

@@ -1,4 +1,4 @@
-// Random addends to replay: easy, spread, cancelling and tiny ones.
+// Random addends for the replay: ordinary, spread, cancelling and tiny ones.
 #pragma once
 
 #include <vector>
@@ -10,13 +10,13 @@ namespace plumbline::sums {
 
 struct Addends {
   std::vector<double> a;
-  std::vector<double> b;  // ones where there are no products
+  std::vector<double> b;  // ones if there are no products
 };
 
-// Sample k of a fixed rotation of distributions: normal; positive (coherent); exponents spread over
-// 40 binades; pairs that cancel but for a rest; subnormal and least normal numbers; three
-// scales of which the larger two cancel exactly (what compensated sums lose). Values are
-// representable in the target's input, and no sum of them overflows the output.
+// Draws sample k of a fixed rotation of distributions: normal; positive (coherent); exponents
+// spread over 40 binades; pairs that cancel except for a rest; subnormal and smallest normal
+// numbers; three scales of which the larger two cancel exactly (which compensated sums lose).
+// Values are representable in the target's input, and no sum of them overflows the output.
 Addends DrawAddends(const Target& target, int k, Random* random);
 inline constexpr int kDistributions = 6;
 

@@ -8,8 +8,8 @@
 
 namespace plumbline::rules {
 
-// a + b rounded once to nearest even in `t`, for a double's a and b. The double sum is itself
-// rounded; where it then lies midway between two values of `t`, the part that it lost decides.
+// Returns a + b rounded once to nearest even in `t`, for doubles a and b. The double sum is itself
+// rounded. If it then lies midway between two values of `t`, the lost part decides.
 inline double RoundedSum(double a, double b, DType t) {
   const double s = a + b;
   if (t == DType::kF64 || !std::isfinite(s)) return RoundToFormat(s, t);

@@ -24,7 +24,7 @@ std::string AlignmentInWords(const Alignment& alignment) {
                       " at ", alignment.fraction_bits, " fraction bits");
 }
 
-// The nodes whose format is not the usual one, with the leaves under the lowest of them.
+// Returns the nodes whose format is not the usual one, with the leaves under the lowest of them.
 std::string ExceptionsInWords(const SumModel& model, const SumFormat& usual) {
   std::map<std::string, int> counts;
   for (const SumFormat& format : model.formats) {
@@ -133,7 +133,8 @@ Exact Replay::Leaf(size_t i) const {
           0};
 }
 
-// A product's exponent is the sum of its factors', not normalised; subnormals keep the least one.
+// A product's exponent is the sum of its factors' exponents, not normalised. Subnormals keep the
+// smallest exponent.
 int Replay::ExponentOf(int child) const {
   const auto i = static_cast<size_t>(child);
   const auto of = [this](double x) {
@@ -187,7 +188,7 @@ double Replay::JoinTwo(int node, int x, int y) {
     return v.tail == 0 && !(product && std::abs(v.head) < 0x1p-960);
   };
   if (whole(x, p) && whole(y, q)) return RoundExact(SumOf(p.head, q.head), format, mode);
-  // A fused product in f64; its tail may lie below the least double, which fma knows.
+  // A fused product in f64. Its tail may be below the smallest double; fma handles that.
   if (mode == RoundingMode::kNearestEven && format.precision == 53) {
     if (model_.tree.IsLeaf(y) && !whole(y, q) && whole(x, p)) {
       return std::fma(a_[static_cast<size_t>(y)], b_[static_cast<size_t>(y)], p.head);

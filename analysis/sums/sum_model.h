@@ -1,4 +1,4 @@
-// A reconstructed sum: a tree, the format of each node, and the arithmetic; and its replay.
+// A reconstructed sum: a tree, the format of each node, and the arithmetic. Also its replay.
 #pragma once
 
 #include <string>
@@ -16,23 +16,23 @@ struct SumModel {
   DType input = DType::kF32;
   DType output = DType::kF32;
   SummationTree tree;
-  std::vector<SumFormat> formats;  // of each inner node, as the tree numbers them
-  std::vector<uint8_t> fused;      // [n]: 1 where a product enters its node unrounded
-  SumFormat product;               // what the other products are rounded to
+  std::vector<SumFormat> formats;  // of each inner node, in the tree's order
+  std::vector<uint8_t> fused;      // [n]: 1 if a product enters its node unrounded
+  SumFormat product;               // format that the other products are rounded to
   Arithmetic arithmetic;
 
-  // The format that most nodes have.
+  // Returns the format that most nodes have.
   SumFormat accumulator() const;
 };
 
-// A model with one format at every node and all products rounded or all fused.
+// Returns a model with one format at every node and all products rounded or all fused.
 SumModel PlainModel(const Target& target, SummationTree tree, const SumFormat& format, bool fused);
 
-// "f32 adds, nearest-even; products fused; ..."
+// Returns a text such as "f32 adds, nearest-even; products fused; ..."
 std::string ArithmeticInWords(const SumModel& model);
 
-// Adds up one input as the model says. Keeps scratch memory: not thread-safe, one a thread. The
-// model must outlive it. Overflow gives infinities, which propagate as IEEE 754 has it.
+// Adds up one input as the model defines. Keeps scratch memory: not thread-safe, so use one per
+// thread. The model must outlive it. Overflow gives infinities, which propagate as in IEEE 754.
 class Replay {
  public:
   explicit Replay(const SumModel& model);
@@ -48,7 +48,7 @@ class Replay {
   int ExponentOf(int child) const;
 
   const SumModel& model_;
-  std::vector<double> a_;  // as read
+  std::vector<double> a_;  // as read by the function
   std::vector<double> b_;
   std::vector<Exact> values_;  // of leaves and nodes
 };

@@ -54,7 +54,7 @@ std::string SummationTree::Hash() const {
   for (int i = 0; i < leaves_; ++i)
     hashes[static_cast<size_t>(i)] = Mixed(static_cast<uint64_t>(i));
   for (int i = leaves_; i <= root(); ++i) {
-    uint64_t sum = 0;  // free of the children's order
+    uint64_t sum = 0;  // does not depend on the children's order
     for (const int child : node(i).children) sum += hashes[static_cast<size_t>(child)];
     hashes[static_cast<size_t>(i)] = Mixed(sum ^ Mixed(node(i).children.size()));
   }

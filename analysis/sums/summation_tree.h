@@ -10,20 +10,20 @@
 namespace plumbline::sums {
 
 // Leaves 0 .. n-1 are the addends. Inner nodes are numbered from n on, children before parents, so
-// the last is the root. A node of two children is an addition; of more, one that adds several
-// values at once. Copyable; const calls are thread-safe.
+// the last one is the root. A node of two children is an addition. A node of more children adds
+// several values at once. Copyable; const calls are thread-safe.
 class SummationTree {
  public:
   struct Node {
-    std::vector<int> children;  // by least leaf
-    int size = 0;               // leaves below
-    int first = 0;              // least leaf below
+    std::vector<int> children;  // by smallest leaf
+    int size = 0;               // number of leaves below
+    int first = 0;              // smallest leaf below
   };
 
   SummationTree() = default;
   explicit SummationTree(int leaves) : leaves_(leaves) {}
 
-  // Children are leaves or nodes made before; sorted here. Returns the node's number.
+  // Children must be leaves or existing nodes; they are sorted here. Returns the node's number.
   int Join(std::vector<int> children);
 
   int leaves() const { return leaves_; }
@@ -34,9 +34,10 @@ class SummationTree {
   int SizeOf(int i) const { return IsLeaf(i) ? 1 : node(i).size; }
   int FirstOf(int i) const { return IsLeaf(i) ? i : node(i).first; }
   std::vector<int> Parents() const;  // of leaves and nodes; -1 for the root
-  int WidestNode() const;            // most children of a node
+  int WidestNode() const;            // largest number of children of a node
 
-  // Of the tree's shape and leaves, not of the order in which it was built. 16 hexadecimal digits.
+  // Returns a hash of the tree's shape and leaves, independent of the order in which it was built.
+  // 16 hexadecimal digits.
   std::string Hash() const;
 
  private:
@@ -44,16 +45,18 @@ class SummationTree {
   std::vector<Node> nodes_;
 };
 
-// Whole trees, for tests and as models to compare with. n >= 2.
+// Complete trees, for tests and as models to compare with. n >= 2.
 SummationTree LeftFold(int n);
-SummationTree Pairwise(int n);  // halves, the first the larger
-// n split in `lanes` strided folds (addend i in lane i mod lanes), joined pairwise; lanes <= n.
+SummationTree Pairwise(int n);  // halves, the first one larger
+// Returns a tree in which n addends form `lanes` strided folds (addend i in lane i mod lanes),
+// joined pairwise; lanes <= n.
 SummationTree Lanes(int n, int lanes);
 
-// The order in words: "left fold of 4096 terms", "pairwise join of 8 parts (first terms 0, 1, ...),
-// each a left fold of 512 terms, stride 8". What has no pattern is cut after some lines.
+// Returns the order in words: "left fold of 4096 terms", "pairwise join of 8 parts (first terms 0,
+// 1, ...), each a left fold of 512 terms, stride 8". If there is no pattern, the text is cut after
+// some lines.
 std::string TreeInWords(const SummationTree& tree);
-// Indented, one node a line, at most `lines` lines.
+// Returns an indented outline with one node per line, at most `lines` lines.
 std::string TreeAsOutline(const SummationTree& tree, int lines);
 
 }  // namespace plumbline::sums

@@ -1,5 +1,5 @@
-// Sums as trees: what a library's sums do inside, told from their outputs alone, and contracts on
-// it. The room's entry: who stands outside includes this header alone.
+// Sums as trees: finds how a library's sums are computed from their outputs alone, and keeps
+// contracts on it. The entry header of this folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/sums/contract.h"     // IWYU pragma: export

@@ -1,8 +1,8 @@
-// A sum as a black box: n addends go in, one number comes out.
+// A sum as a black box: takes n addends, returns one number.
 //
-// Dots, products of matrices and collectives are seen the same way: y = sum of a[i] * b[i], of
-// which one element of the output is watched. Whoever provides the target places a and b (a row and
-// a column of a product, one element of each rank's buffer) and reads y.
+// Dot products, matrix products and collectives have the same form: y = sum of a[i] * b[i], where
+// one element of the output is observed. The provider of the target places a and b (a row and a
+// column of a product, one element of each rank's buffer) and reads y.
 #pragma once
 
 #include <functional>
@@ -23,20 +23,21 @@ enum class Kind : uint8_t {
 
 constexpr bool HasProducts(Kind kind) { return kind == Kind::kDot || kind == Kind::kGemm; }
 const char* KindName(Kind kind);  // "sum", "dot", "gemm", "all-reduce"
-// False: no kind has this name.
+// Returns false if no kind has this name.
 bool ParseKind(const std::string& name, Kind* kind);
 
 struct Target {
-  // Both spans have n values, representable in `input`; b is all ones where there are no products.
-  // A non-OK status ends the fingerprint with that status.
+  // Both spans have n values, representable in `input`. If there are no products, b is all ones. If
+  // the status is not OK, the fingerprint ends with that status.
   using Call = std::function<absl::Status(absl::Span<const double> a, absl::Span<const double> b,
                                           double* y)>;
-  // The same in a batch of `batch` >= 1 rows, of which one is watched: does y change with it?
+  // The same in a batch of `batch` >= 1 rows, one of which is observed, to test whether y depends
+  // on the batch.
   using BatchedCall = std::function<absl::Status(int batch, absl::Span<const double> a,
                                                  absl::Span<const double> b, double* y)>;
 
   std::string name;     // of the function
-  std::string library;  // where it lives; may be empty
+  std::string library;  // the library that contains it; may be empty
   Kind kind = Kind::kSum;
   int n = 0;
   DType input = DType::kF32;

@@ -1,4 +1,4 @@
-// A summation tree in words: folds, halves, lanes and blocks, one inside the other.
+// Describes a summation tree in words: folds, halves, lanes and blocks, nested.
 #include <algorithm>
 #include <cstdlib>
 
@@ -12,13 +12,13 @@ constexpr size_t kMostRuns = 12;
 constexpr size_t kMostText = 500;
 constexpr size_t kMostFirsts = 16;
 
-// A subtree in words that do not depend on where its terms lie; one term has none.
+// A subtree in words that do not depend on the place of its terms. A single term has no text.
 struct Part {
   std::string text;
   int first = 0;
 };
 
-// Equal parts, equally far apart.
+// Equal parts at equal distances.
 struct Run {
   std::string text;
   int first = 0;
@@ -70,7 +70,7 @@ class TreeWriter {
       part.text = absl::StrCat("pairwise sum of ", tree_.SizeOf(v), " terms");
       return part;
     }
-    std::vector<std::vector<int>> items;  // what is added to the start, the last first
+    std::vector<std::vector<int>> items;  // addends of the start, the last one first
     const int start = Spine(v, &items);
     std::reverse(items.begin(), items.end());
     part.text = items.empty() ? Joined(v) : Fold(start, items, &part.first);
@@ -83,7 +83,7 @@ class TreeWriter {
  private:
   const std::vector<int>& Children(int v) const { return tree_.node(v).children; }
 
-  // Halves of halves, contiguous, down to the terms.
+  // Returns true for contiguous halves of halves, down to the terms.
   bool IsHalving(int v) const {
     if (tree_.SizeOf(v) < 3 && !tree_.IsLeaf(v)) return Children(v)[1] == Children(v)[0] + 1;
     if (tree_.IsLeaf(v)) return true;
@@ -93,7 +93,7 @@ class TreeWriter {
     return IsHalving(c[0]) && IsHalving(c[1]);
   }
 
-  // The one child that is larger than each other, if there is one.
+  // Returns the one child that is larger than each other child, or -1 if there is none.
   int Trunk(int v) const {
     int best = -1;
     bool tied = true;
@@ -107,16 +107,16 @@ class TreeWriter {
     return tied ? -1 : best;
   }
 
-  // Follows the trunk from v; returns where it ends.
+  // Follows the trunk from v. Returns the node where it ends.
   int Spine(int v, std::vector<std::vector<int>>* items) const {
     while (!tree_.IsLeaf(v)) {
       const std::vector<int>& children = Children(v);
       const int trunk = Trunk(v);
       if (children.size() == 2 && trunk < 0) {
-        // Two halves; or the first two parts of a fold, when what follows is of their size.
+        // Two halves, or the first two parts of a fold if what follows has their size.
         const int half = tree_.SizeOf(children[0]);
         if (items->empty() || tree_.SizeOf(items->back()[0]) != half) return v;
-        // The direction is what the rest of the fold has.
+        // The direction is that of the rest of the fold.
         const int next = tree_.FirstOf(items->back()[0]);
         const bool up = next > tree_.FirstOf(children[1]);
         items->push_back({children[up ? 1 : 0]});
@@ -133,7 +133,7 @@ class TreeWriter {
     return v;
   }
 
-  // Several values that are added at once, without what they are added to.
+  // Describes several values that are added at once, without what they are added to.
   Part AtOnce(const std::vector<int>& values) const {
     if (values.size() == 1) return Describe(values[0]);
     std::vector<Part> parts;
@@ -179,7 +179,7 @@ class TreeWriter {
     parts->push_back(v);
   }
 
-  // A node without a trunk: halves, or several equal values.
+  // Describes a node without a trunk: halves, or several equal values.
   std::string Joined(int v) const {
     if (Children(v).size() > 2) return AtOnce(Children(v)).text;
     std::vector<int> nodes;

@@ -1,4 +1,4 @@
-// What is wrong with the scales of most blocks, of a tensor or of a product's factor.
+// The faults of the scales of most blocks, for a tensor or a factor of a product.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace plumbline::rules {
 
-inline constexpr uint64_t kFewBlocks = 64;     // fewer say nothing
-inline constexpr double kShareOfBlocks = 0.1;  // customary: from here on it is a finding
+inline constexpr uint64_t kFewBlocks = 64;     // fewer blocks give no verdict
+inline constexpr double kShareOfBlocks = 0.1;  // customary: from this share on it is a finding
 
 struct BlockFault {
   uint64_t blocks;
@@ -20,14 +20,14 @@ struct BlockFault {
   const char* words;  // "... of 128 blocks <words>"
 };
 
-// Of equals the first.
+// Returns the fault with most blocks. If several are equal, returns the first.
 inline const BlockFault& MostFrequent(std::span<const BlockFault> faults) {
   return *std::max_element(
       faults.begin(), faults.end(),
       [](const BlockFault& a, const BlockFault& b) { return a.blocks < b.blocks; });
 }
 
-// A warning; `share`: of the blocks that have a value.
+// Builds a warning. `share` is relative to the blocks that have a value.
 inline v1::Verdict BlockFaultFinding(const BlockFault& fault, double share, std::string title,
                                      std::string explanation, std::string fix) {
   return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC)

@@ -6,8 +6,8 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr int kFewest = 8;    // values of a block that is said to be clipped or spent
-constexpr int kMostBits = 4;  // wider formats need no scale a block to hold what it holds
+constexpr int kFewest = 8;    // values that a block needs to count as clipped or spent
+constexpr int kMostBits = 4;  // wider formats need no scale per block
 
 struct OneBlock {
   int size = 0, filled = 0, at_most = 0, below_most = 0, subnormal = 0;

@@ -1,5 +1,5 @@
-// How well the scales of a block-scaled factor fit its values, seen from the values as they are
-// stored: what a scale leaves unused, what it clips, and what it spends on a single value.
+// Measures how well the scales of a block-scaled factor fit its stored values: range that a scale
+// leaves unused, values that it clips, and blocks that it spends on a single value.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 namespace plumbline::rules {
 
 struct BlockFit {
-  uint64_t blocks = 0;  // with a value that is not zero
-  uint64_t values = 0;  // not zero
-  // Blocks whose largest value is below a quarter of the format's while a quarter of the others are
-  // below its least normal value: the scale is from another time, and bits were lost for it. (Where
-  // none is, two bits of range are spent on nothing and missed by nobody.)
+  uint64_t blocks = 0;  // blocks with a non-zero value
+  uint64_t values = 0;  // non-zero values
+  // Blocks whose largest value is below a quarter of the format's, while a quarter of the other
+  // values are below its smallest normal value. The scale is from another time, and bits were lost.
+  // If no value is that small, two bits of range are unused, but nothing is lost.
   uint64_t stale = 0;
-  // Blocks of at least eight values of which several, and a quarter of all, are the format's
-  // largest, twice as many as are the value below it: the scale is too small and cuts them. (What
-  // just fits thins out towards its largest value.)
+  // Blocks of at least eight values in which several, and at least a quarter of all, equal the
+  // format's largest value, twice as many as equal the value below it. The scale is too small and
+  // clips them. If values just fit, their number falls towards the largest.
   uint64_t clipped = 0;
-  // Blocks of at least eight in which one value alone is left beside zeros: what was not it, became
-  // zero (or was).
+  // Blocks of at least eight values in which only one is not zero. The others became zero, or were
+  // zero.
   uint64_t spent = 0;
 
   double share(uint64_t of) const {
@@ -28,7 +28,7 @@ struct BlockFit {
   }
 };
 
-// Of one factor's sampled rows; nothing where it has no block scales.
+// Measures one factor's sampled rows. If it has no block scales, returns zeros.
 BlockFit FitOfBlocks(const MatmulCase& c, bool of_a);
 
 }  // namespace plumbline::rules

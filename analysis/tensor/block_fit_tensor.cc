@@ -10,8 +10,9 @@
 namespace plumbline::rules {
 namespace {
 
-// Of sum |x|. In mxfp4 normal values lose 1.1 % of it, Student's with 3 degrees, whose tails are
-// like gradients', 3.1 %; in mxfp8 0.1 and 0.2 %, cut by the floor in the scale's rule.
+// Share of sum |x|. In mxfp4, normal values lose 1.1 % of it. Student's t with 3 degrees of
+// freedom, whose tails are like gradients', loses 3.1 %. In mxfp8 it is 0.1 and 0.2 %, clipped
+// because the scale's rule rounds down.
 constexpr double kMassLost = 0.05;
 
 struct Format {
@@ -26,13 +27,13 @@ constexpr Format kFormats[] = {
     {"fp8-1x128", "e4m3", "f32", 128, 1}, {"fp8-128x128", "e4m3", "f32", 128, 128},
 };
 
-// Published formats by what they are made of; what a dump describes otherwise has no name.
+// Published formats by their components. A format that a dump describes otherwise has no name.
 bool Is(const v1::BlockScaleFit& fit, const Format& format) {
   return fit.element() == format.element && fit.scale_format() == format.scale_format &&
          fit.columns() == format.columns && fit.rows() == format.rows;
 }
 
-// "mxfp4", or "e4m3 in blocks of 64 x 64, scales f32".
+// Returns a name such as "mxfp4", or "e4m3 in blocks of 64 x 64, scales f32".
 std::string NameOf(const v1::BlockScaleFit& fit) {
   for (const Format& format : kFormats) {
     if (Is(fit, format)) return format.name;
@@ -41,7 +42,7 @@ std::string NameOf(const v1::BlockScaleFit& fit) {
                          fit.columns(), fit.scale_format());
 }
 
-// nullptr: it was not measured against that format.
+// Returns nullptr if the tensor was not measured against that format.
 const v1::BlockScaleFit* Find(const v1::TensorState& state, const std::string& asked) {
   for (const v1::BlockScaleFit& fit : state.block_fits()) {
     if (asked == "declared" ? fit.declared() : NameOf(fit) == asked) return &fit;
@@ -57,7 +58,7 @@ double ShareLost(const v1::BlockScaleFit& fit) {
   return fit.mass() > 0 ? (fit.flushed_mass() + fit.cut_mass()) / fit.mass() : 0;
 }
 
-// No part is more than the whole.
+// Returns true if no part exceeds the whole.
 bool Consistent(const v1::BlockScaleFit& fit) {
   const uint64_t most = std::max({fit.stale(), fit.clipped(), fit.spent()});
   return most <= fit.blocks() && fit.blocks() <= fit.values() && fit.flushed() <= fit.values() &&
@@ -65,7 +66,8 @@ bool Consistent(const v1::BlockScaleFit& fit) {
          fit.flushed_mass() >= 0 && fit.cut_mass() >= 0 && ShareLost(fit) <= 1;
 }
 
-// Shares for every format that was measured, whichever is judged: what another one would lose.
+// Returns the shares of every measured format, so that the user sees what another format would
+// lose.
 google::protobuf::Struct Describe(const v1::TensorState& state) {
   google::protobuf::Struct details;
   for (const v1::BlockScaleFit& fit : state.block_fits()) {
@@ -87,7 +89,7 @@ constexpr char kFix[] =
     "Float8CurrentScaling, MXFP8BlockScaling), a smaller block (NVFP4 has 16 values), a format "
     "with more exponents, or a rotation that spreads outliers (a Hadamard transform).";
 
-// The most frequent fault of its blocks' scales.
+// Returns the most frequent fault of the blocks' scales.
 v1::Verdict BlocksFinding(const v1::BlockScaleFit& fit) {
   const BlockFault faults[] = {
       {fit.stale(), "stale-scale",
@@ -108,7 +110,7 @@ v1::Verdict BlocksFinding(const v1::BlockScaleFit& fit) {
       kFix);
 }
 
-// No block is wrong for itself, and yet too much of sum |x| is lost over all of them.
+// No single block is wrong, but too much of sum |x| is lost over all of them.
 v1::Verdict MassFinding(const v1::BlockScaleFit& fit) {
   const bool flushed = fit.flushed_mass() >= fit.cut_mass();
   return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC)
@@ -138,7 +140,7 @@ std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string&
     return std::nullopt;
   if (fit == nullptr)
     return Inconclusive("not-measured: this format is not among those measured; dump the tensor");
-  // Counts come from a file or a wire: what cannot be so is not judged.
+  // Counts come from a file or the network. If they contradict each other, do not judge them.
   if (!Consistent(*fit)) return Inconclusive("contradictory: the blocks' counts do not add up");
   google::protobuf::Struct details = Describe(state);
   if (fit->unusable() > 0 && 10 * fit->unusable() >= fit->unusable() + fit->blocks()) {
@@ -150,7 +152,7 @@ std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string&
     return Inconclusive(absl::StrCat("few-blocks: fewer than ", kFewBlocks, " blocks with a value"),
                         std::move(details));
   }
-  // A fault of many blocks names its cause; mass that is lost without one names only where it went.
+  // A fault of many blocks gives the cause. Lost mass without such a fault gives only the place.
   const uint64_t worst = std::max({fit->stale(), fit->clipped(), fit->spent()});
   const bool blocks = Share(worst, fit->blocks()) >= kShareOfBlocks;
   if (!blocks && !(ShareLost(*fit) >= kMassLost))

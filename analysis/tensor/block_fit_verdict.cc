@@ -41,7 +41,7 @@ std::optional<v1::Verdict> JudgeBlockScales(const Item& item) {
   if (!c.ok()) return Inconclusive(std::string(c.status().message()));
   google::protobuf::Struct details;
   std::optional<v1::Verdict> worst;
-  uint64_t most = 0;  // blocks of a factor
+  uint64_t most = 0;  // most blocks of a factor
   for (const bool of_a : {true, false}) {
     const BlockFit fit = FitOfBlocks(*c, of_a);
     most = std::max(most, fit.blocks);

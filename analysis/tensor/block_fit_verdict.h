@@ -1,4 +1,4 @@
-// What precision/format-fit says of the factors of a product that come with a scale a block.
+// precision/format-fit for the factors of a product that have a scale per block.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace plumbline::rules {
 
-// nullopt: the item is no such product.
+// Returns nullopt if the item is no such product.
 std::optional<v1::Verdict> JudgeBlockScales(const Item& item);
 
 }  // namespace plumbline::rules

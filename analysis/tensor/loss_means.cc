@@ -17,7 +17,7 @@ struct Mean {
   const char* over = "";
 };
 
-// The mean of `means`, with `absent` units counted as zeros.
+// Returns the mean of `means`, where `absent` units count as zeros.
 Mean MeanOf(const std::vector<double>& means, size_t absent, double step, const char* over) {
   double sum = 0, size = 0;
   for (const double m : means) {
@@ -28,8 +28,8 @@ Mean MeanOf(const std::vector<double>& means, size_t absent, double step, const 
   return {sum / n, (n + 4) * kFp32Step * size / n + step, over};
 }
 
-// What one process might call the mean: over ranks, over micro-batches, each without and with those
-// that had no tokens.
+// Returns the candidates for a mean of means: over ranks and over micro-batches, each without and
+// with those that had no tokens.
 std::vector<Mean> MeansOfMeans(const std::vector<LossUnit>& units, size_t absent, double step) {
   std::map<uint32_t, LossUnit> by_rank;
   std::vector<double> unit_means, rank_means;
@@ -84,14 +84,14 @@ double LoggingStep(double value) {
   for (const DType t : {DType::kBF16, DType::kF16}) {
     if (RoundToFormat(value, t) == value) step = std::max(step, 0.5 * UlpOf(value, t));
   }
-  // Nobody logs a loss to less than two decimals: 3.0 is 3.00.
+  // A loss is logged with at least two decimals: 3.0 means 3.00.
   double unit = 1e-2;
   for (int decimals = 2; decimals <= 6; ++decimals, unit /= 10) {
     const double rounded = std::round(value / unit) * unit;
-    // As a double, or as the float that was parsed or printed.
+    // Equal as a double, or as the float that was parsed or printed.
     const bool same = std::abs(rounded - value) <= 1e-14 * std::abs(value) ||
                       static_cast<float>(rounded) == static_cast<float>(value);
-    // A float near 100 has few decimals anyway: rounding there is within its own ulp.
+    // A float near 100 has few decimals anyway. Rounding there is within its own ulp.
     if (same && 0.5 * unit > kFp32Step * std::abs(value)) return std::max(step, 0.5 * unit);
   }
   return step;

@@ -1,5 +1,5 @@
-// What ranks reported after their steps had been closed over them, rank by rank and step by step,
-// looked at by itself: which of it is news. Not thread-safe.
+// Judges values that ranks reported after their steps had been closed, rank by rank and step by
+// step: decides which of them are new. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace plumbline::rules {
 
-// A step of one rank.
+// One step of one rank.
 struct LateStep {
   uint32_t attempt = 0;
   v1::Role role = v1::ROLE_UNSPECIFIED;
@@ -22,7 +22,7 @@ struct LateStep {
   NonFiniteTrace trace;
 };
 
-// All that came late since it was asked last; steps come whole, one after another.
+// Collects all late steps since the last call of TakeAll. Steps arrive whole, one after another.
 class LateSteps {
  public:
   void Take(const SiteStep& step);
@@ -32,14 +32,16 @@ class LateSteps {
   std::vector<LateStep> steps_;  // empty between the engine's calls
 };
 
-// Of one group: since which step it is open by what came in time, and which ranks are open by what
-// came late: what follows without a clean step between is the same incident.
+// State of one group: since which step an incident is open in the data that came in time, and on
+// which ranks one is open in the late data. If no clean step comes between, further late values
+// belong to the same incident.
 class LateMemory {
  public:
   void Opened(int64_t step) { since_ = step; }
-  // Whether a step with a value that is no number is news, and not the flood of one that was told.
+  // Returns true if a step with a non-finite value is new, and not part of an incident that was
+  // already reported.
   bool IsNews(const LateStep& late, bool open);
-  // The rank's late step was clean.
+  // Call if the rank's late step was clean.
   void Clean(uint32_t rank) { ranks_.erase(rank); }
 
   void Persist(Archive& a) { a(since_, ranks_); }

@@ -31,7 +31,7 @@ std::string NonFiniteSighting::Cause(bool backed_off) const {
   if (backed_off) return "loss-scale-back-off";
   if (WrittenBetweenSteps()) return "weight-written-between-steps";
   if (!before || !IsFloating(before->dtype)) return "unknown";
-  // A square or a sum of a few hundred such values leaves the dtype.
+  // A square, or a sum of a few hundred such values, exceeds the dtype's range.
   const double most = FormatOf(before->dtype).max_finite;
   return before->non_finite() == 0 && before->amax >= std::sqrt(most) ? "near-overflow" : "unknown";
 }

@@ -1,5 +1,5 @@
-// The first value that is no number of a step, with all that is told of it: kept until it is known
-// whether a loss scale backed off from it.
+// The first non-finite value of a step and what is known about it. Kept until it is known whether a
+// loss scale backed off because of it.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,16 @@ namespace plumbline::rules {
 struct NonFiniteSighting {
   int64_t step = 0;
   Observation first;
-  std::optional<Observation> before;  // what its rank observed last before it
+  std::optional<Observation> before;  // the previous observation of its rank
   std::vector<uint32_t> ranks;
   size_t finite_ranks = 0;
   bool ordered = false;
   bool apart = false;
   size_t sites = 0;
-  std::optional<int64_t> finite_step;    // when this site was last looked at before, and finite
-  std::optional<int64_t> finite_weight;  // the same of the whole weight at a step's end
-  // What was looked at before it, and what was not; of a weight, which of its moments have it too.
+  std::optional<int64_t> finite_step;    // the last step in which this site was observed and finite
+  std::optional<int64_t> finite_weight;  // the same for the whole weight at a step's end
+  // What was observed before it, and what was not. For a weight: which of its moments have such a
+  // value too.
   std::string in_front;
 
   void Persist(Archive& a) {
@@ -33,14 +34,14 @@ struct NonFiniteSighting {
     a(finite_weight, in_front);
   }
 
-  // "rank 3 was", "ranks 0-3 were alike".
+  // Returns "rank 3 was" or "ranks 0-3 were alike".
   std::string WhoText() const;
-  // Who else was there, what came before it, and what is not known of that: sentences.
+  // Returns sentences about the other ranks, what came before, and what is not known.
   std::string HistoryText() const;
-  // "unknown" where nothing tells.
+  // Returns "unknown" if nothing indicates a cause.
   std::string Cause(bool backed_off) const;
   double Confidence(bool backed_off) const;
-  // Place, witness, details and assumptions of its finding.
+  // Fills the place, witness, details and assumptions of its finding.
   void Fill(v1::Verdict& verdict) const;
 
  private:

@@ -15,7 +15,7 @@
 namespace plumbline::rules {
 namespace {
 
-// Names compared with their numbers by value: layers.2 before layers.10.
+// Compares names with their numbers by value: layers.2 comes before layers.10.
 bool NaturalLess(std::string_view a, std::string_view b) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   size_t i = 0, j = 0;
@@ -38,7 +38,7 @@ bool NaturalLess(std::string_view a, std::string_view b) {
   return a.size() - i < b.size() - j;
 }
 
-// A sample of which no summary came: its own values are what is known.
+// Counts the values of a sample that came without a summary.
 void CountValues(const v1::Tensor& tensor, Observation* o) {
   const auto read = ReadValues("values", tensor);
   if (!read.ok()) return;
@@ -55,7 +55,7 @@ void CountValues(const v1::Tensor& tensor, Observation* o) {
   }
 }
 
-// Of [N,m] values that hold a NaN or an infinity.
+// Returns the first row of [N,m] values that holds a NaN or an infinity.
 uint32_t FirstBadRow(const v1::Tensor& tensor) {
   const auto read = ReadValues("values", tensor);
   if (!read.ok()) return 0;
@@ -81,7 +81,7 @@ void CountTensor(const v1::TensorState& state, Observation* o) {
   o->pos_inf = s.pos_inf();
   o->neg_inf = s.neg_inf();
   o->amax = s.amax();
-  // Rows of probabilities whose every key is masked are NaN throughout.
+  // If every key of a row of probabilities is masked, the whole row is NaN.
   const auto columns = static_cast<uint64_t>(
       state.shape().empty() ? 0 : std::max<int64_t>(0, *state.shape().rbegin()));
   const bool rows = columns > 1 && s.nan() % columns == 0 && s.nan() < s.count();
@@ -107,7 +107,7 @@ uint64_t Observation::non_finite() const {
   return sum;
 }
 
-// Infinities that are meant: attention masks, and rows of probabilities that are masked throughout.
+// Infinities that are intended: attention masks, and rows of probabilities that are fully masked.
 bool Observation::mask_like() const {
   if (whole_rows > 0) return true;
   const bool place = what == "activation" || what == "tensor" || what == "probabilities";
@@ -137,11 +137,11 @@ void NonFiniteTrace::Take(const SiteStep& step, const Item& item) {
   o.call = e.call();
   o.order = e.order();
   if (e.has_tensor()) {
-    if (!e.tensor().has_summary()) return;  // digests, no values
+    if (!e.tensor().has_summary()) return;  // a digest without values
     CountTensor(e.tensor(), &o);
     Add(std::move(o));
   } else if (e.has_update()) {
-    // What was no number before the update is the weight's, and came first.
+    // A non-finite value before the update belongs to the weight, and came first.
     Observation start = o;
     CountUpdate(e.update(), &o);
     const v1::UpdateConfig& config = e.update().config();
@@ -156,7 +156,7 @@ void NonFiniteTrace::Take(const SiteStep& step, const Item& item) {
     Observation out = o;
     o.what = "reduction input";
     CountValues(e.reduction().sample().inputs(), &o);
-    // One record of the whole world: the row tells whose value it is.
+    // One record covers the whole world, so the row gives the rank.
     const v1::Tensor& inputs = e.reduction().sample().inputs();
     if (HoldsAllRanks(e.reduction()) && e.reduction().call().group().empty() &&
         !IsAccumulation(e.reduction()) && o.non_finite() > 0)
@@ -168,7 +168,7 @@ void NonFiniteTrace::Take(const SiteStep& step, const Item& item) {
   }
 }
 
-// ---- what came first ----
+// ---- which came first ----
 
 bool NonFiniteTrace::ordered() const {
   return std::all_of(all_.begin(), all_.end(), [](const Observation& o) {
@@ -176,7 +176,7 @@ bool NonFiniteTrace::ordered() const {
   });
 }
 
-// Which of two observations came first.
+// Decides which of two observations came first.
 class NonFiniteTrace::Precedence {
  public:
   Precedence(const std::vector<Observation>& all, bool by_order) : by_order_(by_order) {
@@ -188,7 +188,8 @@ class NonFiniteTrace::Precedence {
   using Place = std::tuple<std::string_view, std::string_view, uint32_t, std::string_view>;
   static Place PlaceOf(const Observation& o) { return {o.layer, o.op, o.call, o.what}; }
 
-  // -1: a first, 1: b first, 0: at the same place. `apart`: no rank tells.
+  // Returns -1 if a came first, 1 if b did, 0 if they are at the same place. Sets `apart` if no
+  // rank decides.
   int Compare(const Observation& a, const Observation& b, bool* apart) const {
     if (PlaceOf(a) == PlaceOf(b)) return 0;
     if (a.at_start() != b.at_start()) return a.at_start() ? -1 : 1;
@@ -224,7 +225,8 @@ class NonFiniteTrace::Precedence {
   std::map<std::pair<uint32_t, Place>, uint64_t> orders_;
 };
 
-// Of each rank the first that holds such a value, by rank; without an order every one.
+// Returns the first observation of each rank with such a value, by rank. Without an order, returns
+// all of them.
 std::vector<const Observation*> NonFiniteTrace::FirstOfRanks(bool by_order) const {
   std::vector<const Observation*> firsts;
   std::map<uint32_t, const Observation*> of_rank;
@@ -267,12 +269,12 @@ std::optional<FirstSeen> NonFiniteTrace::First() const {
   return seen;
 }
 
-// The last that was looked at on its rank in front of it.
+// Returns the last observation of the same rank before it.
 const Observation* NonFiniteTrace::Before(const Observation& first) const {
   const Observation* last = nullptr;
   if (first.at_start()) return last;
   for (const Observation& o : all_) {
-    // A reduction's input is what came before its output.
+    // A reduction's input comes before its output.
     const bool input = &o != &first && o.rank == first.rank && o.order == first.order &&
                        o.layer == first.layer && o.op == first.op && o.call == first.call &&
                        first.what == "reduction output" && o.what == "reduction input";
@@ -283,7 +285,7 @@ const Observation* NonFiniteTrace::Before(const Observation& first) const {
   return last;
 }
 
-// ---- what is told beside it ----
+// ---- additional information ----
 
 size_t NonFiniteTrace::sites() const {
   std::set<std::pair<std::string_view, std::string_view>> sites;

@@ -77,7 +77,7 @@ std::string InFrontText(const NonFiniteTrace::InFront& front,
   return text;
 }
 
-// "It was last looked at in step 32; steps 33 to 63 were not looked at. "
+// Returns "It was last looked at in step 32; steps 33 to 63 were not looked at. "
 std::string UnseenText(const std::optional<int64_t>& last, int64_t step, const char* what) {
   if (!last || step - *last < 2) return "";
   const int64_t from = *last + 1, to = step - 1;

@@ -11,13 +11,13 @@ namespace {
 constexpr int64_t kFewDistinct = 4;
 constexpr double kMostInterpolated = 0x1p20;
 
-// Whole positions are exact up to where values are more than one apart: what repeats below is
-// padding, or a document of one token.
+// Whole positions are exact until values are more than one apart. If values repeat below that, they
+// are padding, or a document of one token.
 bool CouldCollide(double value, DType dtype) {
   return UlpOf(value, dtype) > 1 || value != std::floor(value);
 }
 
-// How far values[begin..end) follow the count from `start`.
+// Returns how many of values[begin..end) follow the count from `start`.
 int64_t Follows(const double* values, int64_t begin, int64_t end, double start, double step,
                 DType dtype) {
   int64_t i = begin;
@@ -33,8 +33,8 @@ int64_t Distinct(const double* values, int64_t begin, int64_t end) {
   return distinct;
 }
 
-// Steps of a count that stretches [begin, end) might have: whole positions, positions divided by a
-// whole factor (interpolation), positions over the length.
+// Returns the steps that a count in [begin, end) may have: whole positions, positions divided by an
+// integer (interpolation), positions divided by the length.
 std::vector<double> Steps(const double* values, int64_t begin, int64_t end) {
   std::vector<double> steps = {1};
   const auto n = static_cast<double>(end - begin);
@@ -50,7 +50,8 @@ std::vector<double> Steps(const double* values, int64_t begin, int64_t end) {
   return steps;
 }
 
-// The count's place at values[begin]: whole, and told by the values unless they are all too coarse.
+// Returns the integers that the count may have at values[begin]. The values determine it unless
+// they are all too coarse.
 std::vector<double> Starts(double first, double step, DType dtype) {
   const double base = std::round(first / step);
   const double spread = std::min(256.0, std::ceil(0.5 * UlpOf(first, dtype) / step));
@@ -61,7 +62,7 @@ std::vector<double> Starts(double first, double step, DType dtype) {
   return starts;
 }
 
-// The longest counted stretch that begins at `begin`, as far as the work allowed finds it.
+// Returns the longest counted stretch that begins at `begin`, as far as `work` allows.
 CountedStretch Longest(const double* values, int64_t begin, int64_t end, DType dtype,
                        int64_t& work) {
   CountedStretch best{.begin = begin, .end = begin, .dtype = dtype};
@@ -80,7 +81,8 @@ CountedStretch Longest(const double* values, int64_t begin, int64_t end, DType d
   return best;
 }
 
-// The repeated last value may be padding: a collision counts where the positions go on after it.
+// The repeated last value may be padding, so a collision counts only if the positions continue
+// after it.
 void Finish(const double* values, CountedStretch& s) {
   s.distinct = Distinct(values, s.begin, s.end);
   for (int64_t i = s.begin; i + 1 < s.end; ++i) {
@@ -92,14 +94,14 @@ void Finish(const double* values, CountedStretch& s) {
 
 }  // namespace
 
-// A wrong start is found out within an ulp's positions; values so large that every start explains
-// every one of them would cost hundreds of looks each.
+// A wrong start is detected within the positions of one ulp. If values are so large that every
+// start explains all of them, they would cost hundreds of comparisons each.
 int64_t PositionWork(int64_t values) { return 32 * values + (int64_t{1} << 22); }
 
 PositionRow LookAtPositions(const double* values, int64_t n, DType dtype, int64_t& work) {
   PositionRow row;
   for (int64_t begin = 0; begin < n;) {
-    int64_t end = begin + 1;  // of what does not fall
+    int64_t end = begin + 1;  // end of the values that do not fall
     while (end < n && std::isfinite(values[end]) && values[end] >= values[end - 1]) ++end;
     for (int64_t i = begin; i + 1 < end; ++i)
       row.repeats |= values[i] == values[i + 1] && CouldCollide(values[i], dtype);

@@ -1,5 +1,5 @@
-// Floating positions: are they a count that was rounded, and which positions did the rounding make
-// one?
+// Tests whether floating-point positions are a rounded count, and which positions the rounding made
+// equal.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +9,34 @@
 
 namespace plumbline::rules {
 
-// A stretch of one row in which values[begin + i] = round((start + i) * step) in `dtype`
-// throughout.
+// A stretch of one row in which values[begin + i] = round((start + i) * step) in `dtype` for all i.
 struct CountedStretch {
   int64_t begin = 0, end = 0;
   double start = 0;
   double step = 1;
   DType dtype = DType::kUnspecified;
   int64_t distinct = 0;
-  int64_t collision = -1;  // first i with values[i] = values[i + 1], absolute; -1: none
+  int64_t collision =
+      -1;  // first i with values[i] = values[i + 1], index in the row; -1 if there is none
 
   int64_t length() const { return end - begin; }
 };
 
 struct PositionRow {
-  std::vector<CountedStretch> stretches;  // those that a rounded count explains
-  bool repeats = false;  // some neighbours are equal where the dtype does not tell positions apart
+  std::vector<CountedStretch> stretches;  // stretches that a rounded count explains
+  bool repeats =
+      false;  // some neighbours are equal where the dtype cannot represent both positions
 };
 
-// Positions of one sequence, or of several packed one behind the other (a value that falls begins
-// anew). A stretch is counted when the count's start and step are fixed by its own values: they
-// explain each value to the bit, over at least four distinct ones. Padding (one value repeated) is
-// left out. `dtype`: the coarsest that holds the values. `work`: comparisons that may still be
-// made; counted down, and at 0 the rest is not looked at.
+// Analyses the positions of one sequence, or of several sequences packed one after the other (if a
+// value falls, a new one begins). A stretch is counted if its own values fix the count's start and
+// step: they explain each value exactly, over at least four distinct ones. Padding (one repeated
+// value) is left out. `dtype` is the coarsest that holds the values. `work` is the number of
+// comparisons left. It is decremented; at 0 the remaining values are not analysed.
 PositionRow LookAtPositions(const double* values, int64_t n, DType dtype, int64_t& work);
 
-// The comparisons that a tensor of so many values is worth: enough for any that counts.
+// Returns the number of comparisons for a tensor with this number of values: enough for any tensor
+// of counted positions.
 int64_t PositionWork(int64_t values);
 
 }  // namespace plumbline::rules

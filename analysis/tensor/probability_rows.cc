@@ -12,11 +12,11 @@ namespace plumbline::rules {
 namespace {
 
 constexpr double kRowSumStep = 0x1p-24;
-// exp(x - logsumexp) in fp32: both are known to half an ulp, 2^-14 each at 1,024 to 2,047.
+// exp(x - logsumexp) in fp32: both are known to half an ulp, which is 2^-14 each at 1,024 to 2,047.
 constexpr double kNearOne = 0x1p-13;
 constexpr double kBf16Step = 0x1p-8;
 
-// A sum that neither loses nor gains (Neumaier).
+// A compensated sum (Neumaier).
 class Sum {
  public:
   void Add(double x) {
@@ -30,7 +30,7 @@ class Sum {
   double sum_ = 0, rest_ = 0;
 };
 
-// Zeros between values that are far above what underflows in this dtype.
+// Returns true if zeros lie between values that are far above the dtype's underflow.
 bool HasGaps(const double* p, int64_t n, DType dtype) {
   int64_t first = -1, last = -1, zeros = 0;
   double least = INFINITY;
@@ -45,8 +45,8 @@ bool HasGaps(const double* p, int64_t n, DType dtype) {
   return zeros > 0 && least > 64 * underflow;
 }
 
-// The row without its least value sums to one at most: a floor may have been put under it
-// (clamp(min = eps)).
+// Returns true if the row without its smallest value sums to at most one: a floor may have been
+// applied (clamp(min = eps)).
 bool IsFloored(const double* p, int64_t n, DType dtype, double sum, double bound) {
   const double floor = *std::min_element(p, p + n);
   const double most = *std::max_element(p, p + n);
@@ -58,8 +58,8 @@ bool IsFloored(const double* p, int64_t n, DType dtype, double sum, double bound
          others > 0.5;
 }
 
-// Values that are whole multiples of their least one, and too many different ones to be so by
-// chance: an integer format and its scale, each value known to half a step.
+// Returns true if the values are integer multiples of the smallest one, and too many differ for a
+// coincidence: an integer format with a scale, each value known to half a step.
 bool InSteps(const double* p, int64_t n) {
   constexpr size_t kTelling = 8;
   constexpr double kMostSteps = 65535;
@@ -77,7 +77,7 @@ bool InSteps(const double* p, int64_t n) {
   return multiples.size() >= kTelling;
 }
 
-// How many values `dtype` has from one positive value to another.
+// Returns how many values `dtype` has from one positive value to another.
 double GridPoints(double from, double to, DType dtype) {
   double points = 1;
   for (double x = from; x < to && points < 1e9;) {
@@ -90,14 +90,14 @@ double GridPoints(double from, double to, DType dtype) {
   return points;
 }
 
-// Far fewer different values than values, and than the dtype has between them: 8 bits with a scale.
-// Rows of one level (uniform ones) and repeated rows do not count; fp16 has few where it
-// underflows.
+// Returns true if there are far fewer different values than values, and than the dtype has in their
+// range: 8 bits with a scale. Rows of one level (uniform ones) and repeated rows do not count. fp16
+// has few values where it underflows.
 bool FewLevels(const TensorCase& c, DType dtype) {
   constexpr size_t kTelling = 2, kMostLevels = 256;
   if (dtype == DType::kF16) return false;
   std::set<double> levels;
-  std::set<std::pair<double, double>> seen;  // a row's sum, weighted and not
+  std::set<std::pair<double, double>> seen;  // a row's sum, weighted and unweighted
   size_t values = 0;
   for (int64_t r = 0; r < c.rows; ++r) {
     const double* p = c.values.data() + r * c.columns;
@@ -128,14 +128,15 @@ RowKind KindOfSum(const double* p, int64_t n, DType dtype, double sum, double bo
   if (std::abs(off) <= bound + kNearOne) return RowKind::kNearOne;
   if (HasGaps(p, n, dtype)) return RowKind::kGaps;
   if (few_levels || InSteps(p, n)) return RowKind::kSteps;
-  // m additions in 8 bits err by at most m * 2^-8 of the sum, and those of zeros do not; far below
-  // one lie parts of rows.
+  // m additions in 8 bits err by at most m * 2^-8 of the sum, and additions of zeros do not err. A
+  // sum far below one is a part of a row.
   const auto added = static_cast<double>(n - std::count(p, p + n, 0.0));
   if (!(std::abs(off) <= added * kBf16Step + bound) || sum < 0.9) return RowKind::kNotOne;
   return off > 0 ? RowKind::kExcess : RowKind::kDeficit;
 }
 
-// p/largest added one by one in `format`: what a softmax that keeps its sum there divides by.
+// Returns the sum of p/largest, added one by one in `format`: a softmax that keeps its sum in that
+// format divides by it.
 double ReplayedSum(const double* p, int64_t n, double largest, DType format) {
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -188,7 +189,7 @@ ProbabilityRow LookAtRow(const double* p, int64_t n, DType dtype, bool few_level
 }  // namespace
 
 DType RowsDType(const TensorCase& c) {
-  // 8 bits hold few values, and rows of few values may fit them by chance.
+  // 8 bits hold few values, so rows of few values may fit them by chance.
   constexpr size_t kEnough = 64;
   for (const DType coarse : {DType::kE5M2, DType::kE4M3}) {
     if (DTypeSize(c.dtype) > 1 && FitsFormat(c.values, coarse, kEnough)) return coarse;
@@ -234,7 +235,7 @@ bool StoppedNormaliser(const std::vector<ProbabilityRow>& rows) {
 bool DropoutFactor(const std::vector<ProbabilityRow>& rows) {
   static constexpr double kRates[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5};
   bool beyond = false;
-  double surprise = 0;  // -ln of the chance that nothing was dropped, at the rows' rates
+  double surprise = 0;  // -ln of the probability that nothing was dropped, at the rows' rates
   for (const ProbabilityRow& row : rows) {
     if (row.kind == RowKind::kMasked || row.kind == RowKind::kNonFinite) continue;
     if (std::abs(row.sum - 1) <= row.bound) continue;
@@ -245,13 +246,13 @@ bool DropoutFactor(const std::vector<ProbabilityRow>& rows) {
     if (rate == std::end(kRates)) return false;
     surprise -= static_cast<double>(row.positive) * std::log1p(-*rate);
   }
-  constexpr double kBeyondBelief = 13.8;  // a chance of 1e-6
+  constexpr double kBeyondBelief = 13.8;  // a probability of 1e-6
   return beyond && surprise <= kBeyondBelief;
 }
 
 bool OneFactor(const std::vector<ProbabilityRow>& rows) {
-  // The factors that each row allows have one in common; one itself is not among them where some
-  // row is beyond its bound.
+  // The ranges of factors that the rows allow have a common factor. If some row exceeds its bound,
+  // it is not one.
   double low = -INFINITY, high = INFINITY, least = INFINITY, most = 0;
   bool beyond = false;
   for (const ProbabilityRow& row : rows) {

@@ -9,9 +9,10 @@ constexpr uint64_t kFewInside = 8;
 constexpr uint64_t kFewZero = 3;
 constexpr uint64_t kNewestInside = 16;
 constexpr uint64_t kSlow = 256;
-constexpr double kDecadesOfDoubt = 0.3;  // points that are inside by noise are the higher ones
+constexpr double kDecadesOfDoubt =
+    0.3;  // if noise alone puts points inside, they are the higher ones
 
-// The newest points weigh most.
+// Updates a mean in which the newest points have the largest weight.
 void AddToMean(double x, uint64_t& count, double& mean, uint64_t newest = kNewestInside) {
   ++count;
   mean += (x - mean) / static_cast<double>(std::min(count, newest));
@@ -22,7 +23,7 @@ void AddToMean(double x, uint64_t& count, double& mean, uint64_t newest = kNewes
 void RateAtWork::Tell(double rate) {
   if (!std::isfinite(rate) || rate < 0) return;
   newest_ = rate;
-  // A last place of a schedule's arithmetic is no warm-up.
+  // A rounding error in a schedule's arithmetic is not a warm-up.
   if (rate > highest_ * (1 + 1e-9)) {
     highest_ = rate;
     since_highest_ = 0;
@@ -49,7 +50,7 @@ RatioCourse::Taken RatioCourse::Take(int64_t step, double ratio, std::optional<b
     return Taken::kResting;
   }
   ++counted_;
-  const double log_ratio = std::log10(ratio);  // -inf where nothing changed
+  const double log_ratio = std::log10(ratio);  // -inf if nothing changed
   highest_ = std::max(highest_, log_ratio);
   std::optional<double> log_gradient;
   if (gradient && std::isfinite(*gradient) && *gradient > 0) log_gradient = std::log10(*gradient);
@@ -67,7 +68,7 @@ RatioCourse::Taken RatioCourse::Take(int64_t step, double ratio, std::optional<b
 void RatioCourse::Inside(double log_ratio, std::optional<double> log_gradient) {
   AddToMean(log_ratio, inside_, inside_mean_);
   if (log_gradient) AddToMean(*log_gradient, inside_gradients_, inside_gradient_mean_);
-  // Over as many points as noise may stay for.
+  // Averaged over as many points as noise may last.
   uint64_t squares = inside_slow_;
   AddToMean(log_ratio, inside_slow_, inside_slow_mean_, kSlow);
   const double off = log_ratio - inside_slow_mean_;
@@ -109,7 +110,7 @@ bool RatioCourse::Outside(const RatioLimits& limits) const {
 
 bool RatioCourse::FellWithGradient() const {
   if (run_.side >= 0) return false;
-  // Updates keep elements, and with them a gradient, in some of their steps only.
+  // Updates keep elements, and their gradient, only in some of their steps.
   if (run_.no_gradient >= kFewZero && run_.no_gradient > run_.gradients) return true;
   if (inside_gradients_ < kFewInside || run_.gradients == 0) return false;
   const double fall = inside_mean_ - run_.mean();
@@ -131,7 +132,7 @@ bool RatioCourse::Hovers() const {
 
 bool RatioCourse::MayBeSchedule() const {
   if (run_.side >= 0) return false;
-  // What a tenth of the maximum is for the rate, by what the ratio itself once was.
+  // As for the rate: below a tenth of the ratio's own maximum it may be a decay.
   return run_.rising() || !(run_.mean() >= highest_ - 1);
 }
 

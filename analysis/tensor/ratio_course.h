@@ -1,5 +1,5 @@
-// The course of one ratio |change| / |weight|, point by point: does it stay outside of where
-// healthy training keeps it, while the learning rate is at work?
+// Follows one ratio |change| / |weight|, point by point, and detects whether it stays outside the
+// range of healthy training while the learning rate is active.
 #pragma once
 
 #include <cmath>
@@ -13,14 +13,15 @@
 
 namespace plumbline::rules {
 
-// Is the learning rate at work: no warm-up any more, and at least a tenth of its maximum?
+// Decides whether the learning rate is active: the warm-up is over, and it is at least a tenth of
+// its maximum.
 class RateAtWork {
  public:
-  // A rate that was told; what is no number or negative says nothing.
+  // Takes a recorded rate. Non-finite and negative values are ignored.
   void Tell(double rate);
   bool told() const { return highest_ >= 0; }
-  // For this many values none was a new maximum, and the newest is a tenth of it.
-  // A rate of 0 is none: health/learning-rate tells of it.
+  // True if the last kSettled values set no new maximum, and the newest is at least a tenth of it.
+  // A rate of 0 is never active: health/learning-rate reports it.
   bool at_work() const {
     return newest_ > 0 && since_highest_ >= kSettled && newest_ >= 0.1 * highest_;
   }
@@ -30,34 +31,34 @@ class RateAtWork {
 
  private:
   static constexpr uint64_t kSettled = 10;
-  double highest_ = -1;  // nothing was told
+  double highest_ = -1;  // -1 if no rate was recorded
   double newest_ = 0;
   uint64_t since_highest_ = 0;
 };
 
 struct RatioLimits {
   double low = -4, high = -1;  // log10
-  uint64_t points = 100;       // outside in a row
+  uint64_t points = 100;       // consecutive points outside
 };
 
-// Points that lie on one side, in a row, to the newest.
+// The newest consecutive points that lie on one side.
 struct OutsideRun {
   int side = 0;  // -1 below, 1 above, 0 none
   uint64_t points = 0;
-  uint64_t zeros = 0;  // of them: nothing changed at all
+  uint64_t zeros = 0;  // of these: points with no change at all
   int64_t first = 0;
   int64_t last = 0;
-  // Of log10 of what is not zero: all, the first ones, the newest ones.
+  // Sums of log10 over the non-zero points: all, the first ones, the newest ones.
   double sum = 0;
   double first_sum = 0;
   std::deque<double> newest;
-  double gradient_sum = 0;  // log10, of points that told one
+  double gradient_sum = 0;  // log10, over points that have a gradient
   uint64_t gradients = 0;
   uint64_t no_gradient = 0;  // points whose gradient was exactly 0
 
-  double mean() const { return sum / static_cast<double>(points - zeros); }  // NaN: all are zero
+  double mean() const { return sum / static_cast<double>(points - zeros); }  // NaN if all are zero
   int64_t span() const { return last - first + 1; }                          // steps
-  // The newest half is more than half again as large as the first ones: a warm-up.
+  // True if the newest half is more than 1.5 times the first points: a warm-up.
   bool rising() const;
   void Persist(Archive& a) {
     a(side, points, zeros, first, last, sum, first_sum, newest, gradient_sum, gradients);
@@ -69,31 +70,32 @@ struct OutsideRun {
 
 class RatioCourse {
  public:
-  // What a point is for the course.
+  // How the course used a point.
   enum class Taken : uint8_t { kCounted, kNoNumber, kResting };
 
-  // `ratio`: |change| / |weight|, >= 0. `at_work`: of the rate; nullopt: no rate is known.
-  // `gradient`: its norm, where known. Steps ascend; NaN neither counts nor ends a run.
+  // Takes a point. `ratio` is |change| / |weight|, >= 0. `at_work` is about the rate; nullopt if no
+  // rate is known. `gradient` is its norm, if known. Steps ascend. NaN neither counts nor ends a
+  // run.
   Taken Take(int64_t step, double ratio, std::optional<bool> at_work,
              std::optional<double> gradient, const RatioLimits& limits);
-  // What was outside goes on in another attempt as a new run.
+  // Ends the current run, because another attempt begins.
   void Restart() { run_ = OutsideRun(); }
 
   const OutsideRun& run() const { return run_; }
-  // Long enough outside: so many points, or a fifth of them (20 at least) over three times as many
-  // steps.
+  // True if the run is long enough: limits.points points, or a fifth of them (at least 20) over
+  // three times as many steps.
   bool Outside(const RatioLimits& limits) const;
-  // Was there a rate for every point of the run?
+  // True if a rate was known for every point of the run.
   bool rated() const { return run_unrated_ == 0; }
-  // It was inside, and the gradient's norm fell as far or further (an optimizer's epsilon holds
-  // back nothing of a fall, but all that lies below it), or is 0: a loss that has been minimised,
-  // or gradients that vanish; no wrong rate.
+  // True if the ratio was inside before and the gradient's norm fell as far or further, or is 0.
+  // Then the loss has been minimised, or gradients vanish, and the rate is not wrong. (An
+  // optimizer's epsilon changes nothing of a fall except what lies below it.)
   bool FellWithGradient() const;
-  // It was inside, and what the gradient's fall leaves of the way is no more than a factor of two
-  // and twice the deviation of what was inside: noise about the limit, which may stay there for
-  // long.
+  // True if the ratio was inside before, and the part of its fall that the gradient does not
+  // explain is at most a factor of two and twice the deviation of the points inside. That is noise
+  // around the limit, which may last for long.
   bool Hovers() const;
-  // Without a rate: a decay, or a warm-up, would look like this run.
+  // True if no rate is known and a decay or a warm-up would look like this run.
   bool MayBeSchedule() const;
 
   uint64_t counted() const { return counted_; }
@@ -115,14 +117,14 @@ class RatioCourse {
   uint64_t counted_ = 0;
   uint64_t resting_ = 0;
   uint64_t no_number_ = 0;
-  double highest_ = -HUGE_VAL;  // log10, of counted points
+  double highest_ = -HUGE_VAL;  // log10, over counted points
   uint64_t inside_ = 0;
   double inside_mean_ = 0;  // log10, here and below
   uint64_t inside_gradients_ = 0;
   double inside_gradient_mean_ = 0;
-  uint64_t inside_slow_ = 0;     // points of the next two
+  uint64_t inside_slow_ = 0;     // number of points of the next two
   double inside_slow_mean_ = 0;  // over more points
-  double inside_squares_ = 0;    // mean square about it
+  double inside_squares_ = 0;    // mean square deviation from it
 };
 
 }  // namespace plumbline::rules

@@ -10,8 +10,8 @@ namespace {
 
 struct Move {
   double unit;      // ulp at the sum
-  double whole;     // whole units of the intended change, as a change
-  double fraction;  // probability of one more
+  double whole;     // integer part of the intended change in units, as a change
+  double fraction;  // probability of one unit more
 };
 
 struct Moves {
@@ -23,7 +23,7 @@ Moves MovesOf(const UpdateCase& c) {
   Moves moves;
   for (size_t i = 0; i < c.size(); ++i) {
     const double change = c.after[i] - c.before[i];
-    const double sum = c.before[i] + c.intended[i];  // of f64 it may leave the format
+    const double sum = c.before[i] + c.intended[i];  // in f64 it may exceed the format
     if (c.intended[i] == 0 || !std::isfinite(c.intended[i]) || !std::isfinite(change) ||
         !std::isfinite(sum))
       continue;
@@ -51,7 +51,7 @@ double LogChanceOfSample(const Moves& moves) {
   }
   double best = 0;  // t = 0
   if (moves.all.empty() || !(least > 0)) return best;
-  // Any t gives a bound; doubling ones come near the best.
+  // Any t gives a bound. Doubling t comes close to the best one.
   constexpr int kTried = 256;
   double t = 1e-3 / most;
   for (int tried = 0; tried < kTried && t < 1e3 / least; ++tried, t *= 2) {

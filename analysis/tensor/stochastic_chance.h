@@ -1,6 +1,6 @@
-// Could stochastic rounding have made this update? Under it most elements of a small update do not
-// move either, but those that move make up for them: nothing is lost on average, and nobody is to
-// be accused.
+// Tests whether stochastic rounding could have made an update. Under it, most elements of a small
+// update do not move either. But those that move compensate for them, so nothing is lost on
+// average, and the update is correct.
 #pragma once
 
 #include "analysis/sample/sample.h"
@@ -8,13 +8,13 @@
 
 namespace plumbline::rules {
 
-// The natural logarithm of an upper bound on the chance that stochastic rounding applied as little
-// as was seen. Two bounds, of which the smaller counts:
-//  - of the sample: Chernoff's, inf over t of t*S + sum ln E exp(-t X_i), S the change applied
-//  along
-//    the intended one, X_i = (k + B) ulp with |intended| = (k + f) ulp and P(B = 1) = f;
-//  - of the whole tensor: elements that differ from the nearest value, each with probability
-//    min(f, 1 - f), their mean taken from the sample: ln P(N <= n) <= n - mu + n ln(mu / n).
+// Returns the natural logarithm of an upper bound on the probability that stochastic rounding
+// applied as little as was observed. It is the smaller of two bounds:
+// - for the sample, Chernoff's: inf over t of t*S + sum ln E exp(-t X_i), where S is the change
+//   applied along the intended one, X_i = (k + B) ulp with |intended| = (k + f) ulp and P(B = 1) =
+//   f;
+// - for the whole tensor: the elements that differ from the nearest value, each with probability
+//   min(f, 1 - f), whose mean is taken from the sample: ln P(N <= n) <= n - mu + n ln(mu / n).
 double LogChanceIfStochastic(const UpdateCase& sample, const v1::UpdateSummary& summary);
 
 }  // namespace plumbline::rules

@@ -1,5 +1,5 @@
-// What a tensor, an update or a cast shows. The room's entry: who stands outside
-// includes this header alone.
+// Analyses of a tensor, an update or a cast. The entry header of this folder: code outside includes
+// this header alone.
 #pragma once
 
 #include "analysis/tensor/block_fit_tensor.h"     // IWYU pragma: export

@@ -1,4 +1,4 @@
-// What the rules of updates share.
+// Options and limits that the rules of updates share.
 #pragma once
 
 #include "analysis/frame/frame.h"
@@ -13,7 +13,7 @@ inline constexpr OptionInfo kUpdateElements = {.name = "elements",
                                                .low = 16,
                                                .high = 1e9};
 
-// Below it what stochastic rounding would have done is not what was seen.
+// If the probability under stochastic rounding is below this, stochastic rounding is excluded.
 inline constexpr double kStochasticChance = 1e-5;
 
 }  // namespace plumbline::rules

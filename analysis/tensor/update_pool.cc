@@ -29,7 +29,7 @@ void AddUp(const v1::UpdateSummary& s, v1::UpdateSummary* sum) {
   sum->set_misrounded(sum->misrounded() + s.misrounded());
 }
 
-// A key must be equal to itself.
+// A key must be equal to itself, which NaN is not.
 double Said(double value) { return std::isnan(value) ? 0 : value; }
 
 uint32_t PlaceOf(const std::string& layer, std::vector<std::string>* layers) {

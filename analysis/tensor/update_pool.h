@@ -1,6 +1,6 @@
-// Updates of tensors that have too few elements to be judged alone, put together over tensors and
-// steps: those of one rank, optimizer and dtype. In a short run a bias of 64 elements is looked at
-// a few times; all biases and norms together are thousands of elements.
+// Pools updates of tensors that have too few elements to be judged alone, over tensors and steps,
+// per rank, optimizer and dtype. In a short run, a bias of 64 elements is sampled a few times only.
+// All biases and norms together have thousands of elements.
 #pragma once
 
 #include <cstdint>
@@ -18,36 +18,38 @@
 
 namespace plumbline::rules {
 
-// Not thread-safe; one for each rule object.
+// Not thread-safe. Use one per rule object.
 class UpdatePool {
  public:
   struct Pooled {
-    v1::Update update;  // the configuration of all; summaries added up; no sample
+    v1::Update update;  // the common configuration and the sums of the summaries; no sample
     UpdateCase sample;
-    std::vector<std::string> layers;  // of all tensors in it, by name
-    std::vector<uint32_t> owners;     // of each element of the sample: its place in `layers`
+    std::vector<std::string> layers;  // names of all tensors in the pool
+    std::vector<uint32_t> owners;     // per element of the sample: its index in `layers`
     int64_t step_first = 0, step_last = 0;
-    bool fresh = false;   // something came since it was last looked at
-    bool judged = false;  // a verdict was made of it, or of one before it
-    bool marked = false;  // the rule's own, for ever
+    bool fresh = false;   // something was added since the last judgement
+    bool judged = false;  // this pool, or an earlier one of its key, had a verdict
+    bool marked = false;  // set by the rule; never reset
     void Persist(Archive& a) {
       a(update, sample, layers, owners, step_first, step_last, fresh, judged, marked);
     }
 
-    // "blocks.0.ln1.bias[17]"
+    // Returns a name such as "blocks.0.ln1.bias[17]".
     std::string ElementName(size_t i) const;
-    // Of a verdict of it: its place, and which tensors these are.
+    // Sets the place of a verdict, and lists the tensors.
     void Fill(uint32_t rank, v1::Verdict* verdict) const;
   };
 
-  // `sample` null: nothing was sampled. Returns where it went; null: there is no room.
+  // If nothing was sampled, `sample` is null. Returns the pool that the update went to. If there is
+  // no capacity left, returns null.
   Pooled* Add(const SiteStep& step, const Item& item, const UpdateCase* sample);
 
-  // After the last site of a step: what `judge` gives a verdict of is put out and begun anew.
+  // Call after the last site of a step. If `judge` returns a verdict for a pool, reports it and
+  // empties the pool.
   void JudgeEach(const StepEnd& step, VerdictSink& out,
                  const std::function<std::optional<v1::Verdict>(const Pooled&)>& judge);
 
-  // At the end: `why` of every tensor of which no verdict was made.
+  // At the end, reports `why` for every tensor without a verdict.
   void TellLeft(const std::string& why, VerdictSink& out) const;
 
   void Persist(Archive& a) {

@@ -16,22 +16,22 @@ const double kLogChance = std::log(1e-9);
 struct Side {
   const char* words;
   RoundingMode mode;
-  bool away = false;  // of zero: no rounding mode of its own
+  bool away = false;  // from zero, which is no rounding mode of its own
 };
 constexpr std::array<Side, 4> kSides = {{{"toward zero", RoundingMode::kTowardZero},
                                          {"away from zero", RoundingMode::kUp, true},
                                          {"down", RoundingMode::kDown},
                                          {"up", RoundingMode::kUp}}};
 
-// before + intended of one element and the values on both sides of it.
+// before + intended of one element, and the neighbouring values.
 struct Target {
   double below, above, nearest;
-  double up_share;             // where it lies between them
+  double up_share;             // its position between them
   double low_part, high_part;  // its distances to them
   bool positive;
 };
 
-// False where it is a value of the dtype, or overflows.
+// Returns false if the sum is a value of the dtype, or overflows.
 bool Between(double before, double intended, DType dtype, Target* t) {
   ExactSum sum;
   sum.Add(before);
@@ -66,7 +66,7 @@ class SideCount {
     const bool upper = TakesUpper(side_, t.positive);
     const double value = upper ? t.above : t.below;
     const bool matches = after == value;
-    // What stochastic rounding gives this side, or the other where it was the other.
+    // Probability under stochastic rounding of this side, or of the other one if that was chosen.
     const double chance = upper == matches ? t.up_share : 1 - t.up_share;
     out_.log_chance += std::log(std::max(chance, 1e-12));
     if (!matches) return;
@@ -94,7 +94,7 @@ class SideCount {
   const Side& side_;
   OneSidedStore out_;
   double drift_ = 0;
-  size_t moved_ = 0;  // a step that was skipped stands still
+  size_t moved_ = 0;  // stays 0 if the step was skipped
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace plumbline::rules {
 namespace {
 
-// A site whose elements hardly ever count does not grow for ever.
+// Bound for a site whose elements rarely count.
 constexpr size_t kMostElements = 1 << 16;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Samples of a tensor's updates, gathered over steps until there are enough to judge: a live sample
-// holds a few hundred elements, other ones at each step.
+// Collects samples of a tensor's updates over steps until there are enough to judge. A live sample
+// holds a few hundred elements, different ones at each step.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace plumbline::rules {
 
-// Not thread-safe; one for each rule object.
+// Not thread-safe. Use one per rule object.
 class UpdateWindow {
  public:
   struct Gathered {
@@ -22,11 +22,11 @@ class UpdateWindow {
     void Persist(Archive& a) { a(sample, step_first); }
   };
 
-  // Adds the item's decoded sample to what its site and rank has gathered. Another dtype, another
-  // attempt, or other tensors than before start anew. Valid until the next call.
+  // Adds the item's decoded sample to the collection of its site and rank. If the dtype, the
+  // attempt or the tensors differ from before, starts again. Valid until the next call.
   Gathered& Add(const SiteStep& step, const Item& item, UpdateCase sample);
 
-  // Judged: what comes next is gathered from nothing.
+  // Discards the collection after it was judged.
   void Forget(const SiteStep& step, const Item& item);
 
   void Persist(Archive& a) {

@@ -29,7 +29,7 @@ HostSide::HostSide(const Columns& columns) : in_(columns) {
     if (in_.gpu[i].kind == GpuKind::kKernel) next = static_cast<uint32_t>(i);
     next_kernel_[i] = next;
   }
-  // Spans come by start: unions are made as they are appended.
+  // Spans are sorted by start, so unions are built by appending.
   for (const HostSpan& span : in_.spans) {
     if (!launches_.contains(span.thread)) continue;
     Thread& thread = threads_[span.thread];
@@ -59,7 +59,8 @@ const HostSide::Thread* HostSide::ThreadAfter(size_t ender) const {
 bool HostSide::Synchronised(const Thread& thread, const Interval& gap) {
   const int64_t slack = std::max<int64_t>(200'000, (gap.end - gap.start) / 10);
   const auto& calls = thread.synchronising;
-  // Back from the last that began before the gap, while any earlier one may still be open.
+  // Search backwards from the last call that began before the gap, while an earlier one may still
+  // be open.
   auto i = static_cast<size_t>(
       std::upper_bound(calls.begin(), calls.end(), gap.start,
                        [](int64_t at, const Interval& call) { return at < call.start; }) -
@@ -94,7 +95,7 @@ int64_t HostSide::WaitedForLaunch(const Interval& gap, const GpuWork& ender) con
 
 HostSide::Class HostSide::OfClass(int i, int64_t first, int64_t last, const Interval& gap) const {
   Class found;
-  std::pair<int64_t, int64_t> best{-1, -1};  // of the gap, in all
+  std::pair<int64_t, int64_t> best{-1, -1};  // coverage of the gap, total coverage
   for (const HostSpan& span : in_.spans) {
     if ((span.classes >> i & 1) == 0 || !launches_.contains(span.thread)) continue;
     const Interval within = {std::max(span.start, first), std::min(span.end, last)};

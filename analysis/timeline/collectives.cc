@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kMostMembers = 1u << 17;
 constexpr uint64_t kMostMoved = uint64_t{1} << 50;
 
-// Small letters, without what separates words.
+// Returns the name in lower case without word separators.
 std::string Joined(std::string_view name) {
   std::string out;
   for (const char c : name.substr(0, 128)) {
@@ -26,7 +26,7 @@ std::string Joined(std::string_view name) {
   return out;
 }
 
-// "0+8*4" -> first, stride, N.
+// Parses "0+8*4" into first, stride, N.
 bool ReadMembers(std::string_view text, CollectiveTimes* times) {
   const auto number = [&](auto* value, char behind) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
@@ -40,7 +40,7 @@ bool ReadMembers(std::string_view text, CollectiveTimes* times) {
   return number(&times->first, '+') && number(&times->stride, '*') && number(&times->ranks, '\0');
 }
 
-// Figures that a collective can have: they may come from anywhere.
+// Returns true if the values are possible for a collective; they may come from an untrusted source.
 bool Sound(const CollectiveTimes& t) {
   return t.ranks >= 2 && t.ranks <= kMostMembers && t.bytes > 0 && t.bytes <= kMostMoved &&
          t.time_ns > 0 && t.time_ns <= static_cast<uint64_t>(kMostTime) && t.calls > 0 &&
@@ -96,7 +96,7 @@ uint64_t WholeBytes(std::string_view op, uint64_t in, uint64_t out, uint32_t ran
                     uint32_t bytes_each) {
   if (in > kMostMoved || out > kMostMoved || ranks < 2 || ranks > kMostMembers) return 0;
   uint64_t elements = 0;
-  // Where the two sides disagree the larger counts: that makes no link look slow.
+  // If the two sides disagree, use the larger count, which does not make a link look slow.
   if (op == "all_reduce") elements = std::max(in, out);
   if (op == "all_gather") elements = std::max(out, in * ranks);
   if (op == "reduce_scatter") elements = std::max(in, out * ranks);
@@ -105,8 +105,8 @@ uint64_t WholeBytes(std::string_view op, uint64_t in, uint64_t out, uint32_t ran
 }
 
 std::vector<CollectiveTimes> CollectivesIn(const Columns& columns) {
-  // Alone on the link: nothing else communicates meanwhile. By start; `until` is the latest end
-  // before.
+  // Alone on the link: no other communication at the same time. Sorted by start; `until` is the
+  // latest end before.
   std::vector<const GpuWork*> all;
   for (const GpuWork& work : columns.gpu) {
     if (work.communicates && work.end > work.start) all.push_back(&work);
@@ -121,7 +121,7 @@ std::vector<CollectiveTimes> CollectivesIn(const Columns& columns) {
     if (alone && work.collective < columns.collectives.size())
       durations[work.collective].push_back(work.end - work.start);
   }
-  // Of each kind, group and size the soonest tenth.
+  // For each kind, group and size, take the fastest tenth.
   std::vector<CollectiveTimes> out;
   for (auto& [index, times] : durations) {
     CollectiveTimes one = columns.collectives[index];
@@ -161,7 +161,7 @@ void PutCollective(const CollectiveTimes& t, v1::Evidence* evidence) {
 
 bool ReadCollective(const v1::Evidence& evidence, CollectiveTimes* times) {
   if (!evidence.has_span() || evidence.span().kind() != v1::Span::KIND_COLLECTIVE) return false;
-  // "134217728 bytes among 0+1*8": B, then the members.
+  // Parses "134217728 bytes among 0+1*8": B, then the members.
   constexpr std::string_view kAmong = " bytes among ";
   std::string_view name = evidence.span().name();
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), times->bytes);

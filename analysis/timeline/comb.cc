@@ -9,8 +9,8 @@
 namespace plumbline::timeline {
 namespace {
 
-constexpr size_t kFewest = 3;          // gaps of a group
-constexpr double kLeastOfStep = 0.03;  // shorter gaps are no teeth
+constexpr size_t kFewest = 3;          // gaps per group
+constexpr double kLeastOfStep = 0.03;  // shorter gaps are not counted
 constexpr double kSteady = 0.02, kSteadyShare = 0.75;
 
 using Group = std::vector<const v1::TimelineGap*>;
@@ -25,7 +25,7 @@ int64_t Median(std::vector<int64_t> values) {
   return *middle;
 }
 
-// Between neighbours; `of` gives a gap's place.
+// Returns the distances between neighbours; `of` returns a gap's place.
 template <typename Of>
 std::vector<int64_t> Distances(const Group& group, const Of& of) {
   std::vector<int64_t> distances;
@@ -40,7 +40,7 @@ int64_t StepLength(const v1::Timeline& timeline) {
   return lengths.empty() ? 0 : Median(std::move(lengths));
 }
 
-// The gaps of the group that are teeth, where they recur; else nothing. `*period`: theirs.
+// Returns the gaps of the group that recur, and sets `*period`. If they do not recur, returns none.
 Group Recurring(const Group& group, int64_t step, uint64_t span, int64_t* period) {
   if (group.size() < kFewest) return {};
   const int64_t every = step > 0 ? step : Median(Distances(group, EndOf));

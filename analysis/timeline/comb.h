@@ -1,4 +1,4 @@
-// Gaps that come again and again: the teeth of a comb.
+// Finds gaps that recur at regular intervals, like the teeth of a comb.
 #pragma once
 
 #include <cstddef>
@@ -8,30 +8,32 @@
 
 namespace plumbline::timeline {
 
-// Gaps are grouped by the GPU operation that ends them; between two of a group lie so many
-// operations of that name. A group recurs where at least 3 of its gaps are at least 3 % of a step
-// (without step marks: of the median time between its gaps), three quarters of the distances
-// between these are within 2 % of their median, and from the first to the last, one period more,
-// they reach over half of the window.
+// Gaps are grouped by the name of the GPU operation that ends them. The distance of two gaps of a
+// group is the number of operations of that name between them. A group recurs if three conditions
+// hold. At least 3 of its gaps are at least 3 % of a step (without step marks: of the median time
+// between its gaps). Three quarters of the distances between these are within 2 % of their median.
+// From the first to the last, plus one period, they cover over half of the window.
 struct Comb {
-  size_t gaps = 0;         // that recur, of all groups
-  int64_t time_ns = 0;     // theirs
-  int64_t longest_ns = 0;  // of them; without any, of all gaps
+  size_t gaps = 0;         // number of recurring gaps, over all groups
+  int64_t time_ns = 0;     // their total time
+  int64_t longest_ns = 0;  // the longest of them; if there are none, of all gaps
   int64_t period_ns = 0;   // of the group that takes most time: median time between ends
-  v1::TimelineGap::Cause cause = v1::TimelineGap::CAUSE_UNKNOWN;  // holds half of the time
-  double cause_share = 0;                    // of the time, of the cause that holds most of it
-  size_t groups = 0;                         // that recur
-  const v1::TimelineGap* longest = nullptr;  // within the timeline
+  v1::TimelineGap::Cause cause =
+      v1::TimelineGap::CAUSE_UNKNOWN;        // the cause with at least half of the time
+  double cause_share = 0;                    // share of the time of the most frequent cause
+  size_t groups = 0;                         // number of recurring groups
+  const v1::TimelineGap* longest = nullptr;  // points into the timeline
 };
 
-// Steps that lie within the window; 0: none is marked.
+// Returns the number of steps within the window. If none is marked, returns 0.
 size_t StepsWithin(const v1::Timeline& timeline);
 
-// The first of the longest gaps with this cause; nullptr: none has it. Of its host span a
-// v1::TimelineWait of the same cause has the name.
+// Returns the first of the longest gaps with this cause. If there is none, returns nullptr. A
+// v1::TimelineWait of the same cause has the name of its host span.
 const v1::TimelineGap* LongestGap(const v1::Timeline& timeline, v1::TimelineGap::Cause cause);
 
-// The timeline outlives what is found. Whatever it holds, memory and time are those of its gaps.
+// The timeline must outlive the result. For any content, memory and time are proportional to its
+// gaps.
 Comb FindComb(const v1::Timeline& timeline);
 
 }  // namespace plumbline::timeline

@@ -1,4 +1,4 @@
-// One process, several GPUs: what is idle on one is not idle on another.
+// One process with several GPUs: idle time on one is not idle time on another.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -10,9 +10,10 @@
 namespace plumbline::timeline {
 namespace {
 
-constexpr int64_t kMainShare = 2, kLeastShare = 100;  // of the busiest: a half, a hundredth
+constexpr int64_t kMainShare = 2,
+                  kLeastShare = 100;  // divisors of the busiest: a half, a hundredth
 
-// "2" before "10", numbers before other names.
+// Orders "2" before "10", and numbers before other names.
 bool DeviceBefore(const std::string& a, const std::string& b) {
   const auto number = [](const std::string& name) {
     int64_t value = 0;
@@ -24,7 +25,7 @@ bool DeviceBefore(const std::string& a, const std::string& b) {
          std::make_pair(number(b), std::string_view(b));
 }
 
-// What of `all` is of this device, and what is of none.
+// Returns the parts of `all` that belong to this device or to none.
 Columns Part(const Columns& all, uint8_t device) {
   Columns part;
   part.names = all.names;
@@ -34,7 +35,7 @@ Columns Part(const Columns& all, uint8_t device) {
   part.stage = all.stage;
   part.serves = all.serves;
   part.collectives = all.collectives;
-  std::unordered_map<uint32_t, bool> own;  // correlations that some work has
+  std::unordered_map<uint32_t, bool> own;  // correlations that occur in some work
   for (const GpuWork& work : all.gpu) {
     if (work.correlation != kNoCorrelation) own[work.correlation] |= work.device == device;
     if (work.device == device) part.gpu.push_back(work);
@@ -49,7 +50,7 @@ Columns Part(const Columns& all, uint8_t device) {
 }  // namespace
 
 Devices ByDevice(Columns columns) {
-  std::map<uint8_t, int64_t> busy;  // summed: streams that overlap count each
+  std::map<uint8_t, int64_t> busy;  // sums: overlapping streams count separately
   for (const GpuWork& work : columns.gpu) busy[work.device] += work.end - work.start;
   Devices out;
   if (busy.size() < 2) {

@@ -7,10 +7,10 @@
 namespace plumbline::timeline {
 namespace {
 
-// Half of the looks: a moment's heat explains no slow block.
+// Share of the samples: brief heat does not explain a slow block.
 constexpr double kHeldOften = 0.5;
 
-// NVML's bits.
+// Decodes NVML's bits.
 const char* HolderOfClocks(double reasons) {
   const auto bits = static_cast<uint64_t>(reasons);
   if ((bits & (0x20 | 0x40)) != 0) return "Heat";

@@ -13,9 +13,9 @@
 namespace plumbline::timeline {
 namespace {
 
-constexpr int kMostNumbered = 8;  // waits of one kind in a step that are told apart
+constexpr int kMostNumbered = 8;  // waits of one kind per step that have different names
 
-// What a span means for its loop. 0: work.
+// Returns the class of a span in the loop. If it is work, returns 0.
 uint8_t ClassOfSpan(v1::Span::Kind kind, std::string_view name) {
   switch (kind) {
     case v1::Span::KIND_DATA:
@@ -33,12 +33,13 @@ uint8_t ClassOfSpan(v1::Span::Kind kind, std::string_view name) {
   }
 }
 
-// A declared stage in which the loop does no step, whatever else is declared within it.
+// Returns true for a declared stage in which the loop does no step, whatever else is declared
+// inside.
 bool NoStepIn(v1::Span::Kind kind) {
   return kind == v1::Span::KIND_EVALUATION || kind == v1::Span::KIND_PAUSE;
 }
 
-// What of `of` is not in `without`, within the window.
+// Returns the part of `of` that is not in `without`, within the window.
 Intervals Without(const Intervals& of, const Intervals& without, const Interval& window) {
   return Union(of.GapsWithin(window.start, window.end), without)
       .GapsWithin(window.start, window.end);
@@ -95,8 +96,8 @@ class LoopColumns {
     collectives_ = Intervals(std::move(collectives));
   }
 
-  // What ends a wait is named by what was waited for, and by its place among the step's waits of
-  // that kind: so each name comes once a step at most.
+  // Names the end of a wait by its class, and by its number among the step's waits of that class.
+  // So each name occurs at most once per step.
   void NameEnders() {
     std::vector<const HostSpan*> spans;
     for (const HostSpan& span : out_.spans) spans.push_back(&span);
@@ -127,8 +128,8 @@ class LoopColumns {
     return number;
   }
 
-  // Cut at each step's end. All are launched by the loop's thread, long before: no gap waits for a
-  // launch.
+  // Cuts at each step's end. All work is launched by the loop's thread, long before, so no gap
+  // waits for a launch.
   void AddWork(const Intervals& set, bool communicates) {
     const uint32_t plain = Name(communicates ? "collective" : "work");
     size_t step = 0;
@@ -148,8 +149,8 @@ class LoopColumns {
     }
   }
 
-  // One operation of each such name at every step's end, of no length to speak of: what lies
-  // between two gaps of one name is counted in operations of that name, so that it counts steps.
+  // Adds one operation of almost no length per name at every step's end. The operations between two
+  // gaps of one name are counted, so this makes them count steps.
   void CountSteps() {
     waits_.Index();
     for (const LoopStep& step : steps_) {
@@ -174,8 +175,8 @@ class LoopColumns {
   Interval window_;
   Columns out_;
   std::map<std::string, size_t> names_;
-  std::map<int64_t, uint32_t> enders_;  // names of what begins where a wait ends
-  std::set<uint32_t> used_;             // of them
+  std::map<int64_t, uint32_t> enders_;  // names of the operations that begin where a wait ends
+  std::set<uint32_t> used_;             // names in use
   Intervals waits_, collectives_;
 };
 

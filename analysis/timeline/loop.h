@@ -1,9 +1,9 @@
-// The spans of a trainer's own loop as columns, so that the one reduction and the rules that judge
-// traces look at them too.
+// Converts the spans of a trainer's own loop to columns, so that the reduction and the rules for
+// traces apply to them.
 //
-// What the loop's thread does outside of spans that wait (data, checkpoint, compilation, garbage
-// collection) and of collectives counts as work: nobody else says what it was. So in a timeline
-// made of it "GPU" reads "the loop's thread", gaps are its waits, and each of them has its cause.
+// Time of the loop's thread outside of waiting spans (data, checkpoint, compilation, garbage
+// collection) and of collectives counts as work, because no record states what it was. So in such a
+// timeline "GPU" means "the loop's thread", gaps are its waits, and each gap has its cause.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace plumbline::timeline {
 
-// Layers of the site "timeline" under which such timelines travel: of a run without a GPU, and of
-// one whose GPUs work on while the loop waits (nobody knows whether they idle then).
+// Layers of the site "timeline" for such timelines: of a run without a GPU, and of one whose GPUs
+// may work on while the loop waits (it is not known whether they are idle then).
 inline constexpr std::string_view kLoopLayer = "loop";
 inline constexpr std::string_view kLoopOfGpuLayer = "loop of a GPU";
 
@@ -26,17 +26,18 @@ struct LoopSpan {
   std::string name;
 };
 
-// From the end of the step before to its own end.
+// From the end of the previous step to its own end.
 struct LoopStep {
   int64_t number = 0;
   int64_t start = 0, end = 0;
 };
 
-// Does a span of this kind and name say anything here? Others (forward, backward, ...) are work.
+// Returns true if a span of this kind and name is used here. Others (forward, backward, ...) are
+// work.
 bool TellsOfLoop(v1::Span::Kind kind, std::string_view name);
 
-// The columns of these steps; spans in any order, of the loop's thread alone. Data that are loaded
-// within an evaluation or a checkpoint are part of that.
+// Returns the columns of these steps. Spans may be in any order, but only of the loop's thread.
+// Data loading within an evaluation or a checkpoint belongs to that.
 Columns ColumnsOfLoop(const std::vector<LoopStep>& steps, const std::vector<LoopSpan>& spans);
 
 }  // namespace plumbline::timeline

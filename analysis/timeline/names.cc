@@ -11,17 +11,18 @@ namespace {
 
 using Gap = v1::TimelineGap;
 
-constexpr size_t kMostRead = 512;  // bytes of a name: templates go on for thousands
+constexpr size_t kMostRead =
+    512;  // bytes of a name that are read, because templates can have thousands
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
 bool IsLetterOrDigit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z');
 }
 
-// A name in small letters on the stack.
+// A name in lower case on the stack.
 class Small {
  public:
-  // `joined`: without what separates words in one spelling and not in another.
+  // If `joined`, removes word separators, which differ between spellings.
   Small(std::string_view name, bool joined) {
     for (const char c : name.substr(0, kMostRead)) {
       if (joined && (c == '_' || c == '-' || c == ' ')) continue;
@@ -34,7 +35,7 @@ class Small {
     return std::any_of(parts.begin(), parts.end(),
                        [&](std::string_view part) { return Has(part); });
   }
-  // As a word of its own: no letter or digit beside it.
+  // Returns true if `word` occurs as a separate word: not next to a letter or digit.
   bool HasWord(std::string_view word) const {
     const std::string_view all = text();
     for (size_t at = all.find(word); at != std::string_view::npos; at = all.find(word, at + 1)) {
@@ -88,7 +89,8 @@ bool IsCompilation(const Small& name) {
          name.HasAny({"nvrtccompile", "compileprogram", "jit_compile"});
 }
 
-// Calls that wait for the GPU. Copies of the runtime that are not asynchronous block.
+// Returns true for calls that wait for the GPU. Copies of the runtime that are not asynchronous
+// block.
 bool IsSynchronisation(std::string_view name) {
   const auto has = [&](std::string_view part) { return name.find(part) != name.npos; };
   if (name.ends_with("Synchronize") || has("Synchronize_") || has("ynchronize(")) return true;
@@ -98,13 +100,14 @@ bool IsSynchronisation(std::string_view name) {
          !has("Async");
 }
 
-// "/home/me/checkpoint_runs/train.py(3): step" -> "train.py(3): step": in what folder a project
-// lies says nothing of what it does. Libraries' own paths do, and stay.
+// Returns the name without a project's folders, which do not show what it does:
+// "/home/me/checkpoint_runs/train.py(3): step" gives "train.py(3): step". Libraries' own paths do
+// show it, so they stay.
 std::string_view WithoutFolders(std::string_view name) {
   const size_t python = name.find(".py(");
   if (python == name.npos) return name;
   for (const std::string_view library : {"torch/", "deepspeed/", "megatron/", "lightning/"}) {
-    // Behind the last folder of that name, but not of a project that is called so.
+    // After the last folder of that name, but not if a project has that name.
     const size_t at = name.rfind(library, python);
     if (at != name.npos && (at == 0 || name.find("site-packages/") != name.npos ||
                             name.find("dist-packages/") != name.npos))
@@ -114,7 +117,7 @@ std::string_view WithoutFolders(std::string_view name) {
   return slash == name.npos ? name : name.substr(slash + 1);
 }
 
-// "ep::" as a namespace of its own, or of deep_ep; "step::" is none.
+// Returns true if "ep::" is a namespace of its own, or of deep_ep; "step::" does not count.
 bool HasExpertNamespace(std::string_view lower) {
   for (size_t at = lower.find("ep::"); at != std::string_view::npos;
        at = lower.find("ep::", at + 1)) {
@@ -153,7 +156,8 @@ const char* CauseName(Gap::Cause cause) {
 
 uint8_t ClassesOfHost(std::string_view name) {
   uint8_t classes = IsSynchronisation(name) ? kSynchronisation : 0;
-  // Operators of the tensor library are none of the rest, and they are most of a trace.
+  // Operators of the tensor library belong to none of the other classes, and they are most of a
+  // trace.
   if (name.starts_with("aten::") || name.starts_with("autograd::")) return classes;
   const Small small(WithoutFolders(name), false);
   if (IsGarbageCollection(small)) classes |= kGarbageCollection;

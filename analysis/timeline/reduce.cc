@@ -18,7 +18,7 @@
 namespace plumbline::timeline {
 namespace {
 
-constexpr int64_t kGap = 1'000'000;       // ns: shorter ones are not told one by one
+constexpr int64_t kGap = 1'000'000;       // ns; shorter gaps are not listed individually
 constexpr int64_t kShortKernel = 10'000;  // ns
 constexpr size_t kMostGaps = 1u << 14, kMostSteps = 1u << 12;
 
@@ -79,7 +79,7 @@ class Reduction {
     out_.set_exposed_ns(Length(busy_.length() - comp_.length()));
   }
 
-  // Counts; and the other kernels of streams that mostly communicate, whose names nobody knows.
+  // Counts kernels. Streams that mostly communicate may have other kernels with unknown names.
   void Kernels() {
     struct Stream {
       int64_t communicates = 0, other = 0;
@@ -110,8 +110,8 @@ class Reduction {
     out_.set_unclassified_ns(Length(unclassified));
   }
 
-  // Functions around the whole loop ("run_with_checkpoints") are no cause of a gap within: what
-  // holds a whole step, or without marks the whole window.
+  // Removes functions around the whole loop ("run_with_checkpoints"), which are not the cause of a
+  // gap inside: spans that contain a whole step, or, without step marks, the whole window.
   void LeaveOutFrames() {
     std::vector<Interval> steps;
     for (const StepMarked& step : in_.steps) steps.push_back({step.start, step.end});
@@ -125,8 +125,8 @@ class Reduction {
     });
   }
 
-  // Whoever serves waits for its next batch, and for what the GPU says, whenever there is nothing
-  // to do: that explains no gap.
+  // A serving process waits for its next batch, and for the GPU, whenever there is nothing to do,
+  // so that does not explain a gap.
   void LeaveOutRequests() {
     constexpr uint8_t kOfRequests = kDataLoading | kSynchronisation;
     for (HostSpan& span : in_.spans) span.classes &= static_cast<uint8_t>(~kOfRequests);
@@ -136,7 +136,7 @@ class Reduction {
   void Gaps(const HostSide& host) {
     gaps_ = busy_.GapsWithin(first_, last_);
     std::vector<uint64_t> occurrences(in_.names.size(), 0);
-    size_t begun = 0;  // events counted so far
+    size_t begun = 0;  // number of events counted so far
     int64_t launch_wait = 0;
     for (const Interval& gap : gaps_.parts()) {
       size_t ender = begun;
@@ -149,7 +149,7 @@ class Reduction {
       }
       const bool other_cause = cause != v1::TimelineGap::CAUSE_UNKNOWN &&
                                cause != v1::TimelineGap::CAUSE_SYNCHRONISATION;
-      if (!other_cause && gap.end - gap.start < kGap)  // a longer one is no launch
+      if (!other_cause && gap.end - gap.start < kGap)  // a longer gap is not due to a launch
         launch_wait += host.WaitedForLaunch(gap, in_.gpu[ender]);
     }
     out_.set_launch_wait_ns(Length(launch_wait));
@@ -181,7 +181,8 @@ class Reduction {
               [](const auto& a, const auto& b) { return a.start_ns() < b.start_ns(); });
   }
 
-  // The first of the longest; empty: there is none of this cause.
+  // Returns the first of the longest gaps with this cause. If there is none, returns an empty
+  // interval.
   Interval LongestGapOf(v1::TimelineGap::Cause cause) const {
     const v1::TimelineGap* longest = LongestGap(out_, cause);
     if (longest == nullptr) return {};
@@ -213,8 +214,8 @@ class Reduction {
     out.set_period_ns(Length(MedianOf(std::move(periods))));
   }
 
-  // A number that is marked on several threads is one step, from its first mark's start to the last
-  // one's end.
+  // If a number is marked on several threads, it is one step, from its first mark's start to the
+  // last mark's end.
   void Steps() {
     for (size_t i = 0; i < in_.steps.size();) {
       StepMarked step = in_.steps[i];
@@ -250,7 +251,7 @@ class Reduction {
   v1::Timeline out_;
   Intervals comm_, comp_, busy_, gaps_;
   int64_t first_ = 0, last_ = 0;
-  std::unordered_map<uint32_t, int> names_;  // of columns, to those of the timeline
+  std::unordered_map<uint32_t, int> names_;  // numbers of the columns to those of the timeline
 };
 
 }  // namespace

@@ -9,10 +9,11 @@ namespace {
 
 constexpr size_t kManySteps = 12, kFewSteps = 5, kLargeCohort = 16;
 constexpr double kSlow = 4.0 / 3, kSlowInLarge = 1.1, kDeviations = 6, kToSigma = 1.4826;
-constexpr double kHalfPi = 1.5707963267948966;  // a median's variance is this times a mean's
-constexpr double kChance = 4;                   // standard errors: 64 ranks and more are looked at
+constexpr double kHalfPi =
+    1.5707963267948966;        // ratio of the variance of a median to that of a mean
+constexpr double kChance = 4;  // standard errors: 64 ranks and more are tested
 
-// Of what is finite.
+// Returns the median of the finite values.
 double Median(std::vector<double> values) {
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
   if (values.empty()) return 0;
@@ -22,7 +23,7 @@ double Median(std::vector<double> values) {
   return (*middle + *std::min_element(middle + 1, values.end())) / 2;
 }
 
-// Of logarithms, about their median; nothing is asked of less than two values.
+// Returns the scatter of logarithms about their median. Needs at least two values.
 double Scatter(const std::vector<double>& values) {
   std::vector<double> logs;
   for (const double value : values) {
@@ -33,7 +34,7 @@ double Scatter(const std::vector<double>& values) {
   return kToSigma * Median(std::move(logs));
 }
 
-// The median of all but one, for each, by one sort. Finite values.
+// Returns, for each value, the median of all others, with one sort. Values must be finite.
 std::vector<double> MedianOfOthers(const std::vector<double>& values) {
   std::vector<double> sorted = values;
   std::sort(sorted.begin(), sorted.end());
@@ -52,7 +53,7 @@ std::vector<double> MedianOfOthers(const std::vector<double>& values) {
 
 bool Usable(double own) { return std::isfinite(own) && own > 0; }
 
-// One cohort: own time of each rank, of others' median, by step.
+// One cohort: per step, each rank's own time divided by the median of the others'.
 class Cohort {
  public:
   explicit Cohort(std::vector<const RankSteps*> ranks)
@@ -79,7 +80,7 @@ class Cohort {
       }
       Straggler found;
       if (!IsCulprit(i, &found)) continue;
-      // Whom nobody waits for holds nobody up.
+      // If no rank waits for it, it delays no rank.
       Straggler culprit = Describe(i);
       culprit.steady_share = found.steady_share;
       culprit.mads = found.mads;
@@ -89,7 +90,7 @@ class Cohort {
   }
 
  private:
-  // The ratio of each rank that has a usable time in this step.
+  // Adds the ratio of each rank that has a usable time in this step.
   void AddStep(size_t step) {
     std::vector<double> own;
     std::vector<size_t> whose;
@@ -103,9 +104,10 @@ class Cohort {
     for (size_t k = 0; k < own.size(); ++k) ratios_[whose[k]].push_back(own[k] / others[k]);
   }
 
-  // How far chance takes the logarithm of each rank's slowness, were it like the others. Steps that
-  // differ on all ranks alike scatter own times, not ratios; one rank's own moods scatter, among
-  // two, the ratios of both, not the other's times. So the lesser of both counts.
+  // Estimates how far chance moves the logarithm of each rank's slowness if it were like the
+  // others. If steps differ on all ranks alike, own times scatter, but ratios do not. If one of two
+  // ranks varies, both ratios scatter, but not the other's own times. So the smaller of both is
+  // used.
   void FindErrors() {
     std::vector<double> of_ratios, of_own;
     for (size_t i = 0; i < ranks_.size(); ++i) {
@@ -121,10 +123,12 @@ class Cohort {
     }
   }
 
-  // Sequences of very different lengths make some rank's median long, in few steps, without fault.
+  // Returns true if chance explains it. Over few steps, sequences of very different lengths can
+  // make a rank's median long without a fault.
   bool MayBeChance(size_t i) const { return std::log(slowness_[i]) < kChance * errors_[i]; }
 
-  // The rule's table: few steps ask for all of them, many for three quarters.
+  // Applies the rule's table: if there are few steps, all of them must agree; if there are many,
+  // three quarters.
   bool IsCulprit(size_t i, Straggler* straggler) const {
     const std::vector<double>& ratios = ratios_[i];
     const double s = slowness_[i];
@@ -137,14 +141,14 @@ class Cohort {
         std::count_if(ratios.begin(), ratios.end(), [&](double r) { return r - 1 > (s - 1) / 2; });
     straggler->steady_share = static_cast<double>(steady) / static_cast<double>(ratios.size());
     if (4 * static_cast<size_t>(steady) < 3 * ratios.size()) return false;
-    // A smaller excess shows only among many.
+    // A smaller excess only shows among many ranks.
     if (s >= kSlow) return true;
     if (ranks_.size() < kLargeCohort || s < kSlowInLarge) return false;
     straggler->mads = DeviationsAbove(i);
     return straggler->mads >= kDeviations;
   }
 
-  // Of the others' slowness, by their median deviation.
+  // Returns the distance from the others' slowness, in their median deviations.
   double DeviationsAbove(size_t i) const {
     std::vector<double> others;
     for (size_t k = 0; k < slowness_.size(); ++k) {
@@ -156,7 +160,7 @@ class Cohort {
     return deviation > 0 ? (slowness_[i] - middle) / deviation : INFINITY;
   }
 
-  // In medians over the steps.
+  // Returns medians over the steps.
   Straggler Describe(size_t i) const {
     Straggler out;
     out.rank = ranks_[i]->rank;
@@ -171,7 +175,7 @@ class Cohort {
   }
 
   std::vector<const RankSteps*> ranks_;
-  std::vector<std::vector<double>> ratios_;  // by rank, of its usable steps
+  std::vector<std::vector<double>> ratios_;  // by rank, for its usable steps
   std::vector<double> slowness_;
   std::vector<double> errors_;                   // of the logarithm of slowness, by rank
   std::vector<double> own_, compute_, exposed_;  // medians over steps, by rank

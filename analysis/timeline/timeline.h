@@ -1,4 +1,5 @@
-// Where the time of a rank goes. The room's entry: who stands outside includes this header alone.
+// Finds how the time of a rank is spent. The entry header of this folder: code outside includes
+// this header alone.
 #pragma once
 
 #include "analysis/timeline/collectives.h"  // IWYU pragma: export

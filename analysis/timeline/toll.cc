@@ -32,7 +32,7 @@ std::vector<Toll> TollsOf(const v1::Timeline& t) {
   std::vector<Toll> tolls = {{t.stage_known() ? "bubble" : "cable", share(t.exposed_ns())},
                              {"host", share(t.span_ns() - t.busy_ns())},
                              {kTrafficId, share(t.busy_ns() - t.exposed_ns())}};
-  // What is worth telling first, then the kernels, then the rest.
+  // First the shares above the limit, then the kernels, then the rest.
   const auto place = [](const Toll& toll) {
     if (toll.id == kTrafficId) return 1;
     return toll.share >= kWorthATell ? 0 : 2;

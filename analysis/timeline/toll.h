@@ -1,4 +1,4 @@
-// Which toll a rank pays: what of its time is not its own work, and what that work waits for.
+// Finds the bottleneck of a rank: the time that is not its own work, and what that work waits for.
 #pragma once
 
 #include <string>
@@ -10,22 +10,25 @@
 namespace plumbline::timeline {
 
 struct Toll {
-  // "cable": communication that nothing hides; "bubble": the same in a pipeline, where it is
-  // waiting for other stages; "gpu-traffic": the GPU is busy with kernels of its own; "host": none
-  // of the tolls of a cluster, the GPU waits for its host. (Memory is told by no timeline.)
+  // "cable": communication that is not hidden. "bubble": the same in a pipeline, where it waits for
+  // other stages. "gpu-traffic": the GPU runs its own kernels. "host": not a bottleneck of a
+  // cluster; the GPU waits for its host. (A timeline does not show memory.)
   std::string_view id;
   double share = 0;  // of the window
 };
 
-// The toll that is paid first: of cable, bubble and host those from a twentieth of the time on, by
-// their shares; then traffic inside the GPU; then the rest. Empty: no GPU event.
+// Returns the bottlenecks, the most important one first: cable, bubble and host if they are at
+// least a twentieth of the time, by their shares; then traffic inside the GPU; then the rest. If
+// there is no GPU event, returns none.
 std::vector<Toll> TollsOf(const v1::Timeline& timeline);
-// Of several ranks together, those that have none left out: shares of their common time.
+// Returns those of several ranks together, as shares of their common time. Ranks without any are
+// ignored.
 std::vector<Toll> TollsOf(const std::vector<const v1::Timeline*>& timelines);
 
-// "the cable"; empty: no toll has that id.
+// Returns a name such as "the cable". If the id is unknown, returns an empty string.
 std::string_view TollName(std::string_view id);
-// "Toll: the cable, 23 % of the time; behind it traffic inside the GPU, 71 %." Empty without tolls.
+// Returns one line with the first two bottlenecks and their shares. If there are none, returns an
+// empty string.
 std::string TollLine(const std::vector<Toll>& tolls);
 
 }  // namespace plumbline::timeline

@@ -10,7 +10,7 @@ namespace plumbline::rules {
 namespace {
 
 constexpr double kLearnt = 4;  // standard deviations by which the loss must have fallen before
-constexpr double kKept = 0.5;  // share of that fall which the new attempt still has
+constexpr double kKept = 0.5;  // share of that fall that the new attempt still has
 
 }  // namespace
 
@@ -22,7 +22,7 @@ bool AttemptCourse::Reads(std::string_view series) {
 void AttemptCourse::Take(uint32_t attempt, std::string_view series, double value) {
   if (!std::isfinite(value) || (now_ && attempt < now_->number)) return;
   if (!now_ || attempt > now_->number) {
-    // An attempt that came to nothing is no measure for the next one.
+    // If an attempt did not complete its report, it is not used for comparison.
     if (now_ && now_->first && now_->recent && now_->spread) before_ = now_;
     now_ = Attempt{};
     now_->number = attempt;

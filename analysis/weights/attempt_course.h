@@ -1,4 +1,4 @@
-// Attempts of one live run: did the optimizer begin anew while the weights went on?
+// Attempts of one live run: detects an optimizer that started again while the weights continued.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace plumbline::rules {
 
-// What run.watch reports of an attempt.
-inline constexpr char kAnew[] = "trained/anew";  // 1: the first update found no optimizer state
+// Series that run.watch reports for an attempt.
+inline constexpr char kAnew[] = "trained/anew";  // 1 if the first update found no optimizer state
 inline constexpr char kFirstLoss[] = "trained/first_loss";        // mean of its first losses
 inline constexpr char kRecentLoss[] = "trained/recent_loss";      // mean of the newest 8
 inline constexpr char kRecentSpread[] = "trained/recent_spread";  // their standard deviation
 
-// Of one rank. Not thread-safe.
+// State of one rank. Not thread-safe.
 class AttemptCourse {
  public:
   static bool Reads(std::string_view series);
 
-  // Values come in the order of the attempts.
+  // Takes values in the order of the attempts.
   void Take(uint32_t attempt, std::string_view series, double value);
 
-  // The verdict on the newest attempt, once, when all that it needs is there: the loss of its first
-  // steps is where the attempt before had come to, not where that had begun, so its weights are
-  // not fresh; and its optimizer has no state.
+  // Returns the verdict on the newest attempt once, when all needed values are present. The verdict
+  // is a finding if its optimizer has no state, and the loss of its first steps is where the
+  // previous attempt ended, not where that one began, so that its weights are not fresh.
   std::optional<v1::Verdict> Judge(uint32_t rank, int64_t step);
 
   void Persist(Archive& a) { a(before_, now_, told_); }

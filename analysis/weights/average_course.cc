@@ -20,7 +20,7 @@ bool AverageCourses::ReadsScalar(const v1::Site& site) {
   return site.layer().empty() && site.op() == "optimizer.step";
 }
 
-// Gathers a step's averages, and the weights beside them.
+// Collects a step's averages and their weights.
 void AverageCourses::Take(const SiteStep& step) {
   const bool average = step.site.op() == kAverage;
   for (const Item& item : step.items) {
@@ -33,7 +33,7 @@ void AverageCourses::Take(const SiteStep& step) {
     if (!average && (evidence.tensor().role() != "weight" || step.site.op() != "weight")) continue;
     const auto sample = DecodeTensor(evidence.tensor());
     if (!sample.ok() || sample->offsets.empty()) continue;
-    // Sites come in the order of their names: the average before its weight.
+    // Sites are sorted by name, so the average comes before its weight.
     const auto place = std::pair(item.source->rank(), step.site.layer());
     if (!average && !open_.contains(place)) continue;
     Open& open = open_[place];
@@ -48,7 +48,7 @@ void AverageCourses::Take(const SiteStep& step) {
   }
 }
 
-// Compares each average with its last look, and tells of one that stands still.
+// Compares each average with its previous state, and reports one that does not move.
 void AverageCourses::Close(const StepEnd& step, VerdictSink& out) {
   for (const auto& [place, open] : open_) {
     const Key key{step.role, place.first, place.second};
@@ -79,7 +79,7 @@ void AverageCourses::Compare(const StepEnd& step, const Open& open, AverageCours
   }
   const double updates = optimizer_step_.value_or(static_cast<double>(step.step));
   const size_t n = open.average.size();
-  // Another size, another dtype or a run that went back: nothing can be compared.
+  // If the size or dtype differs, or the run went back, nothing can be compared.
   const bool anew = course.checkpoints == 0 || course.last.size() != n ||
                     course.dtype != open.dtype || updates < course.updates_last;
   if (anew) {
@@ -91,7 +91,7 @@ void AverageCourses::Compare(const StepEnd& step, const Open& open, AverageCours
     course.updates_first = updates;
   }
   for (size_t i = 0; i < n; ++i) {
-    // How far the weight stayed away at least; on both sides: it met its average.
+    // The smallest distance of the weight so far. If it was on both sides, it met its average.
     const auto gap = static_cast<float>(open.weight[i] - open.average[i]);
     float& least = course.least[i];
     if (anew) {
@@ -110,7 +110,7 @@ void AverageCourses::Compare(const StepEnd& step, const Open& open, AverageCours
 
 AverageCourses::Counts AverageCourses::Count(const AverageCourse& course) const {
   Counts counts;
-  // So much of the way an average of the slowest decay goes in these updates.
+  // The share of the distance that an average with the slowest decay moves in these updates.
   const double part = -std::expm1((course.updates_last - course.updates_first) * std::log(decay_));
   for (size_t i = 0; i < course.last.size(); ++i) {
     counts.moved += course.moved[i];
@@ -162,7 +162,7 @@ v1::Verdict AverageCourses::Judge(const AverageCourse& course) const {
     return Inconclusive("poisoned: averages or weights that are NaN or infinite");
   if (course.checkpoints < kCheckpoints)
     return Inconclusive(absl::StrCat("few-checkpoints: fewer than ", kCheckpoints));
-  // A wide dtype rounds no such step away.
+  // A wide dtype does not round such a step away.
   if (Stalls(course, counts)) {
     return Inconclusive(
         "not-rounding: it stands still in a dtype that could follow; is it updated at all?");

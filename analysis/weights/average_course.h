@@ -1,4 +1,5 @@
-// Moving averages of weights that lie beside them in checkpoints: do they follow?
+// Moving averages of weights that are stored in checkpoints along with the weights: tests whether
+// they follow.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +15,18 @@
 
 namespace plumbline::rules {
 
-// One average of one rank; its sampled elements. An element is due where an average that follows
-// would have moved by a unit in its last place at least: its weight lay on one side of it in all
-// checkpoints, by `least` or more, and (1 - decay^n) least is as much.
+// One average of one rank: its sampled elements. An element is due if an average that follows would
+// have moved by at least one unit in its last place: its weight was on one side of it in all
+// checkpoints, by at least `least`, and (1 - decay^n) least is at least that unit.
 struct AverageCourse {
   DType dtype = DType::kUnspecified;
   std::vector<float> last;
-  std::vector<float> least;    // of |weight - average|; with its sign; 0: it changed sides
-  std::vector<uint8_t> moved;  // ever
+  std::vector<float> least;    // smallest |weight - average|, with its sign; 0 if it changed sides
+  std::vector<uint8_t> moved;  // true if it ever moved
   uint64_t checkpoints = 0;
   uint64_t poisoned = 0;
   int64_t step_first = 0, step_last = 0;
-  double updates_first = 0, updates_last = 0;  // optimizer steps, else steps
+  double updates_first = 0, updates_last = 0;  // optimizer steps, or steps if those are not known
   bool told = false;
   void Persist(Archive& a) {
     a(dtype, last, least, moved, checkpoints, poisoned, step_first, step_last, updates_first,
@@ -33,14 +34,14 @@ struct AverageCourse {
   }
 };
 
-// Keeps 9 bytes a sampled element. Of checkpoints alone: the op is "average", the weight's is
+// Keeps 9 bytes per sampled element. For checkpoints only: the op is "average", the weight's is
 // "weight".
 class AverageCourses {
  public:
   static constexpr uint64_t kCheckpoints = 3;
 
-  // `elements`: that have to be due; `share`: of these, so few may have moved; `decay`: the slowest
-  // average that is meant.
+  // `elements` is the number of elements that must be due. `share` is the largest share of these
+  // that may have moved. `decay` is that of the slowest supported average.
   AverageCourses(size_t elements, double share, double decay)
       : elements_(elements), share_(share), decay_(decay) {}
 
@@ -61,9 +62,9 @@ class AverageCourses {
     bool poisoned = false;
   };
   struct Counts {
-    uint64_t moved = 0;  // of all
+    uint64_t moved = 0;  // elements that moved
     uint64_t due = 0, due_moved = 0;
-    std::optional<size_t> shown;  // due, and did not move
+    std::optional<size_t> shown;  // an element that was due and did not move
   };
 
   void Compare(const StepEnd& step, const Open& open, AverageCourse& course) const;

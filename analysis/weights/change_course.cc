@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMostChanges = size_t{1} << 16;
 
-// FNV-1a: do two looks speak of the same elements?
+// Hashes the indices with FNV-1a, to detect whether two samples have the same elements.
 uint64_t HashOf(const std::vector<uint64_t>& indices) {
   uint64_t state = 0xcbf29ce484222325ull;
   for (const uint64_t index : indices) state = (state ^ index) * 0x100000001b3ull;
@@ -25,7 +25,8 @@ double MedianOf(std::vector<double> values) {
   return *middle;
 }
 
-// log10 of |after - before| over |before|; nullopt: nothing changed, or there is nothing to change.
+// Returns log10 of |after - before| over |before|. If nothing changed, or there is nothing to
+// change, returns nullopt.
 std::optional<double> LogRatio(const std::vector<float>& before, const std::vector<double>& after) {
   double change = 0, weight = 0;
   for (size_t i = 0; i < after.size(); ++i) {
@@ -39,7 +40,7 @@ std::optional<double> LogRatio(const std::vector<float>& before, const std::vect
 
 }  // namespace
 
-// Gathers a step's sampled matrices and their rates.
+// Collects a step's sampled matrices and their rates.
 void ChangeCourses::Take(const SiteStep& step) {
   for (const Item& item : step.items) {
     const v1::Evidence& evidence = *item.evidence;
@@ -62,12 +63,12 @@ void ChangeCourses::Take(const SiteStep& step) {
 
 void ChangeCourses::Close(const StepEnd& step, VerdictSink& out) {
   std::map<uint32_t, std::pair<std::vector<Way>, uint64_t>> ranks;
-  // A way over the rate is compared where every weight of the step has one.
+  // Changes are divided by the rate only if every weight of the step has one.
   const bool rated = std::all_of(open_.begin(), open_.end(), [](const auto& entry) {
     const Open& open = entry.second;
     return open.values.empty() || (open.rate && *open.rate > 0 && std::isfinite(*open.rate));
   });
-  // How far each weight went since the checkpoint before.
+  // Compute how far each weight moved since the previous checkpoint.
   for (const auto& [place, open] : open_) {
     if (open.values.empty() || open.poisoned) continue;
     Key key{step.role, place.first, place.second};
@@ -89,7 +90,7 @@ void ChangeCourses::Close(const StepEnd& step, VerdictSink& out) {
     course.last.assign(open.values.begin(), open.values.end());
     course.which = open.which;
   }
-  // Weights are compared with those of their own rank.
+  // Compare weights with those of their own rank.
   for (auto& [rank, of_rank] : ranks)
     CloseRank(step, rank, std::move(of_rank.first), of_rank.second, out);
   for (const auto& [place, open] : open_) {
@@ -105,7 +106,7 @@ void ChangeCourses::CloseRank(const StepEnd& step, uint32_t rank, std::vector<Wa
   ChangesShown& shown = shown_[{step.role, rank}];
   if (shown.intervals == 0) shown.step_first = ways[0].course->step;
   shown.step_last = step.step;
-  // What is shown.
+  // Set the values to display.
   std::vector<double> ratios, compared;
   for (const Way& way : ways) {
     ratios.push_back(way.log_ratio);
@@ -122,7 +123,7 @@ void ChangeCourses::CloseRank(const StepEnd& step, uint32_t rank, std::vector<Wa
   shown.high = high->log_ratio;
   shown.lowest = std::get<2>(*low->key);
   shown.highest = std::get<2>(*high->key);
-  // Who goes another way than the others.
+  // Find weights that move differently from the others.
   const double median = MedianOf(compared);
   for (const Way& way : ways) {
     ChangeCourse& course = *way.course;
@@ -132,7 +133,7 @@ void ChangeCourses::CloseRank(const StepEnd& step, uint32_t rank, std::vector<Wa
     const int side = ways.size() < kFewestWeights || !(std::fabs(off) >= kDecades) ? 0
                      : off > 0                                                     ? 1
                                                                                    : -1;
-    // A row of intervals on one side; another side begins anew.
+    // Count consecutive intervals on one side. If the side changes, start again.
     if (side == 0 || side != course.side) {
       course.beside = 0;
       course.beside_first = course.step;
@@ -172,7 +173,7 @@ v1::Verdict ChangeCourses::Found(const Way& way, double median, size_t weights) 
       .Take();
 }
 
-// What is shown where nobody is named.
+// Reports the displayed values if there was no finding.
 void ChangeCourses::Rest(VerdictSink& out) const {
   for (const auto& [key, shown] : shown_) {
     google::protobuf::Struct details;

@@ -1,4 +1,5 @@
-// How far weights move from checkpoint to checkpoint, each beside the run's others.
+// Measures how far weights move from checkpoint to checkpoint, compared with the run's other
+// weights.
 #pragma once
 
 #include <cstdint>
@@ -13,42 +14,42 @@
 
 namespace plumbline::rules {
 
-// One weight of one rank, its sampled elements.
+// One weight of one rank: its sampled elements.
 struct ChangeCourse {
   std::vector<float> last;
   uint64_t which = 0;  // a hash of their indices
   uint64_t intervals = 0;
-  int side = 0;         // of the newest intervals: above (1) or below (-1) the others by far
-  uint64_t beside = 0;  // of those in a row, to the newest
+  int side = 0;         // newest intervals: far above (1) or far below (-1) the others
+  uint64_t beside = 0;  // number of consecutive intervals on that side
   int64_t step = 0;     // of `last`
   int64_t beside_first = 0;
-  double log_ratio = 0;  // log10 of |change| over |weight| in the newest interval
-  bool rated = false;    // over the rate of its parameter group
+  double log_ratio = 0;  // log10 of |change| / |weight| in the newest interval
+  bool rated = false;    // divided by the rate of its parameter group
   bool told = false;
   void Persist(Archive& a) {
     a(last, which, intervals, side, beside, step, beside_first, log_ratio, rated, told);
   }
 };
 
-// The newest interval of one rank: what is shown.
+// The newest interval of one rank, for display.
 struct ChangesShown {
   uint64_t weights = 0, unchanged = 0, intervals = 0;
-  double median = 0, low = 0, high = 0;  // log10 of |change| over |weight|
+  double median = 0, low = 0, high = 0;  // log10 of |change| / |weight|
   std::string lowest, highest;
   int64_t step_first = 0, step_last = 0;
-  bool told = false;  // a weight that goes another way
+  bool told = false;  // a differing weight was reported
   void Persist(Archive& a) {
     a(weights, unchanged, intervals, median, low, high, lowest, highest, step_first, step_last,
       told);
   }
 };
 
-// Weights with two axes and more, by 4 bytes a sampled element. Of evidence of role "weight" whose
-// samples are of the same elements in each step, as those of checkpoints are.
+// Weights with at least two axes; 4 bytes per sampled element. Uses evidence of role "weight" whose
+// samples have the same elements in each step, as those of checkpoints do.
 class ChangeCourses {
  public:
   static constexpr uint64_t kIntervals = 3;
-  static constexpr size_t kFewestWeights = 8;  // that a median is taken of
+  static constexpr size_t kFewestWeights = 8;  // needed for a median
   static constexpr double kDecades = 3;
 
   static bool ReadsScalar(const v1::Site& site) { return site.op() == "held"; }
@@ -67,12 +68,12 @@ class ChangeCourses {
     bool poisoned = false;
     std::optional<double> rate;
   };
-  // One weight's way since the checkpoint before.
+  // One weight's change since the previous checkpoint.
   struct Way {
     const Key* key = nullptr;
     ChangeCourse* course = nullptr;
-    double log_ratio = 0;  // of what is shown
-    double compared = 0;   // the same over the rate, where every weight has one
+    double log_ratio = 0;  // for display
+    double compared = 0;   // divided by the rate, if every weight has one
   };
 
   void CloseRank(const StepEnd& step, uint32_t rank, std::vector<Way> ways, uint64_t unchanged,

@@ -13,10 +13,11 @@ constexpr char kFirst[] = "exp_avg", kSecond[] = "exp_avg_sq";
 
 bool IsDecay(const std::optional<double>& beta) { return beta && *beta >= 0 && *beta < 1; }
 
-// m = (1 - b1) sum b1^k g and v = (1 - b2) sum b2^k g^2 over the same gradients, k steps ago. By
-// Cauchy and Schwarz m^2 <= (1 - b1)^2 sum (b1^2 / b2)^k * sum b2^k g^2, so
+// Returns a lower bound of sqrt(v) / |m|. m = (1 - b1) sum b1^k g and v = (1 - b2) sum b2^k g^2
+// over the same gradients, k steps ago. By Cauchy-Schwarz, m^2 <= (1 - b1)^2 sum (b1^2 / b2)^k *
+// sum b2^k g^2, so
 //   sqrt(v) >= |m| sqrt((1 - b2) (1 - b1^2 / b2)) / (1 - b1);
-// 0.138 |m| at 0.9 and 0.999. 0: it cannot be said.
+// 0.138 |m| at 0.9 and 0.999. If no bound is known, returns 0.
 double LeastRootOverMoment(const std::optional<double>& beta1, const std::optional<double>& beta2) {
   if (!IsDecay(beta1) || !IsDecay(beta2) || !(*beta1 * *beta1 < *beta2)) return 0;
   return std::sqrt((1 - *beta2) * (1 - *beta1 * *beta1 / *beta2)) / (1 - *beta1);
@@ -37,7 +38,7 @@ bool HeldMoments::ReadsScalar(const v1::Site& site) {
   return site.op() == "held.beta1" || site.op() == "held.beta2" || site.op() == "held.eps";
 }
 
-// Gathers a parameter's moments, what its group says of them, and whether its weight is finite.
+// Collects a parameter's moments, its group's options, and whether its weight is finite.
 void HeldMoments::Take(const SiteStep& step) {
   const std::string& op = step.site.op();
   for (const Item& item : step.items) {
@@ -64,7 +65,7 @@ void HeldMoments::TakeTensor(const std::string& op, const v1::TensorState& state
   }
   open->poisoned |= !finite;
   const auto sample = DecodeTensor(state);
-  // The second moment decides the dtype and which elements are looked at.
+  // The second moment decides the dtype and the elements.
   if (op == kSecond) {
     open->square = true;
     open->dtype = static_cast<DType>(state.dtype());
@@ -90,21 +91,21 @@ std::optional<v1::Verdict> HeldMoments::Judge(const Open& open) {
   if (!open.epsilon || !(*open.epsilon > 0) || !std::isfinite(*open.epsilon)) return std::nullopt;
   if (!IsFloating(open.dtype) || DTypeSize(open.dtype) == 1) return std::nullopt;
   if (open.poisoned) return Inconclusive("poisoned: moments that are NaN or infinite");
-  // What is left of eps in the moments' dtype.
+  // The value of eps after rounding to the moments' dtype.
   const double added = RoundToFormat(*open.epsilon, open.dtype);
   google::protobuf::Struct details;
   Put(details, "eps", *open.epsilon);
   Put(details, "eps_dtype", DTypeName(open.dtype));
   Put(details, "eps_as_added", added);
   Put(details, "zero_moments", static_cast<double>(open.zeros));
-  // With an eps of 0 a step divides by 0 there, and the weight is no number any more.
+  // If eps is 0, a step divides by 0 there, and the weight is not finite afterwards.
   const bool elsewhere = open.zeros > 0 && open.weight_finite.value_or(false);
   if (added == 0 && !elsewhere) {
     v1::Verdict found = Zero(open);
     *found.mutable_details() = std::move(details);
     return found;
   }
-  // Elements whose v is 0 although m says that it cannot be.
+  // Elements whose v is 0 although m excludes that.
   const double least = LeastRootOverMoment(open.beta1, open.beta2);
   const double epsilon = added == 0 ? *open.epsilon : added;
   uint64_t bare = 0, below = 0;
@@ -119,7 +120,7 @@ std::optional<v1::Verdict> HeldMoments::Judge(const Open& open) {
     Put(details, "below_eps_squared",
         static_cast<double>(below) / static_cast<double>(open.second.size()));
   }
-  // None: eps works, or works elsewhere.
+  // There is none: eps works, or is added in another dtype.
   if (!worst) {
     if (added == 0)
       return Inconclusive(

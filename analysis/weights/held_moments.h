@@ -1,5 +1,5 @@
-// What an optimizer keeps of a parameter in one checkpoint, element by element: does its
-// denominator, sqrt(v) + eps, hold what it should?
+// Tests an optimizer's state of a parameter in one checkpoint, element by element: whether its
+// denominator, sqrt(v) + eps, is large enough.
 #pragma once
 
 #include <map>
@@ -13,13 +13,13 @@
 
 namespace plumbline::rules {
 
-// Of one step; keeps nothing. Of checkpoints alone: the ops are "exp_avg" and "exp_avg_sq".
+// Covers one step and keeps nothing. For checkpoints only: the ops are "exp_avg" and "exp_avg_sq".
 class HeldMoments {
  public:
   static bool ReadsScalar(const v1::Site& site);
-  // A site of the step.
+  // Takes a site of the step.
   void Take(const SiteStep& step);
-  // A verdict a parameter and rank whose eps is known.
+  // Adds a verdict for each parameter and rank whose eps is known.
   void Close(const StepEnd& step, VerdictSink& out);
 
  private:
@@ -28,7 +28,7 @@ class HeldMoments {
     uint64_t zeros = 0;                 // of all its elements
     bool square = false, poisoned = false;
     std::vector<uint64_t> indices;
-    std::vector<double> second, first;  // sampled, of the same elements
+    std::vector<double> second, first;  // sampled, for the same elements
     std::optional<double> beta1, beta2, epsilon;
     std::optional<bool> weight_finite;
   };

@@ -1,5 +1,5 @@
-// What the optimizer's and the schedule's state of a checkpoint tell beside those of the one before
-// it: the verdicts of health/optimizer-state.
+// Compares the optimizer's and the schedule's state of a checkpoint with the previous one: the
+// verdicts of health/optimizer-state.
 #pragma once
 
 #include <cstdint>
@@ -13,32 +13,33 @@
 
 namespace plumbline::rules {
 
-inline constexpr char kOptimizerStep[] = "optimizer.step";  // the largest of a parameter's
+inline constexpr char kOptimizerStep[] = "optimizer.step";  // the largest over the parameters
 inline constexpr char kSchedulerStep[] = "scheduler.step";  // last_epoch
 
-// What one checkpoint of one rank says.
+// The state of one checkpoint of one rank.
 struct StateCounts {
   int64_t step = 0;
   std::optional<double> optimizer, scheduler;
-  double parameters = 0;          // that the optimizer's groups list
-  std::set<std::string> moments;  // parameters with one that is not zero
-  std::set<std::string> odd;      // with one that is not finite: nothing is known of it
-  std::set<std::string> held;     // parameters that a group lists
-  std::map<std::string, std::map<std::string, double>> masters;  // of this step alone
+  double parameters = 0;          // number listed by the optimizer's groups
+  std::set<std::string> moments;  // parameters with a non-zero moment
+  std::set<std::string> odd;   // parameters with a non-finite moment, about which nothing is known
+  std::set<std::string> held;  // parameters listed by a group
+  std::map<std::string, std::map<std::string, double>> masters;  // of this step only
   // Not masters: they are judged in their own step.
   void Persist(Archive& a) { a(step, optimizer, scheduler, parameters, moments, odd, held); }
 };
 
-// Each of two checkpoints of `rank` that follow one another.
+// Each compares two consecutive checkpoints of `rank`.
 
-// The optimizer's steps fall.
+// For falling optimizer steps.
 v1::Verdict StateAnew(uint32_t rank, const StateCounts& before, const StateCounts& now);
-// `gone`: not empty, of before.moments. An error where both keep the optimizer's steps.
+// `gone` is a non-empty subset of before.moments. If both checkpoints have the optimizer's steps,
+// it is an error.
 v1::Verdict MomentsGone(uint32_t rank, const std::vector<std::string>& gone,
                         const StateCounts& before, const StateCounts& now);
-// The schedule's steps fall; both have them.
+// For falling schedule steps; both checkpoints have them.
 v1::Verdict ScheduleAnew(uint32_t rank, const StateCounts& before, const StateCounts& now);
-// Both have both steps, and `ratio` schedule's steps an optimizer's step became `other`.
+// Both checkpoints have both steps, and `ratio` schedule steps per optimizer step became `other`.
 v1::Verdict OtherRatio(uint32_t rank, double ratio, double other, const StateCounts& before,
                        const StateCounts& now);
 

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view kMoment = "exp_avg_sq", kBeta2 = "held.beta2";
 constexpr double kCustomaryBeta2 = 0.999;
-// An average of decay b holds 98 % of what it will after 4 / (1 - b) steps: until then it rises
-// whatever its dtype.
+// An average of decay b has 98 % of its final value after 4 / (1 - b) steps. Until then it rises in
+// any dtype.
 constexpr double kFilled = 4;
 constexpr size_t kMostCourses = size_t{1} << 16;
 
@@ -79,7 +79,7 @@ void MomentCourses::Compare(const StepEnd& step, const Open& open, MomentCourse&
   const double beta2 = course.beta2 > 0 ? course.beta2 : kCustomaryBeta2;
   const double steps = optimizer_step_.value_or(static_cast<double>(step.step));
   const bool anew = course.last.size() != open.values.size() || course.dtype != open.dtype;
-  // Its average is filling up, or it is another tensor: begin with it.
+  // Its average is still filling, or it is another tensor: start with it.
   if (anew || course.checkpoints == 0 || !(steps >= kFilled / (1 - beta2))) {
     if (!(steps >= kFilled / (1 - beta2))) ++course.early;
     course.checkpoints = steps >= kFilled / (1 - beta2) ? 1 : 0;
@@ -90,7 +90,7 @@ void MomentCourses::Compare(const StepEnd& step, const Open& open, MomentCourse&
     course.step_first = step.step;
     return;
   }
-  // Each element's own course: did it ever rise, ever fall?
+  // Record for each element whether it ever rose or fell.
   for (size_t i = 0; i < open.values.size(); ++i) {
     if (open.values[i] > course.last[i]) course.rose[i] = 1;
     if (open.values[i] < course.last[i]) course.fell[i] = 1;
@@ -99,7 +99,7 @@ void MomentCourses::Compare(const StepEnd& step, const Open& open, MomentCourse&
   ++course.checkpoints;
 }
 
-// What no step has moved (frozen, rows that no token names) tells nothing.
+// Elements that no step moved (frozen, rows that no token uses) show nothing.
 MomentCourses::Counts MomentCourses::Count(const MomentCourse& course) {
   Counts counts;
   for (size_t i = 0; i < course.rose.size(); ++i) {
@@ -109,12 +109,12 @@ MomentCourses::Counts MomentCourses::Count(const MomentCourse& course) {
   return counts;
 }
 
-// Nearly none of what moved ever fell.
+// Returns true if almost none of the moved elements ever fell.
 bool MomentCourses::Few(const Counts& counts) const {
   return static_cast<double>(counts.fell) < share_ * static_cast<double>(counts.moved);
 }
 
-// Its largest decay is below half of the spacing at some mantissas, at least.
+// Returns true if the largest decay is below half of the spacing, at least for some mantissas.
 bool MomentCourses::CannotDecay(const MomentCourse& course) {
   const double beta2 = course.beta2 > 0 ? course.beta2 : kCustomaryBeta2;
   return 1 - beta2 < std::ldexp(1.0, -FormatOf(course.dtype).precision);
@@ -148,7 +148,7 @@ v1::Verdict MomentCourses::Found(const MomentCourse& course, const Counts& count
   return found.Take();
 }
 
-// What keeps a course from a verdict, in the order in which it can be mended.
+// Returns the reason for having no verdict, in the order in which the user can fix it.
 v1::Verdict MomentCourses::Judge(const MomentCourse& course, const Counts& counts) const {
   if (course.checkpoints < kCheckpoints && course.poisoned > 0)
     return Inconclusive("poisoned: moments that are NaN or infinite");
@@ -179,7 +179,7 @@ v1::Verdict MomentCourses::Judge(const MomentCourse& course, const Counts& count
 }
 
 void MomentCourses::Rest(VerdictSink& out) const {
-  // Those that are too small by themselves are judged together, by rank and dtype.
+  // Tensors that are too small alone are judged together, by rank and dtype.
   std::map<std::tuple<v1::Role, uint32_t, DType>, std::pair<MomentCourse, Counts>> small;
   std::map<std::tuple<v1::Role, uint32_t, DType>, std::vector<const Key*>> members;
   for (const auto& [key, course] : courses_) {
@@ -188,7 +188,7 @@ void MomentCourses::Rest(VerdictSink& out) const {
     const auto& [role, rank, layer] = key;
     if (course.checkpoints >= kCheckpoints && counts.moved < elements_ && counts.moved > 0 &&
         Few(counts) && CannotDecay(course)) {
-      // The first of them stands for all in what is shown.
+      // The first of them represents all in the output.
       auto& [shown, sum] = small[{role, rank, course.dtype}];
       const bool first = sum.moved == 0;
       sum.moved += counts.moved;

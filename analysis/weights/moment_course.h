@@ -1,4 +1,4 @@
-// Second moments that an optimizer keeps, from checkpoint to checkpoint: do they ever fall?
+// Second moments of an optimizer from checkpoint to checkpoint: tests whether they ever fall.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace plumbline::rules {
 // checkpoint.
 struct MomentCourse {
   DType dtype = DType::kUnspecified;
-  double beta2 = 0;  // 0: not known
+  double beta2 = 0;  // 0 if not known
   std::vector<float> last;
-  std::vector<uint8_t> rose, fell;  // of each element, ever since the first that counts
-  uint64_t checkpoints = 0;         // that count, the first one too
-  uint64_t early = 0;               // whose average was still filling up
+  std::vector<uint8_t> rose, fell;  // per element, since the first checkpoint that counts
+  uint64_t checkpoints = 0;         // checkpoints that count, including the first
+  uint64_t early = 0;               // checkpoints whose average was still filling
   uint64_t poisoned = 0;
   int64_t step_first = 0, step_last = 0;
   bool told = false;
@@ -30,20 +30,21 @@ struct MomentCourse {
   }
 };
 
-// Keeps 6 bytes a sampled element. Of checkpoints alone: the op is "exp_avg_sq".
+// Keeps 6 bytes per sampled element. For checkpoints only: the op is "exp_avg_sq".
 class MomentCourses {
  public:
   static constexpr uint64_t kCheckpoints = 3;
 
-  // `elements`: that have to have moved; `share`: of these, so few may have fallen.
+  // `elements` is the number of elements that must have moved. `share` is the largest share of
+  // these that may have fallen.
   MomentCourses(size_t elements, double share) : elements_(elements), share_(share) {}
 
   static bool ReadsScalar(const v1::Site& site);
-  // A site of a step.
+  // Takes a site of a step.
   void Take(const SiteStep& step);
   // Adds findings.
   void Close(const StepEnd& step, VerdictSink& out);
-  // What is left to say of each, and of the small ones together.
+  // Adds the remaining verdicts: of each tensor, and of the small ones together.
   void Rest(VerdictSink& out) const;
 
   // Between steps open_ and optimizer_step_ are empty.

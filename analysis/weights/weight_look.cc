@@ -8,10 +8,10 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr double kAdamEpsilon = 1e-8;     // a gradient far below it moves nothing
-constexpr double kLargestEpsilon = 1e-6;  // that is in use
-// sqrt(1 - 0.999^t) / (1 - 0.9^t) is above 0.15 for every t: what Adam's corrections may take of a
-// step, rounded down.
+constexpr double kAdamEpsilon = 1e-8;     // a gradient far below it has no effect
+constexpr double kLargestEpsilon = 1e-6;  // largest value in use
+// sqrt(1 - 0.999^t) / (1 - 0.9^t) is above 0.15 for every t: a lower bound, rounded down, of the
+// factor by which Adam's corrections reduce a step.
 constexpr double kCorrections = 0.1;
 
 bool IsFinite(const v1::TensorSummary& s) { return s.nan() + s.pos_inf() + s.neg_inf() == 0; }
@@ -64,7 +64,7 @@ void ObservedWeight::TakeMoment(std::string_view op, const v1::TensorSummary& s,
 double ObservedWeight::LeastStep(double at_rate) const {
   if (gradient) return at_rate * std::min(1.0, gradient_amax / kAdamEpsilon);
   if (momentum) return at_rate * moment_amax;
-  // Without a second moment: a step of the moment's sign (Lion), or of a moment that is scaled.
+  // Without a second moment: a step of the moment's sign (Lion), or of a scaled moment.
   if (!square_amax) return at_rate * std::min(1.0, moment_amax);
   return at_rate * kCorrections * moment_amax / (std::sqrt(*square_amax) + kLargestEpsilon);
 }

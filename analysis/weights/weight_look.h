@@ -1,5 +1,5 @@
-// What one step tells of a weight: its bits, and what was to move it, a gradient that was observed
-// or the moments that an optimizer keeps of it in a checkpoint.
+// The data of one step on a weight: its bits, and what should have moved it: an observed gradient,
+// or the optimizer's moments in a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +13,34 @@
 namespace plumbline::rules {
 
 struct ObservedWeight {
-  bool observed = false;         // the weight
-  std::optional<Digest> weight;  // where it is finite
+  bool observed = false;         // whether the weight was observed
+  std::optional<Digest> weight;  // set if the weight is finite
   uint32_t rank = 0;
   DType dtype = DType::kUnspecified;
   uint64_t count = 0;
-  bool one_value = false;  // all elements are the same number: they may stand at a bound
+  bool one_value = false;  // all elements are equal, so they may be at a bound
   double weight_amax = 0;
   bool gradient = false;  // finite and not zero
   double gradient_amax = 0;
   bool poisoned = false;
   bool updated = false;  // an optimizer's update of it was observed
 
-  // Of the optimizer's state. Absent: it keeps none, or one that is not finite (`poisoned`).
-  std::optional<Digest> moment;  // the first one: exp_avg, momentum_buffer
+  // Of the optimizer's state. Not set if it has none, or if it is not finite (`poisoned`).
+  std::optional<Digest> moment;  // the first moment: exp_avg, momentum_buffer
   uint32_t moment_rank = 0;
   double moment_amax = 0;
   bool momentum = false;              // SGD's: the step is rate times this
   std::optional<double> square_amax;  // of exp_avg_sq
   std::optional<double> rate;         // of its parameter group
 
-  // A tensor of the weight's own name: roles "weight" and "gradient", and the moments by their op.
-  // Items come by rank: of several ranks the first, of its calls the last.
+  // Takes a tensor of the weight's own name: roles "weight" and "gradient", and the moments by
+  // their op. Items come by rank. If there are several ranks, the first is used, and of its calls
+  // the last.
   void Take(std::string_view op, const Item& item);
 
-  // A lower bound of what one step at this rate adds to the element that it moves most.
+  // Returns a lower bound of what one step at this rate adds to the element that it moves most.
   double LeastStep(double at_rate) const;
-  // Would such a step show in the weight's last place?
+  // Returns true if such a step changes the weight's last place.
   bool Moves(double at_rate) const;
 
  private:

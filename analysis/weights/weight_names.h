@@ -1,4 +1,4 @@
-// What a weight is for, by its name as trainers give it.
+// Finds a weight's purpose from the names that trainers use.
 #pragma once
 
 #include <initializer_list>
@@ -7,7 +7,7 @@
 
 namespace plumbline::rules {
 
-// One of the name's parts, between dots, is one of these words, in any case.
+// Returns true if one of the name's parts, between dots, is one of these words, in any case.
 bool HasPart(std::string_view name, std::initializer_list<std::string_view> words);
 
 bool IsWordEmbedding(std::string_view name);  // "transformer.wte.weight"
@@ -15,11 +15,13 @@ bool IsWordHead(std::string_view name);       // "lm_head.weight"
 bool IsPositionTable(std::string_view name);  // "wpe.weight"
 bool IsKeyOrValue(std::string_view name);     // a projection to keys or values
 
-// A word of it is that of a tensor with one axis: a bias, a gain, a norm's weight.
+// Returns true if a word of the name is that of a tensor with one axis: a bias, a gain, a norm's
+// weight.
 bool IsOneAxisByName(std::string_view layer);
 
-// "layers.3.mlp.experts.12.w1" is of expert 12, "experts.*" of its siblings: the same name without
-// that number. Words before it: expert, experts, head, heads. Empty: of none.
+// Returns the name without the expert's number: "layers.3.mlp.experts.12.w1" is of expert 12, and
+// "experts.*" stands for its siblings. Words before the number: expert, experts, head, heads. If
+// there is none, returns an empty string.
 std::string SiblingsOf(std::string_view name);
 
 }  // namespace plumbline::rules

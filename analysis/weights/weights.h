@@ -1,4 +1,4 @@
-// What weights show from one observation to the next. The room's entry: who stands outside
+// Compares weights from one observation to the next. The entry header of this folder: code outside
 // includes this header alone.
 #pragma once
 

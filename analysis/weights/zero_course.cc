@@ -7,9 +7,10 @@
 namespace plumbline::rules {
 namespace {
 
-// A decay multiplies each element by one factor, so the largest magnitude and the mean one shrink
-// alike, but for half a unit in the last place a step. Where that is a large part of what moves
-// (formats of 16 bits and fewer), every change is taken for one that only a gradient explains.
+// Returns true if a decay explains the change. A decay multiplies each element by one factor, so
+// the largest and the mean magnitude shrink alike, up to half a unit in the last place per step. If
+// that is a large part of the change (formats of 16 bits or fewer), every change counts as caused
+// by a gradient.
 bool MovesAlike(double amax, double l1, int64_t steps) {
   constexpr double kLastPlace = 0x1p-24, kPart = 0.05;
   const double a = std::log(amax), b = std::log(l1);
@@ -17,7 +18,7 @@ bool MovesAlike(double amax, double l1, int64_t steps) {
          b <= kLastPlace * static_cast<double>(steps + 1);
 }
 
-// std::lgamma writes a global.
+// std::lgamma writes a global variable.
 double LogGamma(double x) {
   int sign = 0;
   return lgamma_r(x, &sign);
@@ -66,7 +67,7 @@ double ZeroCourse::LogChanceOfRow() const {
   return LogGamma(a + m) - LogGamma(a) - LogGamma(both + m) + LogGamma(both);
 }
 
-// A tensor has one first row of zeros; of later ones each look may be the last of one.
+// A tensor has one first row of zeros. For later rows, each observation may be the last of one.
 double ZeroCourse::LogFalseAlarm(uint64_t tensors) const {
   const uint64_t looks = std::max(tensors, uint64_t{1}) * (mixed() ? steps : 1);
   return std::log(kFalseAlarm / static_cast<double>(looks));
@@ -78,7 +79,8 @@ bool ZeroCourse::Stopped(int64_t step, uint64_t tensors, int64_t switched) const
   if (zeros < (always ? kFewSteps : kSteps)) return false;
   const int64_t span = step - zeros_first;
   if (span <= 2 * longest) return false;
-  // Looks of steps that follow each other are hardly several: few of them count beside a long past.
+  // Observations of consecutive steps are hardly independent: few of them count little compared
+  // with a long past.
   if (zeros < kSteps && zeros_first - moved_first < 4 * span) return false;
   if (switched >= zeros_first && span < kSpan) return false;
   return LogChanceOfRow() <= LogFalseAlarm(tensors);

@@ -1,4 +1,4 @@
-// Which of the tensors that one step shows are zero in every element, each rank by itself.
+// Finds which of the tensors observed in one step are zero in every element, per rank.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,12 @@ namespace plumbline::rules {
 
 // One tensor of one rank, over all calls of the step.
 struct ZeroLook {
-  bool elements = false;  // some call had any
-  bool zero = true;       // all of them, in all calls
+  bool elements = false;  // some call had elements
+  bool zero = true;       // all elements are zero, in all calls
   bool poisoned = false;
   uint64_t count = 0;
-  // Of its last call: its digest (0: none was taken), and whether its format is of 24 bits or more.
+  // For its last call: its digest (0 if none was computed), and whether its format has 24 bits or
+  // more.
   double amax = 0, l1 = 0;
   uint64_t digest = 0;
   bool fine = false;
@@ -34,32 +35,34 @@ class ZeroStep {
     std::map<uint32_t, ZeroLook> ranks;
   };
 
-  // Of gradients, activations, weights and buffers; others are passed by.
+  // Takes gradients, activations, weights and buffers; ignores others.
   void Take(const SiteStep& step, const Item& item);
   void Clear() { open_.clear(); }
 
   const std::map<Place, Looks>& open() const { return open_; }
-  // nullptr: not in this step.
+  // Returns nullptr if it is not in this step.
   const ZeroLook* Find(const std::string& layer, const char* op, uint32_t rank) const;
-  // Two gradients of the rank or more were observed, and none has an element that is not zero.
+  // Returns true if at least two gradients of the rank were observed, and all their elements are
+  // zero.
   bool AllGradientsZero(uint32_t rank) const;
-  // A bias whose layer's weight ("weight" in the place of "bias") has a gradient. It adds up what
-  // the layer's outputs get: 0 by algebra where a loss compares means (a critic's last layer).
+  // Returns true for a bias whose layer's weight ("weight" instead of "bias") has a gradient. A
+  // bias sums the gradients of the layer's outputs. If a loss compares means (a critic's last
+  // layer), that sum is 0 by algebra.
   bool IsBiasOfLiving(const std::string& layer, uint32_t rank) const;
 
  private:
   std::map<Place, Looks> open_;
 };
 
-// Each rank's losses: the least that they ever were. Not thread-safe.
+// The minimum so far of each rank's losses. Not thread-safe.
 class LeastLosses {
  public:
   void Take(const SiteStep& step, const Item& item);
-  // What Take and Close make of the rows from `first` to `end`.
+  // Does what Take and Close do for the rows from `first` to `end`.
   void TakeRows(const ScalarColumn& column, size_t first, size_t end);
-  // Some were told in this step, and each is 0, or as low as it was before, or lower.
+  // True if some losses were recorded in this step, and each is 0, or at most its previous minimum.
   bool AtLeast() const { return told_ > 0 && low_ == told_; }
-  void Close() { told_ = low_ = 0; }  // the step
+  void Close() { told_ = low_ = 0; }  // ends the step
   // Between steps told_ and low_ are 0.
   void Persist(Archive& a) { a(least_); }
 
@@ -68,10 +71,11 @@ class LeastLosses {
   uint64_t told_ = 0, low_ = 0;                                          // in this step
 };
 
-// "experts.3.w1", "mlp.expert_12.weight": a word that begins so.
+// Returns true for "experts.3.w1", "mlp.expert_12.weight": a word that begins so.
 bool IsOfExpert(const std::string& layer);
 
-// Weights and buffers hold what they were made with; gradients and activations are computed.
+// Returns true for gradients and activations, which are computed. Weights and buffers keep their
+// initial values.
 inline bool IsComputed(std::string_view role) { return role == "gradient" || role == "activation"; }
 
 }  // namespace plumbline::rules

@@ -5,8 +5,8 @@
 namespace plumbline::rules {
 namespace {
 
-// "Noise" was said of a record that seemed true. Where it proved untrue since, that no cause is
-// known is surer than that one.
+// The cause "noise" was reported for a record that seemed true. If the record was found untrue
+// since, "unknown" gets a higher confidence than that cause.
 void Withdraw(const DriftSite& site, const v1::Cause& told, v1::Finding& finding) {
   constexpr double kSurer = 0.05;
   v1::Cause& cause = *finding.mutable_cause();

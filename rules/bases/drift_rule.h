@@ -1,10 +1,11 @@
-// The frame of the rules on drift: the shared run, when to look, and telling a thing once.
+// The base of the rules on drift: the shared run, the times at which it is judged, and the
+// reporting of each result once.
 //
-// A rule looks when a site's tokens have doubled or its steps have grown by a quarter since it last
-// looked, and at the end of the run. It tells a finding when its level rises, and again when
-// another cause is surer than the one it told (a report keeps the surer one); where it never found
-// anything, its last verdict is told at the end. "Noise" is taken back when the record proves
-// untrue later.
+// A rule judges a site when its tokens have doubled or its steps have grown by a quarter since the
+// last time, and at the end of the run. It reports a finding when its level rises, and again if
+// another cause has a higher confidence (a report keeps the higher one). If it never had a finding,
+// it reports its last verdict at the end. If the record is found untrue later, the cause "noise" is
+// withdrawn.
 #pragma once
 
 #include <map>
@@ -23,10 +24,10 @@ class DriftRule : public Rule {
   void Persist(Archive& archive) override;
 
  protected:
-  // What the site's tokens so far show: a finding, a pass, or inconclusive. The site is filled by
-  // the frame where the verdict leaves it empty.
+  // Returns the verdict from the site's tokens so far: a finding, a pass, or inconclusive. If the
+  // verdict leaves the site empty, this class fills it.
   virtual v1::Verdict JudgeSite(const DriftSite& site) const = 0;
-  // The fewest tokens at which it looks before the run's end.
+  // Smallest number of tokens for a judgement before the run's end.
   virtual uint64_t first_look() const { return 1024; }
 
  private:

@@ -18,7 +18,8 @@ void LossRule::JudgeStep(const StepEnd& step, VerdictSink& out) {
   TellAll(told, run.touched(), out);
 }
 
-// By the first row, of which Judge is shown every column, the rules have come to share one run.
+// From the second row on. Judge receives every column of the first row, and by then the rules share
+// one run.
 size_t LossRule::TakeRows(const ScalarRows& rows, size_t first, VerdictSink& out) {
   if (first == 0) return 0;
   LossRun& run = shared_.run();
@@ -101,7 +102,7 @@ void LossRule::Soften(const LossSeries& series, FindingBuilder* found) {
 }
 
 void LossRule::Persist(Archive& archive) {
-  archive.Version(6, 6);  // 6: rings hold what was written alone
+  archive.Version(6, 6);  // 6: rings only hold what was written
   archive(shared_, said_);
   by_number_.clear();
 }
@@ -126,13 +127,13 @@ bool Overfits(const LossSeries& series, const Excursion& e) {
 
 bool LooksUnlearnt(const LossSeries& series) {
   if (series.role != SeriesRole::kLoss || series.detector.linear()) return false;
-  // At a rate of 0 nothing could be learnt: health/learning-rate's.
+  // If the rate is 0, nothing can be learnt: health/learning-rate reports that.
   if (series.rate_known && 2 * series.rated < series.detector.points()) return false;
   return series.detector.LookForLearning().flat;
 }
 
 std::optional<std::string> MayHaveConverged(const LossSeries& series, double level) {
-  constexpr double kLearnt = 0.9;  // of the loss of a uniform guess
+  constexpr double kLearnt = 0.9;  // share of the loss of a uniform guess
   const double points = static_cast<double>(series.detector.points());
   const double every = static_cast<double>(series.step_last - series.step_first) / (points - 1);
   if (static_cast<double>(series.step_first) > 2 * every + 1)

@@ -1,5 +1,5 @@
-// The frame of the rules on losses: the run that they share, what each makes of its events, and a
-// last word on each series that it never had a finding on.
+// The base of the rules on losses: the run that they share, the findings from its events, and a
+// final verdict on each series without a finding.
 #pragma once
 
 #include <map>
@@ -26,100 +26,105 @@ class LossRule : public Rule {
   bool judges_late() const override { return true; }
   void JudgeLate(const RunSummary& run, VerdictSink& out) override;
   void JudgeRun(const RunSummary& run, VerdictSink& out) override;
-  // What derives from it keeps nothing else. Between calls heard_late_ has heard all; nothing_ is
+  // Derived classes keep no other state. Between calls heard_late_ is up to date and nothing_ is
   // empty.
   void Persist(Archive& archive) final;
 
  protected:
-  // What the rule said of a series so far.
+  // The rule's reports on a series so far.
   struct Said {
     bool found = false;
-    bool open = false;         // what it found is not over
+    bool open = false;         // its finding is not over
     bool drifts = false;       // ... and is a rise
-    bool raised = false;       // ... that was told as an error
-    int64_t onset = 0;         // of what is open
-    uint32_t attempt = 0;      // in which that began
-    std::set<std::string> of;  // words of the rule's own: what it need not say again
+    bool raised = false;       // ... that was reported as an error
+    int64_t onset = 0;         // onset of the open finding
+    uint32_t attempt = 0;      // attempt of that onset
+    std::set<std::string> of;  // the rule's own keys: what it need not report again
     bool any() const {
       return found || open || drifts || raised || onset != 0 || attempt != 0 || !of.empty();
     }
     void Persist(Archive& a) { a(found, open, drifts, raised, onset, attempt, of); }
   };
-  // The finding that an event makes, if any; none unless a rule has its own.
+  // Returns the finding for an event, if there is one. By default there is none.
   virtual std::optional<FindingBuilder> Tell(const LossSeries& /*series*/,
                                              const SeriesEvent& /*event*/, Said& /*said*/) const {
     return std::nullopt;
   }
-  // What a series shows that an event does not: after each of its points, and at the run's end.
-  // Nothing but at the end and where series.LookIsDue: other points may come many at once.
+  // Returns a finding from the series itself, not from an event. Called after each of its points
+  // and at the run's end. It must only return a finding at the end or if series.LookIsDue, because
+  // other points may come in batches.
   virtual std::optional<FindingBuilder> Look(const LossSeries& /*series*/, bool /*at_the_end*/,
                                              Said& /*said*/) const {
     return std::nullopt;
   }
-  // Pass or inconclusive, of a series without a finding. nullopt: none of this rule's series.
+  // Returns a pass or inconclusive verdict for a series without a finding. If the rule does not
+  // judge the series, returns nullopt.
   virtual std::optional<v1::Verdict> Rest(const LossSeries& series) const = 0;
 
   bool MayRise(const LossSeries& series) const { return shared_.run().MayRise(series, roles_); }
-  // A note, with the reason, of what may rise.
+  // Makes the finding a note, with the reason, if the series may rise.
   static void Soften(const LossSeries& series, FindingBuilder* found);
 
  private:
-  // What was said of the series, which may be changed. It is kept if there is anything: most series
-  // never have a finding.
+  // Calls what with the state of the series, which it may change. The state is kept only if it is
+  // not empty, because most series never have a finding.
   template <typename What>
   void OfSaid(const LossSeries& series, const What& what);
-  // Reports the finding that `make` makes of it, if any.
+  // Reports the finding that `make` returns, if any.
   template <typename Make>
   void Say(const LossSeries& series, const Make& make, VerdictSink& out);
   void TellAll(const std::vector<LossRun::Told>& told,
                const std::vector<const LossSeries*>& touched, VerdictSink& out);
 
-  const SeriesRoles roles_;  // what the user said
+  const SeriesRoles roles_;  // roles that the user assigned
   SharedLossRun shared_;
-  uint64_t heard_late_ = 0;  // LossRun::HearLate; between calls all was heard
+  uint64_t heard_late_ = 0;  // counter of LossRun::HearLate; up to date between calls
   std::map<LossRun::Key, Said> said_;
-  // By LossSeries::number; nullptr: not looked for yet; &nothing_: nothing is kept. Found again.
+  // Indexed by LossSeries::number. nullptr: not looked up yet; &nothing_: no state is kept. Not
+  // stored, but recomputed.
   std::vector<Said*> by_number_;
   Said nothing_;
 };
 
-// Parts that findings on losses have in common.
+// Helpers that findings on losses share.
 
-// Warnings a point of a healthy series, at most, at 95 % confidence (docs/measurements/losses.md).
+// Upper bound of the warnings per point of a healthy series, at 95 % confidence
+// (docs/measurements/losses.md).
 inline constexpr double kLossAlarms = 1.2e-6;
 
-// How far above a level, as a person reads it: "12.3 %"; of values around 0, where no percentage
-// means anything, "0.31 (9.4 times its scale)".
+// Returns a height above a level as text: "12.3 %". If values are around 0, where a percentage has
+// no meaning, "0.31 (9.4 times its scale)".
 std::string HowFar(double part, double level, double scale, bool linear);
-// The same as a number, with its unit: percent or scales.
+// The same as a number with its unit: percent or scales.
 struct Height {
   double value = 0;
   const char* unit = "%";
 };
 Height HeightOf(double part, double level, double scale, bool linear);
-// A third of the level, in that unit.
+// Returns a third of the level, in that unit.
 double ThirdOf(double level, double scale, bool linear);
-// It rises step by step while the training loss falls.
+// Returns true if the evaluation rises step by step while the training loss falls.
 bool Overfits(const LossSeries& series, const Excursion& excursion);
 
-// A training loss that stays where it began, at a rate above 0: health/not-learning's.
+// Returns true if a training loss stays where it began, at a rate above 0: health/not-learning
+// reports it.
 bool LooksUnlearnt(const LossSeries& series);
 
-// Why the model may have learnt before this run, and stands where it had come to; nullopt: nothing
-// shows it. `level`: of the loss at its beginning.
+// Returns why the model may have learnt before this run and stays at that level. If nothing
+// indicates it, returns nullopt. `level` is that of the loss at its beginning.
 std::optional<std::string> MayHaveConverged(const LossSeries& series, double level);
 
-// The window, the level and how far above it the peak lies, as witness.
+// Adds the window, the level and the height of the peak as witness.
 void DescribeExcursion(const LossSeries& series, const Excursion& excursion, FindingBuilder* found);
-// "the rate restarted in step 80, from 0.0001 to 0.06": what led to it.
+// Returns the cause: "the rate restarted in step 80, from 0.0001 to 0.06".
 std::string RestartWords(const Excursion& excursion);
-// " It begins in step 80, the first of a resume.", and what to compare; empty: it does not. Sets
-// the finding's fix.
+// Returns " It begins in step 80, the first of a resume.", and what to compare, and sets the
+// finding's fix. If it does not begin at a resume, returns an empty string.
 std::string BlameResume(const LossSeries& series, int64_t onset, FindingBuilder* found);
-// Layer, op, steps and rank; details `series`, `step` and `kind`; what was assumed.
+// Sets layer, op, steps and rank; the details `series`, `step` and `kind`; and the assumptions.
 void PlaceOnset(const LossSeries& series, int64_t onset, int64_t last, const std::string& kind,
                 FindingBuilder* found);
-// "under 100 points", else nullopt.
+// Returns an inconclusive verdict "under 100 points". If there are enough points, returns nullopt.
 std::optional<v1::Verdict> FewPoints(const LossSeries& series, uint64_t fewest);
 
 }  // namespace plumbline::rules

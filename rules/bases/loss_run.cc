@@ -13,7 +13,8 @@ bool IsRead(SeriesRole role) {
          role == SeriesRole::kRate;
 }
 
-// A part counts only if there is nothing else; then the one with most points.
+// Ranks a series as the training loss: a part counts only if there is no other; then the series
+// with most points.
 std::pair<bool, uint64_t> RankAsTraining(const LossSeries& series) {
   return {!series.part, series.detector.points()};
 }
@@ -22,7 +23,7 @@ bool IsEpoch(const std::string& op) {
   return op == "epoch" || op == "train/epoch" || op == "train_epoch" || op == "epochs";
 }
 
-// Of the cross-entropy: run.watch reports it once.
+// The number of classes of the cross-entropy, which run.watch reports once.
 bool IsClasses(const std::string& op) { return op == "trained/classes"; }
 
 }  // namespace
@@ -32,7 +33,7 @@ bool LossRun::Reads(const v1::Site& site, const SeriesRoles& said) {
          IsEpoch(site.op()) || IsClasses(site.op());
 }
 
-// To read a name costs more than to judge a point.
+// Reading a name costs more than judging a point.
 LossRun::Known LossRun::Find(const SiteStep& step, const SeriesRoles& said) {
   Known known{said.Of(step.site.op()), nullptr};
   if (const GameSide side = SideByName(step.site.op()); side != GameSide::kNone)
@@ -44,7 +45,7 @@ LossRun::Known LossRun::Find(const SiteStep& step, const SeriesRoles& said) {
   return known;
 }
 
-// They come in the order of their keys, mostly.
+// Entries mostly arrive in the order of their keys.
 void LossRun::Wait(Entry& entry, const Value& value) {
   entry.second.value = value;
   if (std::exchange(entry.second.waits, true)) return;
@@ -69,7 +70,7 @@ void LossRun::Take(const SiteStep& step, const SeriesRoles& said) {
   Wait(*known.entry, {known.role, taken->source->rank(), taken->evidence->scalar().value()});
 }
 
-// The last call of the lowest rank that reports one.
+// Returns the last call of the lowest rank that reports one.
 const Item* LossRun::ItemOf(const SiteStep& step) {
   const Item* taken = nullptr;
   for (const Item& item : step.items) {
@@ -108,7 +109,7 @@ const std::vector<LossRun::Told>& LossRun::Close(const StepEnd& step) {
   closed_ = key;
   told_.clear();
   touched_.clear();
-  if (waiting_.empty()) return told_;  // most steps of most runs tell no loss
+  if (waiting_.empty()) return told_;  // most steps of most runs have no loss
   Moves moves;
   for (Entry* entry : waiting_) {
     Place& place = entry->second;
@@ -153,7 +154,7 @@ void LossRun::TellOfRates(v1::Role role, const Moves& moves) {
 size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles& said) {
   const Moment from(rows.end.attempt, rows.end.role, rows.steps[first]);
   if (taken_from_ == from) return taken_;
-  // What each column is.
+  // Find the role of each column.
   std::vector<std::pair<const ScalarColumn*, Entry*>> rates, losses;
   const ScalarColumn* epoch = nullptr;
   for (const ScalarColumn& column : rows.columns) {
@@ -167,7 +168,7 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
     place.value = {known.role, column.source().rank(), 0};
     (rate ? rates : losses).emplace_back(&column, known.entry);
   }
-  // Row by row.
+  // Judge row by row.
   StepEnd step = rows.end;
   size_t row = first;
   for (bool told = false; row < rows.size() && !told; ++row) {
@@ -196,7 +197,7 @@ const void* LossRun::Mark() {
   return &kMark;
 }
 
-// All but what is said of norms alone.
+// Collects all events except those that apply to norms only.
 void LossRun::TellOf(const LossSeries& series, std::vector<SeriesEvent>& events,
                      std::vector<Told>* told) {
   for (SeriesEvent& event : events) {
@@ -239,9 +240,9 @@ void LossRun::Judge(const StepEnd& step, Entry& entry, std::vector<Told>* told,
   TellOf(series, events, told);
 }
 
-// Before its point is judged: of a series that has points.
+// Call before a point is judged, for a series that has points.
 void LossSeries::CountResume(uint32_t of_attempt, int64_t step) {
-  constexpr uint64_t kFew = 3;  // points in which what a resume did shows
+  constexpr uint64_t kFew = 3;  // points in which the effect of a resume shows
   if (std::exchange(attempt, of_attempt) != of_attempt && detector.points() > 0) {
     resumed_at = resumed_until = step;
     resumed_points = 1;
@@ -272,7 +273,7 @@ void LossRun::CountRates(LossSeries* series) {
     series->classes = classes->second;
 }
 
-// An evaluation beside the training loss.
+// Compares an evaluation with the training loss.
 void LossRun::Compare(double value, int64_t step, LossSeries* series) {
   const LossSeries* training = Training(series->of);
   double since = NAN;
@@ -283,14 +284,14 @@ void LossRun::Compare(double value, int64_t step, LossSeries* series) {
   }
   series->overfit.Take(step, value, since);
   series->training = training == nullptr ? NAN : training->detector.level();
-  // A history that began anew has no best block yet: the one before counts.
+  // If the history started again, there is no best block yet, so the previous one is kept.
   const uint64_t best_at = series->detector.best_at();
   if (best_at == 0 || best_at == series->best_at) return;
   series->best_at = best_at;
   series->training_at_best = series->training;
 }
 
-// A discriminator or a generator plays against something, whatever that one's loss is called.
+// A discriminator or a generator has an opponent, whatever the name of its loss.
 bool LossRun::IsGame() const {
   return sides_.size() >= 2 || sides_.contains(GameSide::kEpisodes) ||
          sides_.contains(GameSide::kDiscriminator) || sides_.contains(GameSide::kGenerator);
@@ -307,7 +308,7 @@ void LossRun::NoteWhole(LossSeries* series) {
   if (series->role == SeriesRole::kLoss && !series->part) whole_.insert(series->of);
 }
 
-// The one with most points; a part only where there is nothing else.
+// Returns the training loss with most points. A part is used only if there is no other.
 const LossSeries* LossRun::Training(v1::Role of) {
   const auto [found, fresh] = training_.try_emplace(of, nullptr);
   if (!fresh) return found->second;
@@ -319,7 +320,7 @@ const LossSeries* LossRun::Training(v1::Role of) {
   return found->second;
 }
 
-// A series got a point, or went back to fewer of them at a resume.
+// Updates the training loss after a series got a point, or lost points at a resume.
 void LossRun::KeepTraining(const LossSeries& series, uint64_t points_before) {
   const auto known = training_.find(series.of);
   if (known == training_.end() || series.role != SeriesRole::kLoss) return;
@@ -328,7 +329,7 @@ void LossRun::KeepTraining(const LossSeries& series, uint64_t points_before) {
     if (series.detector.points() < points_before) training_.erase(known);
     return;
   }
-  // Of equals the first by name.
+  // If two are equal, the first by name is used.
   const auto name_of = [](const LossSeries& it) { return std::tie(it.layer, it.op); };
   const bool better =
       best == nullptr || RankAsTraining(series) > RankAsTraining(*best) ||
@@ -348,7 +349,7 @@ const std::vector<LossRun::Told>& LossRun::Finish() {
   return told_;
 }
 
-// Of what waits, as it was before there were places.
+// Stores the waiting values in the old format, without places.
 void LossRun::Persist(Archive& a) {
   std::map<Key, Value> waiting;
   for (const Entry* entry : waiting_) waiting.emplace(entry->first, entry->second.value);
@@ -370,7 +371,7 @@ void LossRun::Persist(Archive& a) {
 }
 
 void SharedLossRun::Take(const SiteStep& step, const SeriesRoles& said) {
-  if (step.cache.Peek<LossRun>() == run_.get()) return;  // the rule before took it
+  if (step.cache.Peek<LossRun>() == run_.get()) return;  // an earlier rule took the step
   run_ = step.cache.Get<LossRun>([&] {
     if (step.late) {
       run_->TakeLate(step, said);

@@ -1,8 +1,8 @@
 // The losses of a run, each judged once for all rules on losses.
 //
-// A series is one of a role of processes (v1::Role), a layer and a name. Several ranks that report
-// it are one series: the value of the lowest rank that reports one in a step counts, its last one.
-// Values of a step wait until the step closes, so that the rate of the same step is known before.
+// A series has a role of processes (v1::Role), a layer and a name. If several ranks report it, it
+// is one series: in each step the last value of the lowest rank counts. Values wait until their
+// step closes, so that the rate of the same step is known first.
 #pragma once
 
 #include <cmath>
@@ -25,27 +25,29 @@ struct LossSeries {
   std::string layer, op;
   SeriesRole role = SeriesRole::kNone;
   SeriesDetector detector;
-  uint32_t rank = 0;  // whose value was taken last
+  uint32_t rank = 0;  // rank of the newest value
   int64_t step_first = 0, step_last = 0;
-  bool rate_known = false;  // some rate was reported beside it
-  // Of an evaluation: the training loss's level when the best block was found (NaN: not known),
-  // and now.
+  bool rate_known = false;  // some rate was reported along with it
+  // For an evaluation: the training loss's level when the best block was found (NaN if not known),
+  // and the current one.
   uint64_t best_at = 0;
   double training_at_best = NAN, training = NAN;
   uint32_t attempt = 0;  // of its newest point
-  // Of a resume: its first step and its third (the newest, while there are fewer); 0 points: none.
+  // For a resume: its first step and its third (the newest one, while there are fewer). If there
+  // was none, 0 points.
   int64_t resumed_at = 0, resumed_until = 0;
   uint64_t resumed_points = 0;
-  OverfitWatch overfit;  // of an evaluation
-  // Of a training loss: the sum of its values. Of an evaluation: what that was at the one before.
+  OverfitWatch overfit;  // for an evaluation
+  // For a training loss: the sum of its values. For an evaluation: that sum at the previous
+  // evaluation.
   double sum = 0;
   uint64_t summed = 0;
-  // Points with a rate above 0 beside them; the newest value of a logged epoch.
+  // Number of points with a rate above 0; the newest value of a logged epoch.
   uint64_t rated = 0;
   double epoch = NAN;
-  double classes = NAN;  // over which the cross-entropy is, as run.watch saw them
+  double classes = NAN;  // number of classes of the cross-entropy, as run.watch found them
 
-  // A rule may look at it now (LossRule::Look).
+  // True if a rule may judge it now (LossRule::Look).
   bool LookIsDue() const {
     return evaluation() ? overfit.IsDue() : detector.StallIsDue() || detector.EndIsDue();
   }
@@ -54,13 +56,13 @@ struct LossSeries {
   }
   void CountResume(uint32_t of_attempt, int64_t step);
   bool evaluation() const { return role == SeriesRole::kEvaluationLoss; }
-  // The training loss fell meanwhile, or nobody knows.
+  // True if the training loss fell since then, or is not known.
   bool training_falls() const { return !(training >= training_at_best); }
 
-  size_t number = 0;  // among those of its run
+  size_t number = 0;  // its number in the run
   bool part = false;  // MayBePart(op)
 
-  // number and part are found again.
+  // number and part are recomputed.
   void Persist(Archive& a) {
     a(of, layer, op, role, detector, rank, step_first, step_last, rate_known, best_at,
       training_at_best, training, attempt, resumed_at, resumed_until, resumed_points, overfit, sum,
@@ -76,40 +78,40 @@ class LossRun {
     SeriesEvent event;
   };
 
-  // `said`: what the user said of series by name, the same in each call.
+  // `said` has the roles that the user assigned by name. It must be the same in each call.
   static bool Reads(const v1::Site& site, const SeriesRoles& said);
   void Take(const SiteStep& step, const SeriesRoles& said);
-  // What the step's values told; once for each step, the same for who asks again.
+  // Returns the events of the step's values. Computed once per step; later callers get the same.
   const std::vector<Told>& Close(const StepEnd& step);
-  // What Take and Close make of rows from `first` on, up to one that tells anything or behind which
-  // a stall may be looked for: how many these are, the same for who asks again. 0: the next one is
-  // to be taken by itself. told and touched are of the last one.
+  // Does what Take and Close do for the rows from `first` on, up to a row with an event or after
+  // which a stall may be tested. Returns the number of rows, the same for each caller. If it is 0,
+  // the next row must be taken individually. told() and touched() belong to the last row.
   size_t TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles& said);
   const std::vector<Told>& told() const { return told_; }
-  // Of rules that share a run, or come to.
+  // Mark of the rules that share a run.
   static const void* Mark();
-  // Of a step that is closed already (an evaluation that ended long after its step): a point that
-  // is its series' newest is judged all the same, beside the rates and the training loss of now.
-  // Others say nothing: a series' points are judged in their order.
+  // Takes a step that is already closed (an evaluation that ended long after its step). If the
+  // point is its series' newest, it is judged with the current rates and training loss. Other
+  // points are ignored, because a series' points are judged in order.
   void TakeLate(const SiteStep& step, const SeriesRoles& said);
-  // False: since the call that set `heard` no such point came. True: late_told and late_touched are
-  // what came.
+  // Returns false if no such point arrived since the call that set `heard`. If it returns true,
+  // late_told and late_touched have what arrived.
   bool HearLate(uint64_t* heard);
   const std::vector<Told>& late_told() const { return late_told_; }
   const std::vector<const LossSeries*>& late_touched() const { return late_touched_; }
-  // What is open at the run's end is settled.
+  // Settles what is open at the run's end.
   const std::vector<Told>& Finish();
-  // Those that the last Close gave a point.
+  // Returns the series that got a point in the last Close.
   const std::vector<const LossSeries*>& touched() const { return touched_; }
   const std::map<Key, LossSeries>& series() const { return series_; }
-  // A training loss that may rise in a healthy run: the sum of a game, where the sides of one have
-  // series of their own; a part by its name (MayBePart) beside another training loss. What the user
-  // said of its name counts first.
+  // Returns true if a training loss may rise in a healthy run: the sum of a game whose sides have
+  // their own series; a part by its name (MayBePart) if there is another training loss. A role that
+  // the user assigned takes precedence.
   bool MayRise(const LossSeries& series, const SeriesRoles& said) const;
 
-  // told_, touched_, late_told_, late_touched_, late_round_ and late_heard_ are of one call, taken_
-  // and taken_from_ of one batch; places_, known_, whole_, rates_now_ and training_ are found
-  // again.
+  // Not stored: told_, touched_, late_told_, late_touched_, late_round_ and late_heard_ belong to
+  // one call, taken_ and taken_from_ to one batch. places_, known_, whole_, rates_now_ and
+  // training_ are recomputed.
   void Persist(Archive& a);
 
  private:
@@ -119,19 +121,19 @@ class LossRun {
     double value = 0;
     void Persist(Archive& a) { a(role, rank, value); }
   };
-  // A series, or a rate, that came: looked up once.
+  // A series, or a rate, with its cached lookup.
   struct Place {
-    Value value;         // of the step that is judged
-    bool waits = false;  // there is one
+    Value value;         // in the current step
+    bool waits = false;  // a value waits
     LossSeries* series = nullptr;
     RateWatch* rate = nullptr;
   };
   using Entry = std::map<Key, Place>::value_type;
   struct Known {
     SeriesRole role = SeriesRole::kNone;
-    Entry* entry = nullptr;  // nullptr: of no role that is read
-    bool epoch = false;      // the number of the epoch
-    bool classes = false;    // of the cross-entropy
+    Entry* entry = nullptr;  // nullptr if its role is not read
+    bool epoch = false;      // it is the number of the epoch
+    bool classes = false;    // it is the number of classes of the cross-entropy
   };
   Known Find(const SiteStep& step, const SeriesRoles& said);
   void Wait(Entry& entry, const Value& value);
@@ -147,10 +149,10 @@ class LossRun {
                      std::vector<Told>* told);
   static const Item* ItemOf(const SiteStep& step);
   void Compare(double value, int64_t step, LossSeries* series);
-  // What the rates of a role tell of the step that is judged.
+  // State of a role's rates in the current step.
   struct RatesNow {
-    bool known = false;  // there is one
-    bool above = false;  // one is above 0
+    bool known = false;  // a rate is known
+    bool above = false;  // some rate is above 0
   };
   const RatesNow& RatesOf(v1::Role of);
   void CountRates(LossSeries* series);
@@ -161,14 +163,14 @@ class LossRun {
 
   std::map<Key, LossSeries> series_;
   std::map<Key, RateWatch> rates_;
-  std::set<GameSide> sides_;  // that have a series
+  std::set<GameSide> sides_;  // sides that have a series
   std::map<v1::Role, double> epochs_, classes_;
   std::map<Key, Place> places_;
-  // A run may name thousands of losses and rates: what all of them have in common is found once.
-  std::set<v1::Role> whole_;                               // with a training loss that is no part
-  std::map<v1::Role, RatesNow> rates_now_;                 // since a rate came last
-  std::map<v1::Role, const LossSeries*> training_;         // Training, while it holds
-  std::vector<Entry*> waiting_;                            // of places_: those that wait, by key
+  // A run may have thousands of losses and rates, so shared results are computed once.
+  std::set<v1::Role> whole_;                        // roles with a training loss that is not a part
+  std::map<v1::Role, RatesNow> rates_now_;          // since the last rate
+  std::map<v1::Role, const LossSeries*> training_;  // cached result of Training
+  std::vector<Entry*> waiting_;  // pointers into places_: waiting entries, by key
   using Moment = std::tuple<uint32_t, v1::Role, int64_t>;  // attempt, role, step
   Moment closed_{UINT32_MAX, v1::ROLE_UNSPECIFIED, 0};
   Moment taken_from_{UINT32_MAX, v1::ROLE_UNSPECIFIED, 0};  // by TakeRows
@@ -176,7 +178,7 @@ class LossRun {
   bool finished_ = false;
   std::vector<Told> told_;
   std::vector<const LossSeries*> touched_;
-  // Late points since they were heard last, and how often that was.
+  // Late points since the last HearLate, and the number of such rounds.
   std::vector<Told> late_told_;
   std::vector<const LossSeries*> late_touched_;
   uint64_t late_round_ = 0;
@@ -184,10 +186,10 @@ class LossRun {
   SiteMemo<Known> known_;
 };
 
-// The rules of a run that judge losses hold one LossRun.
+// Holds the LossRun that all loss rules of a run share.
 class SharedLossRun {
  public:
-  // Also what is late.
+  // Also takes late steps.
   void Take(const SiteStep& step, const SeriesRoles& said);
   LossRun& run() { return *run_; }
   const LossRun& run() const { return *run_; }

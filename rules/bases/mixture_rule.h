@@ -1,5 +1,5 @@
-// The frame of the rules on a mixture's health: a window of steps a layer, a finding when the
-// window first shows the fault, one verdict at the end where it never did.
+// The base of the rules on a mixture's health: a window of steps per layer, a finding when the
+// window first shows the fault, and one verdict at the end if it never did.
 #pragma once
 
 #include <map>
@@ -29,27 +29,28 @@ class MixtureRule : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& out) override;
   void JudgeRun(const RunSummary& run, VerdictSink& out) override;
-  // All that such a rule remembers: what derives from it keeps options only.
+  // Stores all state of such a rule; derived classes only have options.
   void Persist(Archive& archive) final;
 
  protected:
-  // The finding that a full window makes, if any; `fired`: cause ids already told, not to be told
-  // again. Level, title, ... are the rule's; site, details and sample size are filled here.
+  // Returns the finding for a full window, if there is one. `fired` has the cause ids that were
+  // already reported. The rule sets level, title, ...; this class sets site, details and sample
+  // size.
   virtual std::optional<FindingBuilder> Test(const MixtureWindow& window,
                                              const std::set<std::string>& fired) const = 0;
-  // The finding that a window makes which is not enough for Test, but is for a total collapse
+  // Returns the finding for a window that is not enough for Test, but enough for a total collapse
   // (MixtureWindow::enough_of_all).
   virtual std::optional<FindingBuilder> TestOfAll(const MixtureWindow& /*window*/,
                                                   const std::set<std::string>& /*fired*/) const {
     return std::nullopt;
   }
-  // Pass or inconclusive, of the last window (full) of a layer that never had a finding.
+  // Returns a pass or inconclusive verdict for the last (full) window of a layer without a finding.
   virtual v1::Verdict Rest(const MixtureWindow& window) const = 0;
-  // What the window shows, for verdicts of any kind.
+  // Describes the window for verdicts of any kind.
   virtual void Describe(const MixtureWindow& window, google::protobuf::Struct& details) const = 0;
-  // Steps that say nothing to this rule are counted apart.
+  // Returns false for steps that this rule cannot use; they are counted separately.
   virtual bool Usable(const MixtureStep& /*step*/) const { return true; }
-  // Why the steps that were not usable are not.
+  // Returns why steps were not usable.
   virtual const char* Unusable() const { return "no step could be read"; }
 
  private:

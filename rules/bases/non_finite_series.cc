@@ -113,12 +113,12 @@ NonFiniteSeries::Zero NonFiniteSeries::TakeZero(const NonFiniteRow& row, ZeroLos
   return Zero::kTold;
 }
 
-// A loss of exactly 0 is a NaN that the log hides where the gradient norm is lost, too; or where it
-// gets there at once, from far above 0 or from the first row on, and no norm says that there are
-// gradients.
+// Returns true if a loss of exactly 0 is probably a NaN that the log hides. This is so if the
+// gradient norm is not finite too. It is also so if the loss becomes 0 at once, from far above 0 or
+// from the first row on, and no norm shows gradients.
 bool NonFiniteSeries::LooksMasked(bool game, bool at_the_end) const {
   constexpr uint64_t kRows = 3, kRowsOfNothing = 8, kRowsToGoOn = 32;
-  constexpr double kFar = 0.02;  // of the largest value: further than what fades to 0
+  constexpr double kFar = 0.02;  // share of the largest value: further than a loss that fades to 0
   if (zero.norm == ZeroLoss::Norm::kFinite || zero.rows == 0) return false;
   if (zero.norm == ZeroLoss::Norm::kLost) return zero.rows >= 2 || at_the_end;
   const bool nothing = zero.norm == ZeroLoss::Norm::kZero;

@@ -14,7 +14,7 @@ constexpr char kBack[] =
     "Go back to the last checkpoint whose weights and moments are finite and skip the batch; "
     "precision/non-finite names the first tensor that was not.";
 
-// "the loss", "the gradient norm", "the evaluation loss".
+// Returns "the loss", "the gradient norm" or "the evaluation loss".
 const char* Noun(SeriesRole role) {
   switch (role) {
     case SeriesRole::kGradientNorm:
@@ -34,7 +34,7 @@ std::string ValueWord(const NonFiniteCourse& course) {
   return std::string(course.what()) == "nan" ? "NaN" : "infinite";
 }
 
-// "number of nan iterations counts NaN from step 50 to step 90: 5 rows."
+// Returns a text such as "number of nan iterations counts NaN from step 50 to step 90: 5 rows."
 std::string CountedSentence(const NonFiniteCourse& course, const NonFinitePlace& place) {
   if (course.onset() == course.newest())
     return absl::StrFormat("%s counts NaN in step %d.", place.op, course.onset());
@@ -42,7 +42,7 @@ std::string CountedSentence(const NonFiniteCourse& course, const NonFinitePlace&
                          course.onset(), course.newest(), course.not_finite());
 }
 
-// "train/loss is NaN in step 30, on rank 0; it was 5.87 before."
+// Returns a text such as "train/loss is NaN in step 30, on rank 0; it was 5.87 before."
 std::string Sentence(const NonFiniteCourse& course, const NonFinitePlace& place) {
   if (place.role == SeriesRole::kNanCount) return CountedSentence(course, place);
   std::string text =
@@ -84,7 +84,7 @@ FindingBuilder Lasting(const NonFiniteCourse& course, const NonFinitePlace& plac
       .Title(counted ? "iterations with a NaN are counted"
                      : absl::StrCat(noun, " is ", ValueWord(course)))
       .Explain(text)
-      // Of a loss and a norm that fail in one step the loss is shown first.
+      // If a loss and a norm fail in one step, the loss is shown first.
       .Cause(evaluation ? "evaluation" : place.cause, norm ? 0.9 : 1)
       .Measured("values that are not finite", static_cast<double>(course.not_finite()), "values")
       .Threshold(0, norm      ? "a gradient norm is a number"

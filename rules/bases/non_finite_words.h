@@ -1,5 +1,5 @@
-// The findings of health/loss-non-finite, in words: what a series' course (NonFiniteCourse) or its
-// zeros came to.
+// Texts of the findings of health/loss-non-finite: the result of a series' course (NonFiniteCourse)
+// or of its zeros.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,24 @@ struct NonFinitePlace {
   SeriesRole role = SeriesRole::kNone;
   std::vector<uint32_t> bad_ranks;  // of the newest bad row
   uint64_t values = 0;              // of all attempts
-  std::string cause;                // of the run's first such value
+  std::string cause;                // cause of the run's first such value
   bool training_finite = false;     // the newest training loss is finite
 };
 
 FindingBuilder NonFiniteFinding(NonFiniteSays says, const NonFiniteCourse& course,
                                 const NonFinitePlace& place);
 
-// A training loss that is exactly 0, row after row.
+// A training loss that is exactly 0 in consecutive rows.
 struct ZeroLoss {
   uint64_t rows = 0;
   int64_t first = 0, last = 0;
-  double before = NAN;  // the last value that was not 0
-  enum class Norm : uint8_t { kAbsent, kLost, kZero, kFinite } norm = Norm::kAbsent;  // beside it
+  double before = NAN;  // the last non-zero value
+  enum class Norm : uint8_t {
+    kAbsent,
+    kLost,
+    kZero,
+    kFinite
+  } norm = Norm::kAbsent;  // in the same rows
   bool told = false;
   void Persist(Archive& a) { a(rows, first, last, before, norm, told); }
 };

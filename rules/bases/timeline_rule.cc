@@ -10,11 +10,11 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr uint64_t kFewestSpans = 3;        // less is no habit
-constexpr uint64_t kShortWait = 2'000'000;  // ns: to hand over a finished batch takes as long
+constexpr uint64_t kFewestSpans = 3;        // fewer show no habit
+constexpr uint64_t kShortWait = 2'000'000;  // ns: passing on a finished batch takes as long
 
-// Of a loop's own spans: is it the common span that costs so much, or one pause among short ones?
-// Parts of one checkpoint, one behind the other, are one event.
+// For a loop's own spans: returns true if the typical span is expensive, not one pause among short
+// ones. Consecutive parts of one checkpoint are one event.
 bool IsHabitOfLoop(const v1::TimelineWait& wait, uint64_t span) {
   const bool burst = wait.period_ns() > 0 && wait.period_ns() / 2 < wait.median_ns();
   const double common = Share(wait.median_ns(), span) * static_cast<double>(wait.spans());
@@ -27,7 +27,7 @@ v1::Verdict JudgeSound(const v1::Timeline& timeline) {
   return Inconclusive("no-gpu-events: the trace holds no kernel, copy or memset of a GPU");
 }
 
-// Words of a GPU's trace become words of a loop.
+// Replaces words about a GPU's trace by words about a loop.
 void SpeakOfLoop(TimelineOf whose, v1::Verdict* verdict) {
   const auto say = [](std::string* text) {
     absl::StrReplaceAll({{"the GPU idles", "the loop waits"},

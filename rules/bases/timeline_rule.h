@@ -1,4 +1,5 @@
-// Rules that judge where a rank's time went: one verdict a rank and trace, at that rank's steps.
+// Base of the rules that judge how a rank's time was spent: one verdict per rank and trace, at that
+// rank's steps.
 #pragma once
 
 #include <string>
@@ -13,53 +14,54 @@ namespace plumbline::rules {
 // Site of the evidence that they read.
 inline constexpr std::string_view kTimelineOp = "timeline";
 
-// A timeline whose figures contradict each other, or are beyond any clock: "" where all is well.
+// Returns what is wrong with a timeline whose values contradict each other or exceed any clock. If
+// nothing is, returns "".
 std::string WrongWith(const v1::Timeline& timeline);
 
-// Whose time a timeline is.
+// The source of a timeline's time.
 enum class TimelineOf {
-  kTrace,      // a profiler's trace: of the GPU
-  kLoop,       // a trainer's spans, no GPU (analysis/timeline/loop.h): of the loop's thread
-  kLoopOfGpu,  // the same where GPUs work on behind the loop
+  kTrace,  // a profiler's trace: the GPU's time
+  kLoop,   // a trainer's spans, no GPU (analysis/timeline/loop.h): the time of the loop's thread
+  kLoopOfGpu,  // the same, if GPUs continue to work independently of the loop
 };
 TimelineOf WhoseTimeline(const v1::Site& site);
 
-// Remembers nothing. Of a loop the words "the GPU" become "the loop", and where a GPU stands behind
-// it, of which nobody knows whether it idles, a finding is a note.
+// Has no state. For a loop, the words "the GPU" become "the loop". If the loop drives a GPU that
+// may or may not be idle, a finding is a note.
 class TimelineRule : public Rule {
  public:
   void Judge(const SiteStep& step, VerdictSink& out) override;
-  // whose_ is set by each Judge.
+  // Each Judge sets whose_.
   void Persist(Archive& /*archive*/) override {}
 
  protected:
-  // False: spans of a loop are no evidence for the rule.
+  // If false, spans of a loop are no evidence for the rule.
   virtual bool reads_loops() const { return true; }
-  // True: its verdicts of traces carry the shares of all tolls ("tolls"), for the report's last
-  // line. Findings of any such rule carry the one that is paid, and the next.
+  // If true, its verdicts on traces carry the shares of all bottlenecks ("tolls"), for the report's
+  // last line. Findings of every such rule carry the main one and the next.
   virtual bool tells_tolls() const { return false; }
-  // Whose it is that is being judged.
+  // The source of the timeline that is being judged.
   TimelineOf whose() const { return whose_; }
-  // Of a sound timeline with GPU events. Steps and ranks are filled by the base.
+  // Judges a valid timeline with GPU events. The base fills steps and ranks.
   virtual v1::Verdict JudgeTimeline(const v1::Timeline& timeline) const = 0;
 
  private:
   TimelineOf whose_ = TimelineOf::kTrace;
 };
 
-// The toll that is paid and the one behind it, in a finding's details ("toll", "next_toll").
+// Adds the main bottleneck and the next one to a finding's details ("toll", "next_toll").
 void TellPaid(const std::vector<timeline::Toll>& tolls, v1::Verdict* verdict);
 
-// Says in a finding's words which steps it was judged of: several blocks or traces with one finding
-// are told once, at the steps of all of them, and the numbers are those of one.
+// Adds the steps that were judged to a finding's text. If several blocks or traces have one
+// finding, it is reported once, with the steps of all of them, but the numbers are those of one.
 void TellSteps(int64_t first, int64_t last, v1::Verdict* verdict);
 
-// The steps that it reaches over: those marked (told in a finding's words, too), else the
-// evidence's own.
+// Sets the steps that it covers: the marked ones (also in a finding's text), else the evidence's
+// own.
 void SetTimelinePlace(const v1::Timeline& timeline, const SiteStep& step, uint32_t rank,
                       v1::Verdict* verdict);
 
-// Host spans of one class that keep the GPU waiting.
+// Judges host spans of one class for which the GPU waits.
 class WaitRule : public TimelineRule {
  public:
   struct Words {
@@ -74,7 +76,7 @@ class WaitRule : public TimelineRule {
 
  protected:
   v1::Verdict JudgeTimeline(const v1::Timeline& timeline) const override;
-  // What else a class has to say; appended to the explanation.
+  // Returns additional text for a class; appended to the explanation.
   virtual std::string More(const v1::TimelineWait& /*wait*/,
                            google::protobuf::Struct& /*details*/) const {
     return "";
@@ -86,8 +88,8 @@ class WaitRule : public TimelineRule {
 };
 
 double Share(uint64_t part, uint64_t whole);
-// Share of a loop's own time from which a wait is a warning: many a loop without a GPU loads its
-// data itself.
+// Share of a loop's own time from which a wait is a warning. Many loops without a GPU load their
+// data themselves.
 constexpr double kMuchOfLoop = 0.2;
 inline double Milliseconds(uint64_t ns) { return static_cast<double>(ns) * 1e-6; }
 

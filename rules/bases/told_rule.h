@@ -1,5 +1,5 @@
-// Rules for which somebody else speaks: they have a page and a place in the register, and judge no
-// evidence.
+// Rules whose findings another component reports. They have a page and a place in the register, and
+// judge no evidence.
 #pragma once
 
 #include <memory>

@@ -77,7 +77,7 @@ class MoeBatchDependence : public Rule {
     }
   }
 
-  // Each step is judged by itself.
+  // Each step is judged independently.
   void Persist(Archive& /*archive*/) override {}
 
  private:
@@ -142,7 +142,7 @@ class MoeBatchDependence : public Rule {
     if (one_sequence_each && c.pools > 1)
       return Pass("each pool is one sequence: others cannot compete");
     if (one_sequence_each) {
-      // One pool, one sequence: by rule or by what happened to be recorded?
+      // One pool and one sequence: either the configuration states it, or only one was recorded.
       return c.routing->config().pool() == v1::RoutingConfig::POOL_SEQUENCE
                  ? Pass("the pool is one sequence: others cannot compete")
                  : Inconclusive("one-sequence: only one sequence was recorded in the pool");
@@ -167,8 +167,8 @@ class MoeBatchDependence : public Rule {
     return Found(a, pair, bits, ReplayBits(a) >= proof_bits_ && a.doubts().empty());
   }
 
-  // That capacity is the cause: by what experts below capacity kept, or by a policy that replays
-  // all.
+  // Returns the bits for the capacity as the cause: from the choices of experts below capacity, or
+  // from a policy that replays all assignments.
   double BitsOf(const RoutingAnalysis& a) const {
     const double pairs = a.drawn(hint_bits_) ? a.inversions.batch_bits : 0;
     const double bits = a.columns() ? a.column.bits : std::max(pairs, ReplayBits(a));
@@ -176,7 +176,7 @@ class MoeBatchDependence : public Rule {
     return std::min(bits, declared ? HUGE_VAL : a.saturation.bits);
   }
 
-  // Of a policy that gives every assignment: what a proof needs.
+  // Returns the bits of a policy that gives every assignment, for a proof.
   static double ReplayBits(const RoutingAnalysis& a) {
     if (a.columns()) return a.column.bits;
     double bits = a.first_come.exact_orders.empty() ? 0 : a.first_come.best.bits;

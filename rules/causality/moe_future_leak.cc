@@ -130,7 +130,7 @@ class MoeFutureLeak : public Rule {
     }
   }
 
-  // A site whose rows were never captured was never judged: say so once.
+  // If the rows of a site were never captured, it was never judged. Report that once.
   void JudgeRun(const RunSummary&, VerdictSink& out) override {
     for (const auto& [site, first_step] : unsampled_) {
       if (first_step == kSampled) continue;
@@ -154,7 +154,7 @@ class MoeFutureLeak : public Rule {
  private:
   static constexpr int64_t kSampled = -1;
 
-  // What stored numbers would have given every call of a policy so far.
+  // Stored numbers that would have given every call of a policy so far.
   using Key = std::tuple<uint32_t, std::string, std::string, std::string>;  // role, site, policy
   static Key KeyOf(const SiteStep& step, const RoutingAnalysis& a) {
     return {static_cast<uint32_t>(step.role), step.site.layer(), step.site.op(), a.policy};
@@ -168,19 +168,19 @@ class MoeFutureLeak : public Rule {
     }
   }
 
-  // Of training and of evaluation apart: an evaluation may have another capacity.
+  // Training and evaluation are separate, because an evaluation may have another capacity.
   using SiteKey = std::tuple<uint32_t, std::string, std::string, std::string>;  // ..., mode
   static SiteKey SiteKeyOf(const SiteStep& step, const RoutingAnalysis& a) {
     return {static_cast<uint32_t>(step.role), step.site.layer(), step.site.op(),
             a.blocked.empty() ? a.c.routing->config().mode() : ""};
   }
-  // Null: they are no evidence, or the call is late, or not one of them.
+  // Returns null if the calls are no evidence, if the call is late, or if it is not one of them.
   const CallsTogether* Together(const SiteStep& step, const RoutingAnalysis& a) const {
     const auto calls = together_.find(SiteKeyOf(step, a));
     if (step.late || calls == together_.end() || calls->second.calls() < 2) return nullptr;
     return calls->second.policy() == a.leak()->Describe() ? &calls->second : nullptr;
   }
-  // Whether steps before exclude them. A late call is judged by itself.
+  // Returns true if earlier steps exclude stored rules. A late call is judged alone.
   bool ExcludedBefore(const SiteStep& step, const RoutingAnalysis& a) const {
     const auto rules = stored_.find(KeyOf(step, a));
     return !step.late && rules != stored_.end() && rules->second.excluded();
@@ -273,14 +273,15 @@ class MoeFutureLeak : public Rule {
     return a.leak() != nullptr && !a.by_ties() ? DecideReplayed(step, a) : DecidePairs(step, a);
   }
 
-  // The configuration's own word is no proof, and nearly all that a hint asks beside an inversion.
+  // The configuration's own statement is no proof, but almost all that a hint needs in addition to
+  // an inversion.
   double HintBits(const RoutingAnalysis& a) const {
     const v1::RoutingConfig& config = a.c.routing->config();
     const bool named = NamesNoQueue(config) && DeclaresCapacity(config) && a.firm_pools();
     return named ? std::min(kNamedBits, hint_bits_) : hint_bits_;
   }
 
-  // A leaking policy gives every assignment and no clean one does.
+  // Decides if a leaking policy gives every assignment and no clean one does.
   v1::Verdict DecideReplayed(const SiteStep& step, const RoutingAnalysis& a) const {
     if (a.structured && !DeclaresCapacity(a.c.routing->config())) return EvenByStructure();
     const RankedReplay& leak = *a.leak();
@@ -296,7 +297,7 @@ class MoeFutureLeak : public Rule {
           "few-bits: %d inversions; %s gives every assignment, with %.1f bits%s; %.0f are needed",
           a.inversions.inversions, leak.Describe(), leak.raw_bits, CapacityBits(a), HintBits(a)));
     }
-    // An own threshold is score-separable too: that full cells hold C must not be luck.
+    // An own threshold is score-separable too, so full cells must not hold C by chance.
     if (leak.luck_bits < kLuckBits && OneCellAlone(a.saturation)) return OneCell(leak.luck_bits);
     const bool enough = bits >= proof_bits_ && leak.luck_bits >= kLuckBits;
     const PairCertificate& pair = a.certificate;
@@ -308,7 +309,8 @@ class MoeFutureLeak : public Rule {
                      a.inversions.inversions, Capitalised(leak.Describe()), leak.raw_bits));
   }
 
-  // No policy gives the refusals: what the pairs are worth. No proof, as no draw can be replayed.
+  // No policy gives the refusals, so decides by the pairs. There is no proof, because draws cannot
+  // be replayed.
   v1::Verdict DecidePairs(const SiteStep& step, const RoutingAnalysis& a) const {
     if (OwnDraws(a.c.routing->config())) return RandomChoice(a.c);
     if (a.patterns.any()) {
@@ -357,7 +359,7 @@ class MoeFutureLeak : public Rule {
         bits);
   }
 
-  // `enough`: a proof where nothing of the recording is in doubt.
+  // If `enough`, it is a proof unless the recording is in doubt.
   v1::Verdict Found(const SiteStep& step, const RoutingAnalysis& a, bool enough, double bits,
                     const RefusalPair& pair, const std::string& explanation) const {
     const bool before = ExcludedBefore(step, a);

@@ -101,7 +101,7 @@ Evidence EvidenceOf(const RoutingAnalysis& a) {
   if (a.policy == "token-choice") return {HUGE_VAL, true};
   if (a.columns()) return {a.column.bits, recorded};
   if (a.policy == "fifo-capacity") {
-    // Pieces that were not recorded are part of what the bits are for.
+    // The bits must cover pieces that were not recorded.
     return {a.first_come.best.bits, recorded};
   }
   if (a.leak() == nullptr || a.by_ties())
@@ -110,7 +110,7 @@ Evidence EvidenceOf(const RoutingAnalysis& a) {
   return {std::min(a.leak()->bits, a.capacity_bits), recorded && no_luck};
 }
 
-// moe-future-leak tells the raw bits of such a replay, as a hint.
+// moe-future-leak reports the raw bits of such a replay, as a hint.
 std::string OfRawBits(const RoutingAnalysis& a, double bits) {
   const RankedReplay* leak = a.columns() ? nullptr : a.leak();
   if (leak == nullptr || !(leak->raw_bits >= bits + 1)) return "";
@@ -118,7 +118,7 @@ std::string OfRawBits(const RoutingAnalysis& a, double bits) {
                          leak->raw_bits);
 }
 
-// Explanations beside the named policy that leave every assignment as it is.
+// Returns another explanation than the named policy that gives every assignment.
 std::string Rival(const RoutingAnalysis& a) {
   if (a.columns() && (a.column.positional || a.column.by_position))
     return "table: a function of position gives every assignment as well";
@@ -166,7 +166,7 @@ class MoeIntervention : public Rule {
     }
   }
 
-  // Each step is judged by itself.
+  // Each step is judged independently.
   void Persist(Archive& /*archive*/) override {}
 
  private:
@@ -190,7 +190,7 @@ class MoeIntervention : public Rule {
     return verdict;
   }
 
-  // A large call is replayed fewer times: about ten seconds at most.
+  // Returns the number of replays. A large call is replayed fewer times: about ten seconds at most.
   static int Calls(const RoutingCase& c) {
     constexpr int64_t kScoresInAll = int64_t{1} << 26;
     return static_cast<int>(

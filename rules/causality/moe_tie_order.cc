@@ -57,8 +57,7 @@ constexpr RuleInfo kInfo = {
     kPage,
     {}};
 
-// The candidates of one cell whose key equals that of the lowest admission: kept ones and refused
-// ones.
+// The kept and refused candidates of one cell whose key equals that of the lowest admission.
 struct Tie {
   std::vector<int32_t> members;  // indices into choices, by token
 };
@@ -84,7 +83,8 @@ std::vector<Tie> TiesOf(const RoutingAnalysis& a, const RankedReplay& replay) {
   return ties;
 }
 
-// Are the kept of this tie its first by `place`? Otherwise the pair: refused, and kept later.
+// Returns true if the kept candidates of this tie are its first by `place`. Otherwise sets the
+// pair: refused, and kept later.
 bool FirstKept(const RoutingCase& c, const Tie& tie, const std::vector<int32_t>& place,
                RefusalPair* pair) {
   const Choice* refused = nullptr;
@@ -102,7 +102,7 @@ bool FirstKept(const RoutingCase& c, const Tie& tie, const std::vector<int32_t>&
   return false;
 }
 
-// True when some queue in time order keeps the first of every tie.
+// Returns true if some queue in time order keeps the first of every tie.
 bool InTimeOrder(const RoutingCase& c, const std::vector<Tie>& ties, RefusalPair* pair) {
   std::vector<int32_t> place(static_cast<size_t>(c.tokens));
   for (const TimeQueue& queue : TimeQueues(c)) {
@@ -117,7 +117,7 @@ bool InTimeOrder(const RoutingCase& c, const std::vector<Tie>& ties, RefusalPair
   return false;
 }
 
-// The key by which the refusals follow but for ties; null where there is none.
+// Returns the key that explains the refusals except for ties, or null.
 const RankedReplay* TiedKey(const RoutingAnalysis& a) {
   for (const RankedReplay& replay : a.ranked) {
     const bool own = replay.priority == RankedReplay::Priority::kOwnScore && !replay.rank_first;
@@ -145,13 +145,14 @@ class MoeTieOrder : public Rule {
     }
   }
 
-  // Each step is judged by itself.
+  // Each step is judged independently.
   void Persist(Archive& /*archive*/) override {}
 
  private:
   using Analyses = std::vector<std::shared_ptr<const RoutingAnalysis>>;
 
-  // An earlier recording of the same call: bit-identical scores of the same tokens, same choices.
+  // Returns an earlier recording of the same call: bit-identical scores of the same tokens, same
+  // choices.
   static const RoutingAnalysis* Twin(const Analyses& analyses, size_t index) {
     const RoutingAnalysis& mine = *analyses[index];
     if (!mine.blocked.empty()) return nullptr;
@@ -191,7 +192,7 @@ class MoeTieOrder : public Rule {
     if (key == nullptr) {
       return Inconclusive("no-key: no recorded key explains who was refused, ties or not");
     }
-    // Not even within rounding: no need to look for equal ones.
+    // No ties even within rounding, so there are no equal keys.
     const std::vector<Tie> ties = key->tie_bits > 0 ? TiesOf(a, *key) : std::vector<Tie>{};
     if (ties.empty()) return Pass("no full expert refused among equal keys");
     if (MayBeOfRecording(c, key->key)) {
@@ -233,7 +234,7 @@ class MoeTieOrder : public Rule {
     return Pass("no choice was refused");
   }
 
-  // Some member of a tie was kept in one recording and refused in the other.
+  // Returns true if some member of a tie was kept in one recording and refused in the other.
   static bool DiffersAmong(const std::vector<Tie>& ties, const RoutingAnalysis& a,
                            const RoutingAnalysis& twin, RefusalPair* pair) {
     for (const Tie& tie : ties) {

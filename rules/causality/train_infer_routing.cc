@@ -111,7 +111,7 @@ constexpr RuleInfo kInfo = {"causality/train-infer-routing",
 
 constexpr uint64_t kFewTokens = 1000;
 
-// The name, value and words of one kind of finding.
+// The name, value and texts of one kind of finding.
 struct Told {
   const char* cause;
   bool proved;
@@ -134,7 +134,7 @@ class TrainInferRouting : public Rule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const ComparedStep& done : runs_.Finish()) Tell(done, out);
-    if (!runs_.both_sides_seen()) return;  // one side alone: nobody asked for a comparison
+    if (!runs_.both_sides_seen()) return;  // with one side alone, no comparison was requested
     for (const auto& [site, layer] : layers_) {
       if (layer.fired.empty()) out.Add(Rest(site, layer));
     }
@@ -158,13 +158,13 @@ class TrainInferRouting : public Rule {
     uint64_t flips = 0;
     uint64_t large_flips = 0;
     uint64_t marked = 0;   // tokens with finite scores on both sides
-    double differing = 0;  // choices that one side alone made, in tokens' worths of k
+    double differing = 0;  // choices that only one side made, in units of tokens with k choices
     int64_t step_first = 0;
     int64_t step_last = 0;
-    std::string reason;  // why the last step that could not be judged was not
+    std::string reason;  // why the last unusable step could not be judged
     RoutingComparison last;
     std::set<std::string> fired;
-    // Of all choices, those that one side alone made.
+    // Share of all choices that only one side made.
     FlipTotals totals() const {
       return {compared, flips, differing / static_cast<double>(compared)};
     }
@@ -176,7 +176,7 @@ class TrainInferRouting : public Rule {
 
   void Tell(const ComparedStep& done, VerdictSink& out) {
     std::string first;
-    std::set<TokenKey> diverged;  // in a layer below
+    std::set<TokenKey> diverged;  // tokens that diverged in a lower layer
     for (const auto& [site, compared] : done.layers) {
       RoutingComparison c = compared;
       std::erase_if(c.large, [&](const auto& pair) { return diverged.contains(pair.train.key); });

@@ -77,7 +77,7 @@ constexpr RuleInfo kInfo = {
 
 constexpr double kRunLength = 1e6;
 constexpr size_t kFewSteps = 20;
-constexpr double kMaterial = 1.25;  // as the ceilings' factor
+constexpr double kMaterial = 1.25;  // the same as the ceilings' factor
 
 class DriftGrowth : public DriftRule {
  public:
@@ -127,7 +127,8 @@ class DriftGrowth : public DriftRule {
     return verdict;
   }
 
-  // A jump needs 8 steps behind it to be told from growth, and growth may alarm within fewer.
+  // A jump needs 8 steps after it to be distinguished from growth, and growth may raise an alarm
+  // with fewer.
   static size_t StepsAfter(const std::vector<DriftPoint>& points, const Growth& growth) {
     return static_cast<size_t>(std::count_if(
         points.begin(), points.end(), [&](const auto& p) { return p.step > growth.alarm_step; }));

@@ -87,8 +87,9 @@ constexpr double kErrorSlope = 0.1;
 // Two-sided normal tail at 5 standard errors.
 constexpr double kBiasChance = 5.7e-7;
 
-// Lower bound of a mean of values in [0, 1] (or, for KL, near 0). With few sequences tokens
-// stand for themselves, at the largest variance that such a mean can have, and 5 deviations.
+// Returns a lower bound of a mean of values in [0, 1] (or, for KL, near 0). If there are few
+// sequences, tokens count individually, with the largest variance that such a mean can have, and 5
+// deviations.
 double LowerBound(const ClusteredMean& mean, double deviations) {
   const double error = mean.standard_error();
   if (std::isfinite(error)) return mean.mean() - deviations * error;
@@ -187,7 +188,8 @@ class LogitDriftRule : public DriftRule {
     if (mark.found()) return Biased(mark, m);
     const AdvantageBias rewarded = FindAdvantageBias(s);
     if (rewarded.found) return Rewarded(rewarded, m);
-    // On a true record -d estimates the same KL as k3, with far more noise: it must be surer.
+    // On a true record, -d estimates the same KL as k3 with far more noise, so it needs a higher
+    // confidence.
     if (LowerBound(s.bounded_k3, 2.326) > kDriftWarning ||
         LowerBound(s.minus_d, kDriftDeviations) > kDriftWarning)
       return Noisy(v1::LEVEL_WARNING, m);

@@ -99,11 +99,11 @@ constexpr char kFix[] =
     "the token ids that were drawn, by the pass that drew them; or sample at temperature 1.";
 constexpr uint64_t kFewRecorded = 1000;
 
-// A site and what is known of it, whichever kind its evidence is.
+// A site and its state, for either kind of evidence.
 struct RecordSubject {
   const DriftRun::Key& key;
   const RecordTest& test;
-  bool rows;  // of full logits
+  bool rows;  // rows of full logits
   int64_t step_first, step_last;
   const std::set<uint32_t>& ranks;
   std::string unreadable;
@@ -123,7 +123,7 @@ class RecordInvalid : public Rule {
     ForEach(run, false, [&](const RecordSubject& s) {
       const Told& told = told_[{s.key, s.rows}];
       if (!told.up && !told.down && !told.ids && !told.turns) out.Add(Complete(s, Outcome(s)));
-      // The alarm came before its cause could be told.
+      // The alarm was raised before its cause was known.
       if (told.unnamed && s.drift != nullptr && s.drift->Cause().id != "unknown")
         out.Add(Broken(s, told.up));
     });
@@ -137,11 +137,11 @@ class RecordInvalid : public Rule {
  private:
   struct Told {
     bool up = false, down = false, ids = false, turns = false;
-    bool unnamed = false;  // the last told finding's cause
+    bool unnamed = false;  // the last reported finding's cause was unknown
     void Persist(Archive& a) { a(up, down, ids, turns, unnamed); }
   };
 
-  // `touched`: those log-probabilities alone that have just grown. Rows are always looked at.
+  // If `touched`, visits only log-probabilities that have just grown. Rows are always visited.
   template <typename Visit>
   static void ForEach(DriftRun& run, bool touched, const Visit& visit) {
     for (const auto& [key, site] : run.sites()) {
@@ -184,7 +184,7 @@ class RecordInvalid : public Rule {
     const double wealth = up ? test.log_wealth_up() : test.log_wealth_down(kappa_);
     const double alpha = up ? test.alpha_up() : test.alpha_down();
     const RecordTest::Leader leader = up ? test.LeaderUp() : test.LeaderDown(kappa_);
-    // Declared: the record is true, and the trainer is over more tokens.
+    // If declared, the record is true, and the trainer's probabilities are over more tokens.
     const bool support = s.drift != nullptr && s.drift->tests.record == RecordOutcome::kSupport;
     FindingBuilder found(support ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_STATISTICAL);
     found

@@ -77,7 +77,7 @@ constexpr uint64_t kFewSampled = 1000;
 
 using By = SamplerTest::By;
 
-// A site and what is known of it, whichever kind its evidence is.
+// A site and its state, for either kind of evidence.
 struct SamplerSubject {
   const DriftRun::Key& key;
   const SamplerTest& test;
@@ -188,8 +188,9 @@ class SamplerMismatch : public Rule {
     return Complete(s, found.Take());
   }
 
-  // One cause for all of a run's drift. Rows of logits have this test alone: flatter than logged is
-  // a temperature above 1; sharper may be one below 1 or a cut tail, unless the record says which.
+  // Names one cause for all of a run's drift. Rows of logits have only this test. If the sampler is
+  // flatter than logged, it is a temperature above 1. If it is sharper, it may be one below 1 or a
+  // cut tail, unless the record declares which.
   static void Name(const SamplerSubject& s, bool below, v1::Finding& f) {
     if (s.drift != nullptr) {
       s.drift->Cause().Fill(f);

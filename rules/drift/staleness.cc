@@ -133,7 +133,7 @@ class Staleness : public DriftRule {
         mark.median_lag, mark.median_lag == 1 ? "" : "s", mark.lag.stale_part, mark.lag.at_zero);
   }
 
-  // What is compared with what.
+  // The compared values.
   struct Figures {
     const char* measured;
     double value, threshold;

@@ -40,7 +40,7 @@ constexpr RuleInfo kInfo = {"ledger/evaluation-leak",
 
 }  // namespace
 
-// `plumb ledger` speaks for it (audit/ledger/).
+// `plumb ledger` reports its findings (audit/ledger/).
 CatalogueEntry evaluation_leak() { return {&kInfo, MakeToldRule}; }
 
 }  // namespace plumbline::rules

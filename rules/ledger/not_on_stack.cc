@@ -37,7 +37,7 @@ constexpr RuleInfo kInfo = {"ledger/not-on-stack",
 
 }  // namespace
 
-// `plumb ledger` speaks for it (audit/ledger/).
+// `plumb ledger` reports its findings (audit/ledger/).
 CatalogueEntry not_on_stack() { return {&kInfo, MakeToldRule}; }
 
 }  // namespace plumbline::rules

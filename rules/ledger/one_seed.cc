@@ -37,7 +37,7 @@ constexpr RuleInfo kInfo = {"ledger/one-seed",
 
 }  // namespace
 
-// `plumb ledger` speaks for it (audit/ledger/).
+// `plumb ledger` reports its findings (audit/ledger/).
 CatalogueEntry one_seed() { return {&kInfo, MakeToldRule}; }
 
 }  // namespace plumbline::rules

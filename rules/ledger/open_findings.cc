@@ -38,7 +38,7 @@ constexpr RuleInfo kInfo = {"ledger/open-findings",
 
 }  // namespace
 
-// `plumb ledger` speaks for it (audit/ledger/).
+// `plumb ledger` reports its findings (audit/ledger/).
 CatalogueEntry open_findings() { return {&kInfo, MakeToldRule}; }
 
 }  // namespace plumbline::rules

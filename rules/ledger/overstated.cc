@@ -37,7 +37,7 @@ constexpr RuleInfo kInfo = {"ledger/overstated",
 
 }  // namespace
 
-// `plumb ledger` speaks for it (audit/ledger/).
+// `plumb ledger` reports its findings (audit/ledger/).
 CatalogueEntry overstated() { return {&kInfo, MakeToldRule}; }
 
 }  // namespace plumbline::rules

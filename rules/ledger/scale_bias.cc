@@ -38,7 +38,7 @@ constexpr RuleInfo kInfo = {"ledger/scale-bias",
 
 }  // namespace
 
-// `plumb ledger` speaks for it (audit/ledger/).
+// `plumb ledger` reports its findings (audit/ledger/).
 CatalogueEntry scale_bias() { return {&kInfo, MakeToldRule}; }
 
 }  // namespace plumbline::rules

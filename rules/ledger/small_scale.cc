@@ -35,7 +35,7 @@ constexpr RuleInfo kInfo = {"ledger/small-scale",
 
 }  // namespace
 
-// `plumb ledger` speaks for it (audit/ledger/).
+// `plumb ledger` reports its findings (audit/ledger/).
 CatalogueEntry small_scale() { return {&kInfo, MakeToldRule}; }
 
 }  // namespace plumbline::rules

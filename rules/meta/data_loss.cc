@@ -173,7 +173,7 @@ constexpr Cause kCauses[] = {
 
 bool OfSamples(std::string_view cause) { return cause.rfind("sample-", 0) == 0; }
 
-// The cause's entry; of raw rows, that of what stood in their way.
+// Returns the entry of a cause. For raw rows, the entry of what caused their loss.
 const Cause* Find(std::string_view id) {
   for (const Cause& cause : kCauses) {
     if (id == cause.id) return &cause;
@@ -192,7 +192,7 @@ std::string Fix(const std::string& id) {
   return "See `plumb explain meta/data-loss` for each cause.";
 }
 
-// One site's losses over all causes.
+// The losses of one site over all causes.
 struct SiteLoss {
   uint64_t lost = 0;     // items
   uint64_t samples = 0;  // raw rows of items that arrived
@@ -204,7 +204,8 @@ struct SiteLoss {
   uint64_t all() const { return lost + samples; }
 };
 
-// "120 because ... (queue-full), and the raw rows of 3 because ... (sample-queue-full)".
+// Returns a text such as "120 because ... (queue-full), and the raw rows of 3 because ...
+// (sample-queue-full)".
 std::string Reasons(const SiteLoss& site) {
   std::string out;
   for (const bool of_samples : {false, true}) {
@@ -221,7 +222,7 @@ class DataLoss : public Rule {
  public:
   explicit DataLoss(const Options& options) : error_share_(options.Number("error-share")) {}
 
-  // At once, and again each time it has doubled.
+  // Reports at once, and again each time the number has doubled.
   void JudgeLate(const RunSummary& run, VerdictSink& out) override {
     for (const auto& [cause, late] : run.late) {
       uint64_t& told = told_late_[cause];
@@ -257,7 +258,8 @@ class DataLoss : public Rule {
   }
 
  private:
-  // What the server held and then refused: it goes on, so a person has to know before the run ends.
+  // Reports evidence that the server held and then refused. This continues, so the user must know
+  // before the run ends.
   void TellRefused(const RunSummary& run, VerdictSink& out) {
     for (const auto& [key, loss] : run.losses) {
       const auto& [layer, op, cause] = key;
@@ -284,7 +286,7 @@ class DataLoss : public Rule {
       for (const auto& [name, count] : run.sites) kept += count.evidence;
     }
     const uint64_t total = kept + site.lost;
-    // Where every item arrived, the raw rows are what is missing.
+    // If every item arrived, the raw rows are what is missing.
     const uint64_t missing = site.lost != 0 ? site.lost : site.samples;
     const double share =
         static_cast<double>(missing) / static_cast<double>(std::max<uint64_t>(total, 1));
@@ -301,7 +303,7 @@ class DataLoss : public Rule {
 
     const bool error = site.lost != 0 && !(share <= error_share_);
     found.Level(error ? v1::LEVEL_ERROR : v1::LEVEL_WARNING).Strength(v1::STRENGTH_PROVED);
-    // Raw rows are the main loss only where nothing else is lost.
+    // Raw rows are the main loss only if nothing else is lost.
     const auto weight = [&](const auto& cause) {
       return site.lost != 0 && OfSamples(cause.first) ? 0 : cause.second;
     };

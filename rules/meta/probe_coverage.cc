@@ -37,7 +37,8 @@ in every step, and call it on the values the trainer really uses.
 **Strength.** `proved`: the counts are exact.
 )page";
 
-// Then the remedy. The second is a note: a trainer may do it by itself, out of sight.
+// Prefixes of a remedy. The second gives a note, because a trainer may do it itself, without a
+// trace.
 constexpr char kUnhooked[] = "unhooked: ", kUnseen[] = "unseen: ";
 constexpr char kTheLoss[] = "the loss";  // as run.watch names it
 
@@ -81,7 +82,8 @@ class ProbeCoverage : public Rule {
         Unhooked(run, key, prefix, site, out);
         continue;
       }
-      // A sum of one addend is none: a trainer with one micro-batch a step has none to send.
+      // A sum of one addend is not recorded, so a trainer with one micro-batch per step has none to
+      // send.
       const bool may_be_silent = key.second == "accumulation";
       if (site.evidence == 0 && site.declared_ranks > 0 && !may_be_silent)
         SilentSite(run, key, site, out);
@@ -93,7 +95,7 @@ class ProbeCoverage : public Rule {
   void Persist(Archive& /*archive*/) override {}
 
  private:
-  // What a binding could not hook it declares as a site whose op says what would make it possible.
+  // Reports what a binding could not hook. It declares this as a site whose op states the remedy.
   static void Unhooked(const RunSummary& run, const std::pair<std::string, std::string>& key,
                        const char* prefix, const RunSummary::SiteCount& site, VerdictSink& out) {
     const std::string remedy = key.second.substr(std::strlen(prefix));
@@ -114,7 +116,8 @@ class ProbeCoverage : public Rule {
     out.Add(std::move(verdict));
   }
 
-  // Of any rank: under pipelining the last stage alone has one. Or the trainer recorded it itself.
+  // Returns true if any rank has a loss (with pipelining only the last stage has one), or if the
+  // trainer recorded it itself.
   static bool HasLoss(const RunSummary& run) {
     return std::any_of(run.sites.begin(), run.sites.end(), [](const auto& entry) {
       return entry.second.evidence > 0 && entry.first.second.find("loss") != std::string::npos &&

@@ -52,7 +52,7 @@ constexpr RuleInfo kInfo = {"meta/unused-suppression",
                             kPage,
                             {}};
 
-// The engine speaks for it (rules/suppressions.h): what it judges is no evidence.
+// The engine reports its findings (rules/suppressions.h), because it does not judge evidence.
 class UnusedSuppression : public Rule {
  public:
   bool judges_evidence() const override { return false; }

@@ -95,16 +95,16 @@ constexpr RuleInfo kInfo = {"performance/collective-bandwidth",
 
 constexpr uint64_t kFewestCalls = 100;
 constexpr double kGigabyte = 1e9;
-// Of one card's bandwidth: above it more than one carries.
+// Factor on one card's bandwidth, above which more than one card carries the traffic.
 constexpr double kOneCard = 1.1;
 
 using timeline::CollectiveTimes;
 
-// One group, as those of its members saw it that left a trace.
+// One group, as measured by those of its members that left a trace.
 struct Moved {
   std::map<uint32_t, uint64_t> calls;  // by rank
   double best = 0;                     // bytes/s that leave one member
-  CollectiveTimes at;                  // where that was
+  CollectiveTimes at;                  // the collective with that value
   uint64_t most_calls() const {
     uint64_t most = 0;
     for (const auto& [rank, count] : calls) most = std::max(most, count);
@@ -142,7 +142,7 @@ class CollectiveBandwidth : public Rule {
       group.at = times;
     }
     if (groups.empty()) return;
-    // The group that lies lowest speaks for all.
+    // The slowest group decides the verdict.
     std::vector<std::pair<double, const Moved*>> order;
     for (const auto& [members, group] : groups) {
       const double link = LinkOf(group.at);
@@ -150,7 +150,7 @@ class CollectiveBandwidth : public Rule {
     }
     const Moved& lowest = *std::min_element(order.begin(), order.end())->second;
     v1::Verdict verdict = JudgeGroup(lowest);
-    // Of the whole traces.
+    // Use the steps of the whole traces.
     const bool known = traces_.at == step.step;
     const int64_t last = known ? std::max(step.step, traces_.last) : step.step;
     if (last > step.step) TellSteps(step.step, last, &verdict);
@@ -158,12 +158,12 @@ class CollectiveBandwidth : public Rule {
     SetPlace(verdict, step.site.layer(), step.site.op(), step.step, last, lowest.ranks());
     out.Add(std::move(verdict));
   }
-  // traces_ are of the step that is being judged.
+  // traces_ belong to the current step, so they are not stored.
   void Persist(Archive& /*archive*/) override {}
 
  private:
-  // What the timelines say of the traces in which the collectives are: their site is judged before,
-  // in the same step.
+  // Keeps the timelines of the traces that contain the collectives. Their site is judged earlier in
+  // the same step.
   void Remember(const SiteStep& step) {
     if (!step.site.layer().empty()) return;
     std::vector<const v1::Timeline*> timelines;
@@ -177,7 +177,7 @@ class CollectiveBandwidth : public Rule {
     traces_.tolls = timeline::TollsOf(timelines);
   }
 
-  // Members of the domain that has fewest of them; 0: not known.
+  // Returns the number of members in the domain with the fewest. If it is not known, returns 0.
   int64_t Sharing(const CollectiveTimes& at) const {
     if (at.ranks <= 1) return 1;
     if (at.first < 0) return 0;
@@ -192,9 +192,9 @@ class CollectiveBandwidth : public Rule {
     return fewest;
   }
 
-  // Bytes/s that a member could send; 0: not told. Over domains a ring leaves one by all cards of
-  // its members; in an all-to-all each member uses its own, for the N-D of N-1 parts that leave its
-  // domain.
+  // Returns the bytes/s that a member could send. If the links are not declared, returns 0. Over
+  // domains, a ring leaves a domain by all cards of its members. In an all-to-all each member uses
+  // its own card, for the N-D of N-1 parts that leave its domain.
   double LinkOf(const CollectiveTimes& at) const {
     const int64_t sharing = Sharing(at);
     if (sharing == at.ranks) return domain_link_;
@@ -284,10 +284,10 @@ class CollectiveBandwidth : public Rule {
   }
 
   struct Traces {
-    int64_t at = -1, last = -1;  // the step that they stand at, and the last one marked
+    int64_t at = -1, last = -1;  // the step of the evidence, and the last marked step
     std::vector<timeline::Toll> tolls;
   };
-  Traces traces_;  // of one step only: nothing to be persisted
+  Traces traces_;  // of one step only, so not stored
 
   const double link_, domain_link_;  // bytes/s
   const int64_t domain_;

@@ -111,7 +111,7 @@ class CommsCrossover : public Rule {
       ++ranks;
     }
     any_ |= ranks > 0;
-    // Of a step that not all ranks tell nobody knows the tokens.
+    // If some ranks do not report a step, its tokens are not known.
     if (ranks != step.world_size || !(tokens > 0) || !(tokens < 1e18)) return;
     if (tokens_.empty()) first_ = step.step;
     last_ = step.step;
@@ -178,7 +178,7 @@ class CommsCrossover : public Rule {
     return found.Take();
   }
 
-  // " 494 with weights gathered in one byte, ...": what would move the crossover.
+  // Returns what would move the crossover: " 494 with weights gathered in one byte, ...".
   static std::string LeverWords(const plan::Input& plan) {
     constexpr size_t kMostLevers = 3;
     const double now = plan::CriticalTokens(plan);
@@ -196,7 +196,7 @@ class CommsCrossover : public Rule {
   const double gpus_;
   plan::Input plan_;
   bool told_ = false;
-  std::deque<double> tokens_;  // of whole steps, all ranks
+  std::deque<double> tokens_;  // of complete steps, over all ranks
   int64_t first_ = 0, last_ = 0;
   uint32_t world_ = 0;
   bool any_ = false;

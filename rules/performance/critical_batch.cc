@@ -79,7 +79,7 @@ constexpr std::array<std::string_view, kNoiseSeries> kNoiseNames = {
     "gradient.noise.small.norm", "gradient.noise.big.norm", "gradient.noise.small.batch",
     "gradient.noise.big.batch"};
 
-// Which of the four a series is; kNoiseSeries: none.
+// Returns which of the four a series is. If it is none, returns kNoiseSeries.
 size_t NoiseSeriesOf(const std::string& op) {
   const std::string name = absl::StrReplaceAll(op, {{"_", "."}, {"/", "."}, {"-", "."}});
   for (size_t i = 0; i < kNoiseSeries; ++i) {
@@ -88,10 +88,10 @@ size_t NoiseSeriesOf(const std::string& op) {
   return kNoiseSeries;
 }
 
-// What one rank said in a step.
+// The values of one rank in a step.
 struct NoiseStep {
   std::array<double, kNoiseSeries> values{};
-  uint32_t told = 0;  // bits
+  uint32_t told = 0;  // bit set of the recorded values
   void Persist(Archive& a) { a(values, told); }
 };
 
@@ -100,7 +100,7 @@ struct NoiseSums {
   uint64_t steps = 0, unusable = 0;
   int64_t first = 0, last = 0;
   double noise = 0, signal = 0, batch = 0;  // S, |G|^2, B_b
-  double excess = 0, excess_squared = 0;    // D, about `around`
+  double excess = 0, excess_squared = 0;    // sum of D and its squares, relative to `around`
   double around = 0;                        // the first D
   void Persist(Archive& a) {
     a(steps, unusable, first, last, noise, signal, batch, excess, excess_squared, around);
@@ -131,7 +131,7 @@ struct NoiseSums {
     excess_squared += (d - around) * (d - around);
   }
 
-  // Is the mean of D above 0 by more than chance?
+  // Returns true if the mean of D is above 0 by more than chance.
   bool Above() const {
     const auto n = static_cast<double>(steps);
     const double mean = excess / n;
@@ -152,7 +152,7 @@ class CriticalBatch : public Rule {
     if (step.site.op() == "sequences") return JudgeSequences(step, out);
     const size_t which = NoiseSeriesOf(step.site.op());
     if (which == kNoiseSeries || step.items.empty()) return;
-    // The norm over a big batch is one for all ranks: the first that tells speaks for them.
+    // The norm over a big batch is common to all ranks, so the first recorded value is used.
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar() || (now_.told >> which & 1) != 0) continue;
       now_.values[which] = item.evidence->scalar().value();

@@ -67,7 +67,7 @@ class ExposedCommunication : public TimelineRule {
   }
 
  protected:
-  // A loop does not tell transfers from waiting for others.
+  // A loop's spans do not distinguish transfers from waiting for others.
   bool reads_loops() const override { return false; }
   v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
     google::protobuf::Struct details;
@@ -108,9 +108,10 @@ class ExposedCommunication : public TimelineRule {
   }
 
  private:
-  // Of each step that all ranks marked the least exposed time of a rank, of the time of these
-  // steps: whoever comes last to a collective waits for nobody. nullopt: one rank, no common steps,
-  // or a pipeline, in which each stage waits for others.
+  // For each step that all ranks marked, takes the smallest exposed time of a rank. Returns their
+  // sum as a share of the time of these steps: the last rank to reach a collective waits for no
+  // rank. If there is one rank, no common step, or a pipeline, in which each stage waits for
+  // others, returns nullopt.
   static std::optional<double> OfTheLastToCome(const SiteStep& step) {
     struct Common {
       size_t ranks = 0;

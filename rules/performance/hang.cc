@@ -88,7 +88,7 @@ constexpr RuleInfo kInfo = {"performance/hang",
 
 using flight::Frozen;
 
-constexpr size_t kMostRanksDrawn = 64;  // of a node, by number
+constexpr size_t kMostRanksDrawn = 64;  // per node, by number
 
 std::string ListRanks(const std::vector<uint32_t>& ranks) {
   constexpr size_t kMostNamed = 8;
@@ -195,8 +195,9 @@ void PutRankList(google::protobuf::Struct& details, const char* key,
   for (const uint32_t rank : ranks) values.add_values()->set_number_value(rank);
 }
 
-// Who waits for whom: ranks that stand at one operation are a node, those that are named another.
-// An edge goes from who waits to who is awaited. At most kMostNodes; the smallest are left out.
+// The graph of waits. Ranks blocked in one operation are a node, and the named ranks are another.
+// An edge goes from a waiting node to an awaited one. At most kMostNodes; the smallest are left
+// out.
 constexpr size_t kMostNodes = 12;
 
 struct Waiting {
@@ -223,7 +224,8 @@ std::vector<Waiting> Standing(const flight::Job& job, const Frozen& frozen) {
   return nodes;
 }
 
-// Of a node's operation: members that have not launched it; of point to point, the peer.
+// Returns the ranks that a node's operation waits for: members that have not launched it; for point
+// to point, the peer.
 std::set<uint32_t> Awaited(const flight::Job& job, const flight::Op& op) {
   if (op.point_to_point) {
     return op.peer < 0 ? std::set<uint32_t>{} : std::set<uint32_t>{static_cast<uint32_t>(op.peer)};
@@ -267,7 +269,7 @@ void DrawWaits(const flight::Job& job, const Frozen& frozen, v1::Finding& findin
       from.push_back(static_cast<double>(i));
       to.push_back(static_cast<double>(end));
     };
-    // Those that are named come after all nodes.
+    // The node of the named ranks comes after all others.
     if (!frozen.ranks.empty() && (awaited.empty() || any(frozen.ranks))) edge(nodes.size());
     for (size_t other = 0; other < nodes.size(); ++other) {
       if (other != i && any(nodes[other].ranks)) edge(other);
@@ -283,7 +285,7 @@ void DrawWaits(const flight::Job& job, const Frozen& frozen, v1::Finding& findin
   PutNumbers(waits, "to", to);
 }
 
-// "" where a dump can be read as one.
+// Returns why a dump is invalid. If it is valid, returns "".
 std::string WrongDump(const v1::FlightRecorder& recorder) {
   for (const auto& op : recorder.operations()) {
     if (op.group() >= static_cast<uint32_t>(recorder.groups_size()))
@@ -293,7 +295,7 @@ std::string WrongDump(const v1::FlightRecorder& recorder) {
   return "";
 }
 
-// What the dumps of a job say.
+// Returns the verdict on the dumps of a job.
 v1::Verdict OfDumps(const flight::Job& job, const Frozen& frozen) {
   const size_t dumps = job.ranks.size();
   if (frozen.kind == Frozen::Kind::kNothingPending)
@@ -344,7 +346,7 @@ v1::Verdict OfDumps(const flight::Job& job, const Frozen& frozen) {
   return found.Take();
 }
 
-// What is pending was launched moments before the dumps were written. A job that goes on always
+// The pending operations were launched moments before the dumps were written. A running job always
 // has something pending, and dumps of two moments look like ranks that wait.
 v1::Verdict MayGoOn(const Frozen& frozen) {
   return Inconclusive(absl::StrCat(
@@ -353,14 +355,14 @@ v1::Verdict MayGoOn(const Frozen& frozen) {
       "and the job may go on; take dumps again in a minute"));
 }
 
-// plumbd speaks for it by the clock (server/stream/liveness.h, analysis/processes/hang_verdict.h):
-// that is no evidence. Of dumps it judges what the ranks' flight recorders hold.
+// plumbd reports hangs by the clock (server/stream/liveness.h, analysis/processes/hang_verdict.h),
+// which is no evidence. This rule judges dumps of the ranks' flight recorders.
 class Hang : public Rule {
  public:
   bool judges_evidence() const override { return false; }
   void Judge(const SiteStep& step, VerdictSink& out) override {
     std::map<uint32_t, const v1::FlightRecorder*> recorders;
-    bool on_demand = true;  // all of them
+    bool on_demand = true;  // true if all dumps are
     for (const Item& item : step.items) {
       if (!item.evidence->has_flight_recorder()) continue;
       recorders.emplace(item.source->rank(), &item.evidence->flight_recorder());

@@ -177,8 +177,8 @@ class IdleComb : public TimelineRule {
                            Capitalised(timeline::CauseName(comb.cause)), 100 * comb.cause_share);
   }
 
-  // Without steps nobody knows that there is a loop: a server waits for its next request. Unless a
-  // cause is at work (which waiting is none of, where nothing trains).
+  // Without steps it is unknown whether there is a loop, because a server waits for its next
+  // request. It counts as a loop if a cause is known (waiting is none if nothing trains).
   static bool IsLoop(size_t steps, const timeline::Comb& comb) {
     return steps >= kFewestSteps || comb.cause != v1::TimelineGap::CAUSE_UNKNOWN;
   }
@@ -211,9 +211,8 @@ class IdleComb : public TimelineRule {
     return found.Take();
   }
 
-  // The window around the longest gap, and all recurring gaps by time: when, how long, which class
-  // of host span covers them. `host` names the span that lies under the longest gap, where it is
-  // told.
+  // Draws the window around the longest gap, and all recurring gaps by time: start, length, and the
+  // class of the host span that covers them. If known, `host` names the span under the longest gap.
   static void Draw(const v1::Timeline& t, const timeline::Comb& comb, v1::Finding& finding) {
     google::protobuf::Struct& lanes = PutStruct(*finding.mutable_witness(), "lanes");
     std::vector<double> gap_from, gap_ms, gap_cause, step, step_from, step_ms, step_idle;

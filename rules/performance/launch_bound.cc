@@ -54,11 +54,11 @@ class LaunchBound : public TimelineRule {
   explicit LaunchBound(const Options& options) : least_(options.Number("share")) {}
 
  protected:
-  // All that a loop does is launched by it.
+  // A loop launches all of its own work.
   bool reads_loops() const override { return false; }
   v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
     if (t.kernels() == 0) return Inconclusive("no-kernels: only copies and memsets ran");
-    // A host that stopped once, to warm up or to compile, is no habit.
+    // If the host stopped once, to warm up or to compile, that is no habit.
     uint64_t longest = 0;
     for (const v1::TimelineGap& gap : t.gaps()) longest = std::max(longest, gap.duration_ns());
     const bool once = longest > t.launch_wait_ns() / 2;

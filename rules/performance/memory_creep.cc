@@ -91,18 +91,19 @@ constexpr RuleInfo kInfo = {"performance/memory-creep",
                             kOptions};
 
 constexpr int64_t kFirstLook = 64;  // points
-constexpr double kReach = 10;       // times as many steps as it grew in
+constexpr double kReach = 10;       // horizon: this many times the steps in which it grew
 constexpr size_t kMostMemoryCourses = 4096;
 
-// While a run goes on it is looked at sixteen times from one doubling of its steps to the next.
+// Returns the number of points at which to test next: sixteen times per doubling of the steps.
 int64_t NextLook(int64_t points) {
   if (points < kFirstLook) return kFirstLook;
   const auto apart = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(points)) >> 4);
   return (points / apart + 1) * apart;
 }
 
-// Growth that went on for so long goes on for a ninth of that in nine of ten cases, if nothing is
-// known of what ends it: less room than that is left.
+// Returns true if the limit is near. If nothing is known about what ends growth, it continues for a
+// ninth of its duration so far in nine of ten cases. So the remaining memory must be less than
+// that.
 bool IsNear(double grown, double left) { return 9 * left <= grown; }
 
 class MemoryCreep : public Rule {
@@ -118,7 +119,7 @@ class MemoryCreep : public Rule {
   void Judge(const SiteStep& step, VerdictSink& out) override {
     Known& known = known_.Of(step, [&] { return Find(step.site); });
     if (!known.reads) return;
-    std::vector<std::pair<uint32_t, double>>& least = least_;  // by rank, over the step's calls
+    std::vector<std::pair<uint32_t, double>>& least = least_;  // by rank: smallest of the step
     least.clear();
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
@@ -142,7 +143,7 @@ class MemoryCreep : public Rule {
       course.Add(step.attempt, step.step, value);
       look |= NextLook(course.points() - 1) == course.points();
     }
-    // While it runs it is told where little room is left: growth may end yet.
+    // During the run, report only if little memory is left, because growth may still end.
     if (!look || series.told.has_value() || !AnyNear(step.site.op(), series.ranks)) return;
     Seen seen = LookAt(step.site.op(), series.ranks, true);
     if (seen.creeping.empty()) return;
@@ -151,7 +152,7 @@ class MemoryCreep : public Rule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Of courses that are known, up to where one is looked at.
+  // Takes rows of known courses, up to a row at which one is tested.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     std::vector<LowCourse*> courses;
     size_t taken = rows.size() - first;
@@ -188,7 +189,7 @@ class MemoryCreep : public Rule {
     }
   }
 
-  // known_ is found again; least_ is of one call.
+  // known_ is recomputed; least_ belongs to one call.
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
     archive(series_, limits_, watched_);
@@ -197,7 +198,7 @@ class MemoryCreep : public Rule {
 
  private:
   using Ranks = std::map<uint32_t, LowCourse>;
-  // The rank that is at its limit first.
+  // The rank that reaches its limit first.
   struct Soonest {
     uint32_t rank = 0, attempt = 0;
     int64_t first = 0, last = 0;
@@ -206,22 +207,22 @@ class MemoryCreep : public Rule {
   };
   struct Series {
     Ranks ranks;
-    std::optional<Soonest> told;  // a finding: said once
+    std::optional<Soonest> told;  // a finding, reported once
     void Persist(Archive& a) { a(ranks, told); }
   };
-  // What the courses of a series are like.
+  // The results of the courses of a series.
   struct Seen {
     std::vector<uint32_t> creeping, all;
     bool enough = false, no_limit = false, unclear = false;
-    Creep shown;                     // of the one that is at its limit first, else of the first one
-    std::optional<Creep> unlimited;  // that grows most, where no limit is known
+    Creep shown;  // of the rank that reaches its limit first, else of the first rank
+    std::optional<Creep> unlimited;  // the one that grows most among those without a known limit
     Soonest soonest;
   };
 
-  // What is known of a site; found again.
+  // Cached data of a site; recomputed.
   struct Known {
     bool reads = false, limit = false;
-    Series* series = nullptr;  // once there is one
+    Series* series = nullptr;  // set when it exists
   };
   Known Find(const v1::Site& site) const {
     return {ReadsScalar(site), KindOfMemory(site.op()) == MemoryKind::kLimit, nullptr};
@@ -233,8 +234,8 @@ class MemoryCreep : public Rule {
     }
   }
 
-  // 0: none is known. What a series lies above is no limit of it: one in another unit, or of
-  // another memory.
+  // Returns the limit, or 0 if none is known. If a series lies above a value, it is not its limit:
+  // it has another unit, or belongs to another memory.
   double LimitOf(uint32_t rank, const std::string& op, double now) const {
     if (limit_ > 0) return limit_;
     const double named = LimitInName(op);
@@ -243,7 +244,8 @@ class MemoryCreep : public Rule {
     return now <= 1.01 * limit ? limit : 0;
   }
 
-  // Without a slope, which costs more: has one used up nine tenths of what room it had?
+  // Returns true if some rank has used up nine tenths of the memory it had. Does not compute a
+  // slope, which is expensive.
   bool AnyNear(const std::string& op, const Ranks& ranks) const {
     return std::any_of(ranks.begin(), ranks.end(), [&](const auto& rank) {
       if (rank.second.size() == 0) return false;
@@ -252,7 +254,7 @@ class MemoryCreep : public Rule {
     });
   }
 
-  // `near`: only those that have little room left.
+  // If `near`, includes only ranks with little memory left.
   Seen LookAt(const std::string& op, const Ranks& ranks, bool near) const {
     Seen seen;
     for (const auto& [rank, course] : ranks) {
@@ -338,7 +340,7 @@ class MemoryCreep : public Rule {
     return found.Take();
   }
 
-  // Since it was told it has come up by less than half of what its rate promised.
+  // Returns true if it has grown by less than half of what its rate predicted at the report.
   static bool IsOver(const Soonest& told, const Ranks& ranks) {
     const auto place = ranks.find(told.rank);
     if (place == ranks.end() || place->second.attempt() != told.attempt) return false;
@@ -346,7 +348,7 @@ class MemoryCreep : public Rule {
     return place->second.Newest() - told.now < told.slope * since / 2;
   }
 
-  // In the place of the warning (rules/engine/report.h).
+  // Replaces the warning (rules/engine/report.h).
   static v1::Verdict TakenBack(const std::string& layer, const std::string& op, const Soonest& told,
                                const Seen& seen) {
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
@@ -368,13 +370,13 @@ class MemoryCreep : public Rule {
     return verdict;
   }
 
-  const SeriesRoles roles_;  // what the user said
+  const SeriesRoles roles_;  // roles that the user assigned
   double limit_;
   std::map<std::pair<std::string, std::string>, Series> series_;  // by layer and op
-  std::map<uint32_t, double> limits_;                             // by rank, the newest told
+  std::map<uint32_t, double> limits_;  // by rank, the newest recorded one
   SiteMemo<Known> known_;
-  std::vector<std::pair<uint32_t, double>> least_;  // memory used again
-  uint64_t watched_ = 0;                            // courses, and those beyond the bound
+  std::vector<std::pair<uint32_t, double>> least_;  // scratch memory
+  uint64_t watched_ = 0;  // number of courses, including those beyond the limit
 };
 
 }  // namespace

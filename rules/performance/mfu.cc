@@ -96,7 +96,7 @@ bool HasWords(const std::string& op, std::initializer_list<const char*> all) {
   });
 }
 
-// What a name states, kept: it is asked for at each step of each series.
+// The content of a name, cached because it is needed at each step of each series.
 struct MfuName {
   bool mfu = false, speed = false, one_gpu = false;
 };
@@ -112,7 +112,7 @@ bool TellsMfu(const std::string& op) { return NameOfMfu(op).mfu; }
 bool TellsSpeed(const std::string& op) { return NameOfMfu(op).speed; }
 bool OfOneGpu(const std::string& op) { return NameOfMfu(op).one_gpu; }
 
-// What the user said of model and cluster.
+// The user's data on model and cluster.
 struct Facts {
   double flops_a_token = 0, peak = 0, gpus = 0;  // peak: FLOP/s of one GPU
   double total_over_active = 1;
@@ -133,11 +133,11 @@ struct Facts {
   }
 };
 
-// One series as it grows.
+// One series over time.
 struct MfuSeries {
   std::deque<double> newest;  // 2 * kHalf
   std::deque<int64_t> steps;
-  std::deque<double> ratios;  // told / computed
+  std::deque<double> ratios;  // recorded / computed
   uint64_t points = 0, above_one = 0;
   int64_t first = 0, last = 0;
   int64_t worst_step = 0, fell_step = 0;
@@ -180,7 +180,7 @@ struct MfuSeries {
     std::vector<double> old_part(newest.begin(), newest.begin() + kHalf);
     std::vector<double> part(newest.begin() + kHalf, newest.end());
     const double deviation = std::max(DeviationOf(old_part), DeviationOf(part));
-    // Of a median of 64: 1.25 deviations over the root of 64.
+    // For a median of 64: 1.25 deviations over the root of 64.
     const bool sure = old_level - level >= kDeviations * 1.25 * deviation / 8;
     const double most = (1 - kDrop) * old_level;
     if (!sure || !(level <= most) || !(Median(kHalf, kHalf / 2) <= most) ||
@@ -202,7 +202,7 @@ class Mfu : public Rule {
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
-    // The first rank that tells a number speaks for the job.
+    // The first rank that reports a number is used for the job.
     for (const Item& item : step.items) {
       if (!item.evidence->has_scalar()) continue;
       const double value = item.evidence->scalar().value();
@@ -249,7 +249,7 @@ class Mfu : public Rule {
     return verdict;
   }
 
-  // 1, or 100 where values are per cent.
+  // Returns 1, or 100 if values are in percent.
   static double Whole(const std::string& op, const MfuSeries& series) {
     if (HasWords(op, {"percent"}) || HasWords(op, {"pct"})) return 100;
     return 2 * series.above_one > series.points ? 100 : 1;

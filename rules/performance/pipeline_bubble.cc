@@ -81,7 +81,7 @@ constexpr RuleInfo kInfo = {"performance/pipeline-bubble",
 
 constexpr int kFewestBubbleSteps = 3;
 
-// One stage: over its ranks and their steps.
+// One stage, over its ranks and their steps.
 struct StageTimes {
   std::vector<uint32_t> ranks;
   double time = 0, compute = 0;  // ns
@@ -111,11 +111,11 @@ class PipelineBubble : public Rule {
     SetPlace(verdict, step.site.layer(), step.site.op(), first_, last_, ranks);
     out.Add(std::move(verdict));
   }
-  // first_ and last_ are set by each Judge.
+  // Each Judge sets first_ and last_.
   void Persist(Archive& /*archive*/) override {}
 
  private:
-  // `ranks`: those of the stage that is named, else all.
+  // `ranks` gets those of the named stage, else all.
   v1::Verdict JudgeRanks(const SiteStep& step, std::vector<uint32_t>* ranks) {
     first_ = last_ = step.step;
     std::map<uint32_t, StageTimes> stages;
@@ -143,7 +143,7 @@ class PipelineBubble : public Rule {
       first_ = ranks->size() == 1 ? first : std::min(first_, first);
       last_ = ranks->size() == 1 ? last : std::max(last_, last);
     }
-    // Stages are numbered from 0: a number that nobody has is one without a trace.
+    // Stages are numbered from 0, so a missing number is a stage without a trace.
     const auto count = static_cast<double>(stages.rbegin()->first) + 1;
     if (static_cast<double>(stages.size()) < count || stages.size() < 2)
       return Inconclusive(absl::StrFormat("stages-missing: traces are of %d of %.0f stages",

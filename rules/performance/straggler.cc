@@ -73,7 +73,7 @@ constexpr double kFalseAlarmsOfRanks = 0.013;  // measured: see the page
 constexpr size_t kFewestCompared = 5;
 constexpr double kSeconds = 1e-9;
 constexpr double kShortLoop =
-    2;  // s: for so long a busy machine's scheduler may favour one process
+    2;  // s: for this long, a busy machine's scheduler may favour one process
 
 using timeline::RankSteps;
 using timeline::Straggler;
@@ -81,8 +81,8 @@ using timeline::Stragglers;
 
 struct Traces {
   std::map<uint32_t, const v1::Timeline*> by_rank;
-  std::vector<int64_t> steps;  // that all ranks have marked
-  bool host_ahead = false;     // on some rank
+  std::vector<int64_t> steps;  // steps that all ranks have marked
+  bool host_ahead = false;     // true on some rank
 
   std::vector<const v1::Timeline*> all() const {
     std::vector<const v1::Timeline*> list;
@@ -91,7 +91,7 @@ struct Traces {
   }
 };
 
-// More than half of a median step's work is left for the GPU behind the last mark.
+// Returns true if more than half of a median step's work is left for the GPU after the last mark.
 bool HostRunsAhead(const v1::Timeline& timeline) {
   if (timeline.steps().empty()) return false;
   std::vector<double> lengths;
@@ -106,13 +106,14 @@ bool HostRunsAhead(const v1::Timeline& timeline) {
   return timeline.steps_left_out() == 0 && left > lengths[lengths.size() / 2] / 2;
 }
 
-// Does any rank say that it waits for others? Without that, all steps are equally long.
+// Returns true if any rank waits for others. If none does, all steps are equally long.
 bool AnyWaits(const Traces& traces) {
   return std::any_of(traces.by_rank.begin(), traces.by_rank.end(),
                      [](const auto& rank) { return rank.second->exposed_ns() > 0; });
 }
 
-// "few-steps: ..." and alike; empty: they can.
+// Returns why the ranks cannot be compared ("few-steps: ..."). If they can, returns an empty
+// string.
 std::string WhyNot(const Traces& traces) {
   if (traces.by_rank.size() < 2)
     return "one-rank: the trace of one rank has nobody to be compared with";
@@ -204,7 +205,7 @@ class StragglerRule : public Rule {
     }
     if (verdict.has_finding()) TellDriver(step.step, &verdict);
     if (!of_loop) TellPaid(timeline::TollsOf(traces.all()), &verdict);
-    // The culprits, else all.
+    // The culprits, else all ranks.
     std::vector<uint32_t> ranks;
     if (const auto named = verdict.details().fields().find("ranks");
         named != verdict.details().fields().end()) {
@@ -231,8 +232,8 @@ class StragglerRule : public Rule {
     }
   }
 
-  // Of the culprit, at the step at which this block ends. What most others' drivers say as well is
-  // no cause.
+  // Adds the culprit's driver report, at the last step of this block. If most other drivers report
+  // the same, it is not the cause.
   void TellDriver(int64_t step, v1::Verdict* verdict) const {
     google::protobuf::Struct& details = *verdict->mutable_details();
     const auto culprit =

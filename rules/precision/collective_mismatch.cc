@@ -56,7 +56,8 @@ constexpr RuleInfo kInfo = {"precision/collective-mismatch",
                             kPage,
                             {}};
 
-// The value that most ranks state; nullptr: as many state another, so that nobody is the odd one.
+// Returns the value that most ranks state. If two values are equally frequent, returns nullptr,
+// because then no rank is the odd one.
 const std::string* Majority(const std::map<std::string, std::vector<uint32_t>>& ranks_of) {
   const std::string* best = nullptr;
   size_t most = 0;

@@ -72,20 +72,20 @@ constexpr char kFix[] =
     "reduce in fp32 or bf16 (FSDP reduce_dtype=torch.float32, Megatron-LM "
     "--accumulate-allreduce-grads-in-fp32).";
 
-// One element, finite in every input.
+// One element that is finite in every input.
 struct Element {
   int column = -1;
   double exact = 0;    // result
   double mass = 0;     // sum of the addends' magnitudes
   double last = 0;     // the sum itself, the last partial sum of every order
-  double largest = 0;  // partial sum on the way, in the order replayed
+  double largest = 0;  // largest partial sum, in the replayed order
 };
 
-// What one call shows.
+// The results of one call.
 struct Look {
-  std::vector<Element> overflows;  // not finite, though the result fits
-  std::vector<Element> others;     // the same, and no partial sum can have overflowed
-  Element near_last;               // finite outputs: the largest sum
+  std::vector<Element> overflows;  // not finite, although the result fits
+  std::vector<Element> others;     // the same, but no partial sum can have overflowed
+  Element near_last;               // for finite outputs: the largest sum
   Element near;                    // and the largest partial sum
   uint64_t samples = 0;
 };
@@ -150,7 +150,7 @@ class CollectiveOverflow : public Rule {
     return site;
   }
 
-  // The model's own partial sums; of an unexplained one those of a ring.
+  // Returns the model that gives the partial sums. If the call is unexplained, a ring.
   static SumMachine MachineOf(const ReductionAnalysis& a) {
     SumMachine m;
     m.ranks = a.c.ranks;
@@ -171,7 +171,7 @@ class CollectiveOverflow : public Rule {
   static Look LookAt(const ReductionAnalysis& a) {
     const ReductionCase& c = a.c;
     const SumMachine machine = MachineOf(a);
-    const double half = FormatOf(c.wire_dtype).max_finite / 2;  // for what rounding adds
+    const double half = FormatOf(c.wire_dtype).max_finite / 2;  // margin for the error of rounding
     Look look;
     for (const int32_t column : a.replay.columns) {
       Element e{column};
@@ -231,7 +231,7 @@ class CollectiveOverflow : public Rule {
     return exact.RoundTo(DType::kF64, RoundingMode::kNearestEven, divisor) * postscale;
   }
 
-  // Neither the addends nor any sum of them comes near the end of the dtype.
+  // Neither the addends nor any sum of them comes near the limit of the dtype.
   static v1::Verdict NotFinite(const ReductionAnalysis& a, const std::vector<Element>& others) {
     v1::Verdict verdict = Found(a, others);
     v1::Finding& f = *verdict.mutable_finding();
@@ -281,7 +281,7 @@ class CollectiveOverflow : public Rule {
     return Complete(a, found.Take());
   }
 
-  // What comes after the sum that would have brought it back?
+  // Returns the operation after the sum that would have reduced it.
   static std::string CauseId(const ReductionAnalysis& a, const Element& first) {
     const bool beyond =
         std::fabs(first.exact / PostscaleOf(a)) > FormatOf(a.c.result_dtype()).max_finite;
@@ -297,7 +297,7 @@ class CollectiveOverflow : public Rule {
     return largest;
   }
 
-  // `certain`: the value is the sum itself, which every order ends with.
+  // If `certain`, the value is the sum itself, with which every order ends.
   static v1::Verdict Close(const ReductionAnalysis& a, const Element& near, double value,
                            double limit, bool certain) {
     const double share = value / limit;

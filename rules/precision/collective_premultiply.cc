@@ -71,10 +71,11 @@ constexpr char kFix[] =
     "Sum and then divide in fp32 (ReduceOp.SUM instead of AVG; DeepSpeed prescale_gradients false; "
     "FSDP reduce_dtype=torch.float32), or use a power of two of ranks.";
 
-// Relative error of 1/N rounded to `t`.
+// Returns the relative error of 1/N rounded to `t`.
 double FactorError(DType t, double ranks) { return RoundToFormat(1 / ranks, t) * ranks - 1; }
 
-// What no average shows in the unit that biases are judged in: of f32 that of bf16.
+// Returns the error that no average shows in the unit in which biases are judged; for f32 that of
+// bf16.
 double Concern(DType t) {
   const int precision = std::min(FormatOf(t).precision, FormatOf(DType::kF16).precision);
   const bool wide = FormatOf(t).precision > precision;
@@ -87,14 +88,15 @@ class CollectivePremultiply : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     TakeFactors(step, out);
-    Site* noted = nullptr;  // once a step: it goes through all ranks
+    Site* noted = nullptr;  // set once per step, because it visits all ranks
     for (const auto& a : AnalyseReductions(step)) {
       if (!a->blocked.empty() || !a->c.average()) continue;
       if (noted == nullptr) noted = &Note(step);
       Site& site = *noted;
       site.ranks_of_group = a->c.ranks;
       site.wire = a->c.wire_dtype;
-      // Calls of one step share their indices, and a step that a restart repeats was taken.
+      // Calls of one step share their indices, and if a restart repeats a step, it was already
+      // taken.
       if (!site.measured || step.step > *site.measured) {
         site.relative.Take(a->c);
         site.measured = step.step;
@@ -162,8 +164,8 @@ class CollectivePremultiply : public Rule {
            (found->second == "pre-multiplied" || found->second == "post-multiplied");
   }
 
-  // 1/N in a dtype that rounds it. Another number near 1/N is no rounding of it: a token count's
-  // share, or a text with few digits.
+  // Returns true if the factor is 1/N in a dtype that rounds it. Another number near 1/N is not its
+  // rounding: it may be a token count's share, or a text with few digits.
   static bool IsRoundedReciprocal(double factor, double ranks) {
     static constexpr DType kNarrow[] = {DType::kBF16, DType::kF16, DType::kE4M3, DType::kE5M2};
     return std::any_of(std::begin(kNarrow), std::end(kNarrow), [&](DType t) {
@@ -171,7 +173,7 @@ class CollectivePremultiply : public Rule {
     });
   }
 
-  // Factors that the trainer states: 1/N as a narrow dtype has it.
+  // Takes the factors that the trainer declares: 1/N in a narrow dtype.
   void TakeFactors(const SiteStep& step, VerdictSink& out) {
     const auto calls = JoinReductions(step);
     Site* noted = nullptr;
@@ -218,7 +220,7 @@ class CollectivePremultiply : public Rule {
     return found.Take();
   }
 
-  // No class that claims to multiply was accepted.
+  // No accepted class multiplies.
   static v1::Verdict Rest(const Site& site) {
     const ReductionReplay& replay = site.last->replay;
     const double error = FactorError(site.wire, site.ranks_of_group);
@@ -242,7 +244,7 @@ class CollectivePremultiply : public Rule {
     const RelativeError r = site.relative.Get();
     const double expected = FactorError(site.wire, site.ranks_of_group);
     const double half = kBiasDeviations * r.standard_error;
-    // Rounded products shift the mean a little: half of the factor's error decides.
+    // Rounded products shift the mean a little, so half of the factor's error decides.
     const double most = std::fabs(expected) / 2;
     const std::string figures = absl::StrFormat(
         "the averages are %+.3f %% ± %.3f %% off, the "

@@ -119,7 +119,7 @@ constexpr char kFix[] =
     "Megatron-LM --accumulate-allreduce-grads-in-fp32, DeepSpeed communication_data_type fp32; or "
     "a tree (NCCL_ALGO=Tree), whose partial sums are few.";
 
-// Half of the rule's budget for streams by themselves, half for e-BH.
+// Half of the rule's budget is for individual streams, half for e-BH.
 constexpr double kCollectiveStreamAlpha = kInfo.alpha_weight * kRunAlpha / 2;
 constexpr double kCollectiveEBhAlpha = kInfo.alpha_weight * kRunAlpha / 2;
 
@@ -186,8 +186,8 @@ class CollectiveSum : public Rule {
  private:
   using Key = std::tuple<v1::Role, std::string, std::string>;
 
-  // Ranks of unlike shapes or speeds sample unlike steps, and meet in some of them: that they did
-  // not in others is worth no word.
+  // Ranks of different shapes or speeds sample different steps, and some of these coincide. If
+  // others do not, that need not be reported.
   static bool MayMeetLater(const std::string& id) {
     return id == "missing-ranks" || id == "no-sample";
   }
@@ -233,7 +233,7 @@ class CollectiveSum : public Rule {
   }
 
   static std::string CauseId(const ReductionReplay& replay) {
-    if (!replay.explained) return "16-bit-partial-sums";  // in what order is not known
+    if (!replay.explained) return "16-bit-partial-sums";  // the order is not known
     const auto is = [&](const char* key, const char* value) {
       const auto found = replay.shared.find(key);
       return found != replay.shared.end() && found->second == value;
@@ -244,7 +244,7 @@ class CollectiveSum : public Rule {
     return replay.narrow_partials ? "16-bit-partial-sums" : replay.name;
   }
 
-  // "In fp32 accumulation, rounded once the same addends give +0 ulp. "
+  // Returns a text such as "With fp32 accumulation, rounded once, the same inputs give +0. "
   static std::string WhatIfText(const ReductionStatistics& tally) {
     for (const WhatIf& w : tally.what_if) {
       if (w.model.rfind("fp32", 0) == 0)
@@ -286,7 +286,7 @@ class CollectiveSum : public Rule {
     return Complete(key, tally, found.Take(), &replay, true);
   }
 
-  // The bias that the last of the simulated groups shows, beside what a bias may be, in one unit.
+  // Sets the bias of the last simulated group and the allowed bias, in one unit.
   static void MeasureGrowth(const ReductionStatistics& tally, v1::Finding& f) {
     const std::vector<GrownBias>& tried = tally.growth->tried;
     const int ranks = tried.empty() ? tally.narrow->c.ranks : tried.back().ranks;
@@ -300,7 +300,7 @@ class CollectiveSum : public Rule {
     f.mutable_threshold()->set_source(absl::StrCat("budget of a bias, in ", tally.unit()));
   }
 
-  // What was told with what to declare is no bias any more.
+  // If a bias was already reported together with what to declare, it does not count.
   static const BiasStream* UntoldBias(const ReductionStatistics& tally) {
     if (tally.stream.interval_side() != BiasSide::kNone) return &tally.stream;
     const bool other = tally.unknown.interval_side() != BiasSide::kNone && !tally.excused();
@@ -320,7 +320,7 @@ class CollectiveSum : public Rule {
                        Inconclusive("non-finite: every sample has an input that is "
                                     "not finite")));
     } else if (!replay.explained && tally.excused()) {
-      return;  // said with what to declare
+      return;  // already reported with what to declare
     } else if (!replay.explained) {
       out.Add(Complete(key, tally, Inconclusive("unexplained: " + tally.ModelText())));
     } else if (const BiasStream* biased = UntoldBias(tally); biased != nullptr) {
@@ -333,7 +333,7 @@ class CollectiveSum : public Rule {
     }
   }
 
-  // No call ever came with a sample.
+  // No call had a sample.
   static v1::Verdict FromCalls(const Key& key, const ReductionStatistics& tally) {
     constexpr uint32_t kMostRanks = 1 << 14;
     const bool known = tally.wire != DType::kUnspecified && tally.group_size > 1;
@@ -360,8 +360,8 @@ class CollectiveSum : public Rule {
     return Complete(key, tally, found.Take());
   }
 
-  // `replay`: that the verdict speaks of, if not the last one's. `since_narrow`: it is of the steps
-  // from the first whose partial sums were narrow.
+  // `replay` is the one that the verdict is about, if it is not the last one. If `since_narrow`,
+  // the verdict covers the steps from the first with narrow partial sums.
   static v1::Verdict Complete(const Key& key, const ReductionStatistics& tally, v1::Verdict verdict,
                               const ReductionReplay* replay = nullptr, bool since_narrow = false) {
     const int64_t first = since_narrow ? tally.narrow_since() : tally.step_first;

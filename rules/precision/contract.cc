@@ -84,13 +84,13 @@ constexpr char kFix[] =
     "for all ranks.";
 
 struct Reference {
-  std::vector<MatmulModel> models;  // what every call so far has in common
+  std::vector<MatmulModel> models;  // models common to all calls so far
   std::string words;
   std::string library;
   uint32_t attempt = 0;
   int64_t step = 0;
   uint32_t rank = 0;
-  int64_t agreed = 0;  // the last step at which a call was as held
+  int64_t agreed = 0;  // the last step in which a call matched
   void Persist(Archive& a) { a(models, words, library, attempt, step, rank, agreed); }
 };
 
@@ -102,7 +102,7 @@ class Contract : public Rule {
  public:
   explicit Contract(const Options& options) {
     if (auto held = HeldContracts::Parse(options.Text("contracts")); held.ok())
-      held_ = *std::move(held);  // checked when it was set
+      held_ = *std::move(held);  // checked when the option was set
   }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
@@ -110,7 +110,7 @@ class Contract : public Rule {
         step, [&](const Item& item, const MatmulAnalysis& a) { return One(step, item, a); }, out);
   }
 
-  // Those of held_ are an option.
+  // held_ comes from an option, so it is not stored.
   void Persist(Archive& archive) override {
     archive.Version(3, 3);
     archive(references_);
@@ -196,7 +196,8 @@ class Contract : public Rule {
     return Changed(step, item, a, *held, least);
   }
 
-  // Elements that the reference's nearest model misses; models that were not tried are run.
+  // Returns the number of elements that the reference's closest model misses. Models that were not
+  // tried are run.
   static int32_t LeastMissed(const MatmulAnalysis& a, const std::vector<MatmulModel>& models) {
     int32_t least = a.replay.needed;
     for (const MatmulModel& model : models) {

@@ -100,16 +100,16 @@ constexpr RuleInfo kInfo = {"precision/ema-stall",
 
 struct AverageCounts {
   size_t apart = 0;  // p != e
-  size_t able = 0;   // of these, the rounded sum is another value
+  size_t able = 0;   // of `apart`: the rounded sum is another value
   size_t moved = 0;
-  size_t held = 0;    // unchanged, and the rounded sum says so
-  size_t chance = 0;  // moved, though the rounded sum is e
+  size_t held = 0;    // unchanged, as rounding gives
+  size_t chance = 0;  // moved, although the rounded sum is e
   size_t non_finite = 0;
   double intended = 0;  // sum of |intended|
-  double applied = 0;   // sum of changes along the intended ones
+  double applied = 0;   // sum of the changes along the intended ones
   std::vector<size_t> listed;
 
-  // What moved arrived, to within a half.
+  // True if the applied change equals the intended one to within a half.
   bool arrived() const { return applied > 0.5 * intended && applied < 1.5 * intended; }
 };
 
@@ -188,8 +188,8 @@ class EmaStall : public Rule {
     return verdict;
   }
 
-  // `log_chance`: that stochastic rounding stood still in all that was looked at since the average
-  // last moved.
+  // `log_chance` is ln of the probability that stochastic rounding changed nothing in all updates
+  // since the average last moved.
   v1::Verdict Weigh(const v1::Update& update, const UpdateCase& c, const AverageCounts& n,
                     double& log_chance) const {
     const double most = share_ * static_cast<double>(n.apart);
@@ -269,7 +269,7 @@ class EmaStall : public Rule {
   double share_;
   UpdateWindow window_;
   std::map<std::tuple<v1::Role, std::string, std::string, uint32_t>, double> log_chances_;
-  AverageCourses courses_;  // in checkpoints
+  AverageCourses courses_;  // averages in checkpoints
 };
 
 }  // namespace

@@ -70,16 +70,17 @@ bool Byte(DType t) { return DTypeSize(t) == 1; }
 // Sampled elements with v = 0 after a step with g != 0.
 struct Bare {
   size_t elements = 0;
-  size_t told = 0;          // elements that tell of the moments: g is finite and not zero
-  size_t poisoned = 0;      // g is no number
-  size_t finite_steps = 0;  // of these, the intended change and the result are finite
-  size_t flushed = 0;       // v rounds to 0 though its root is above eps
-  size_t worst = 0;         // of the flushed: the index with the largest root
+  size_t told = 0;          // elements that show the moments: g is finite and not zero
+  size_t poisoned = 0;      // g is not finite
+  size_t finite_steps = 0;  // of `told`: the intended change and the result are finite
+  size_t flushed = 0;       // v rounds to 0 although its root is above eps
+  size_t worst = 0;         // index of the flushed element with the largest root
   double worst_root = 0;
 };
 
 Bare LookAtMoments(const UpdateCase& c, double beta2, double eps) {
-  // Not said: the longest memory in use, which makes the least of the gradient.
+  // If beta2 is not declared, assume the longest memory in use, which gives the gradient the
+  // smallest weight.
   const double rest = beta2 > 0 && beta2 < 1 ? 1 - beta2 : 1e-4;
   Bare bare;
   if (c.gradient.empty() || c.moment_after.empty()) return bare;
@@ -93,7 +94,7 @@ Bare LookAtMoments(const UpdateCase& c, double beta2, double eps) {
     const double before = c.moment_before.empty() ? 0 : c.moment_before[i];
     if (!(before >= 0) || !std::isfinite(before)) continue;
     const double v = (1 - rest) * before + rest * g * g;
-    // Either rounding order; an unchanged zero that should have grown is a step that was skipped.
+    // Either rounding order. If a zero should have grown but did not, the step was skipped.
     const bool rounds_away = RoundToFormat(v, c.moment_dtype) == 0 ||
                              (before == 0 && RoundToFormat(g * g, c.moment_dtype) == 0);
     if (!rounds_away || !(std::sqrt(v) > eps)) continue;
@@ -120,7 +121,7 @@ class EpsilonUnderflow : public Rule {
 
   void JudgeStep(const StepEnd& step, VerdictSink& out) override { held_.Close(step, out); }
 
-  // Each step is judged by itself; between steps held_ is empty.
+  // Each step is judged independently; between steps held_ is empty.
   void Persist(Archive& /*archive*/) override {}
 
  private:
@@ -159,7 +160,7 @@ class EpsilonUnderflow : public Rule {
     return Pass("eps is not zero where it is added", Describe(config, dtype, bare));
   }
 
-  // No element shows what the step made of its moments.
+  // Returns true if no element shows the step's effect on its moments.
   static bool Poisoned(const v1::Update& update, const Bare& bare) {
     if (bare.told > 0) return false;
     return bare.poisoned > 0 || (!update.has_sample() && update.summary().non_finite() > 0);

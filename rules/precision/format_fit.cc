@@ -146,7 +146,7 @@ const v1::FormatFit* FitOf(const v1::TensorSummary& s, v1::DType format, uint32_
   return nullptr;
 }
 
-// `whole` without the parts; nullopt for counts that contradict each other.
+// Returns `whole` minus the parts. If the counts contradict each other, returns nullopt.
 std::optional<uint64_t> Rest(uint64_t whole, std::initializer_list<uint64_t> parts) {
   for (const uint64_t part : parts) {
     if (part > whole) return std::nullopt;
@@ -155,8 +155,8 @@ std::optional<uint64_t> Rest(uint64_t whole, std::initializer_list<uint64_t> par
   return whole;
 }
 
-// Finite and not zero, of the elements that fits are about: of a large tensor those of drawn tiles,
-// as the exponents say, which are of the same ones.
+// Returns the number of finite non-zero elements that the fits are about. For a large tensor these
+// are the drawn tiles, and the exponents count the same ones.
 std::optional<uint64_t> Values(const v1::TensorSummary& s) {
   const auto all = Rest(s.count(), {s.nan(), s.pos_inf(), s.neg_inf(), s.zero()});
   if (!all || s.exponents().empty()) return all;
@@ -168,7 +168,7 @@ std::optional<uint64_t> Values(const v1::TensorSummary& s) {
   return *all - rest;
 }
 
-// Each fit is about the values that there are.
+// Returns true if each fit counts at most the existing values.
 bool Consistent(const v1::TensorSummary& s, uint64_t values) {
   return std::all_of(s.fits().begin(), s.fits().end(), [&](const v1::FormatFit& fit) {
     return Rest(values, {fit.flushed(), fit.saturated()}).has_value();
@@ -197,14 +197,14 @@ class FormatFitRule : public Rule {
         step, [&](const Item& item) { return JudgeBlockTensor(item, blocks_); }, out);
   }
 
-  // Each step is judged by itself.
+  // Each step is judged independently.
   void Persist(Archive& /*archive*/) override {}
 
  private:
   std::optional<v1::Verdict> JudgeOne(const Item& item) const {
     if (!item.evidence->has_tensor()) return std::nullopt;
     const v1::TensorState& state = item.evidence->tensor();
-    if (DeclaresBlocks(state)) return std::nullopt;  // JudgeBlockTensor's
+    if (DeclaresBlocks(state)) return std::nullopt;  // see JudgeBlockTensor
     const bool asked = format_ != DType::kUnspecified && state.role() == "weight";
     const auto target = asked ? format_ : static_cast<DType>(state.target_format());
     const auto dtype = static_cast<DType>(state.dtype());
@@ -235,7 +235,7 @@ class FormatFitRule : public Rule {
     return Found(state, target, *fit, values, share, std::move(details));
   }
 
-  // What the ranks hand to a collective in a wider dtype than travels.
+  // Judges what the ranks pass to a collective in a wider dtype than the wire's.
   static std::optional<v1::Verdict> JudgeWire(const SiteStep& step) {
     CastMass mass;
     DType wire = DType::kUnspecified;
@@ -345,7 +345,7 @@ class FormatFitRule : public Rule {
     return found.Take();
   }
 
-  // " With a scale per 32 elements 0.0 % are lost."
+  // Returns a text such as " With a scale per 32 elements 0.0 % are lost."
   static std::string ScaledText(const v1::TensorState& state, DType target, uint64_t values) {
     std::string text;
     for (const v1::FormatFit& fit : state.summary().fits()) {
@@ -379,7 +379,7 @@ class FormatFitRule : public Rule {
 
   double share_;
   std::string blocks_;
-  DType format_;  // that weights are asked for; kUnspecified: none
+  DType format_;  // format to test weights against; kUnspecified if none
 };
 
 }  // namespace

@@ -114,7 +114,7 @@ class GemmAccumulator : public Rule {
  public:
   explicit GemmAccumulator(const Options& /*options*/) {}
 
-  // By what each call shows alone; errors are summed in the order of the steps.
+  // A call alone gives this verdict. Errors are summed in the order of the steps.
   bool judges_late() const override { return true; }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
@@ -162,7 +162,7 @@ class GemmAccumulator : public Rule {
     return Pass(Matches(a.replay));
   }
 
-  // By the bound alone.
+  // Uses the bound alone.
   static v1::Verdict NotReplayed(const MatmulAnalysis& a) {
     if (a.looks_stochastic() && !a.c.stochastic) {
       return Inconclusive(
@@ -231,7 +231,7 @@ class GemmAccumulator : public Rule {
     return found.Take();
   }
 
-  // The most that a member of the class keeps.
+  // Returns the most bits that a member of the class keeps.
   static int KeptBits(const MatmulReplay& replay) {
     int most = 0;
     for (const MatmulModel& m : replay.accepted) {
@@ -271,12 +271,13 @@ class GemmAccumulator : public Rule {
     return found.Take();
   }
 
-  // One stream a rank: ranks draw the same elements. One call a step: calls of a step share theirs.
+  // Adds to one stream per rank, because ranks draw the same elements, and one call per step,
+  // because calls of a step share theirs.
   void TakeErrors(const SiteStep& step,
                   const std::vector<std::shared_ptr<const MatmulAnalysis>>& all) {
     for (size_t i = 0; i < all.size(); ++i) {
       if (all[i] == nullptr || !all[i]->blocked.empty()) continue;
-      // What is no bare sum has no error as one.
+      // If it is not a plain sum, it has no error as one.
       if (!all[i]->replay.explained() && all[i]->common_factor != 0) continue;
       const uint32_t rank = step.items[i].source->rank();
       Stream& s = StreamOf(step, rank);
@@ -301,12 +302,12 @@ class GemmAccumulator : public Rule {
     return at->second;
   }
 
-  // The first item whose rank has a bias that was not told yet.
+  // Returns the verdict of the first item whose rank has a bias that was not reported yet.
   std::optional<v1::Verdict> Biased(const SiteStep& step,
                                     const std::vector<std::shared_ptr<const MatmulAnalysis>>& all) {
     for (size_t i = 0; i < all.size(); ++i) {
       if (all[i] == nullptr || !all[i]->blocked.empty()) continue;
-      // What cuts and splits do is theirs to tell.
+      // Other rules report cuts and splits.
       if (all[i]->cuts() || all[i]->splits()) continue;
       const uint32_t rank = step.items[i].source->rank();
       Stream& s = StreamOf(step, rank);

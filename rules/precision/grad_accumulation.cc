@@ -93,7 +93,7 @@ constexpr char kFix[] =
     "Accumulate in fp32: Megatron-LM --accumulate-allreduce-grads-in-fp32; DeepSpeed data_types "
     "grad_accum_dtype fp32; PyTorch: fp32 .grad, or a fp32 buffer of your own.";
 
-// Half of the rule's budget for streams by themselves, half for e-BH over the tensors.
+// Half of the rule's budget is for individual streams, half for e-BH over the tensors.
 constexpr double kStreamAlpha = kInfo.alpha_weight * kRunAlpha / 2;
 constexpr double kEBhAlpha = kInfo.alpha_weight * kRunAlpha / 2;
 

@@ -68,7 +68,7 @@ constexpr RuleInfo kInfo = {"precision/loss-mean-of-means",
                             kPage,
                             {}};
 
-// ln of one over the chance that is left to coincidence.
+// ln of one over the probability of a coincidence.
 const double kEnough = std::log(1e4);
 const double kMiss = 2 * kEnough;
 
@@ -80,12 +80,12 @@ struct Logged {
   double value;
 };
 
-// The three series of one prefix in the step that is open.
+// The three series of one prefix in the open step.
 struct Series {
   std::vector<Logged> loss, loss_sum, tokens;
-  bool missing = false;  // some rank's
-  bool open = false;     // any was told
-  // Its memory is used again.
+  bool missing = false;  // some rank's value is missing
+  bool open = false;     // some value was recorded
+  // Keeps the memory for the next step.
   void Close() {
     loss.clear();
     loss_sum.clear();
@@ -97,7 +97,7 @@ struct Series {
 struct Units {
   std::vector<LossUnit> with_tokens;
   size_t without = 0;
-  bool broken = false;  // a sum without a count, or values that are none
+  bool broken = false;  // a sum without a count, or invalid values
 };
 
 Units Join(const Series& s) {
@@ -129,7 +129,7 @@ bool EqualCounts(const Units& units) {
          });
 }
 
-// What stands before `name` in `op` where that is a prefix: "train/", "train_" and "" are, "sum" in
+// Returns what precedes `name` in `op` if it is a prefix: "train/", "train_" and "" are, "sum" in
 // "sumloss" is not.
 std::optional<std::string> PrefixBefore(std::string_view name, std::string_view op) {
   if (!op.ends_with(name)) return std::nullopt;
@@ -163,7 +163,7 @@ class LossMeanOfMeans : public Rule {
   }
 
   const void* judges_apart() const override { return this; }
-  // A series of which a loss, its sum or its tokens are not told says nothing.
+  // If a series has no loss, no sum or no tokens, it gives no result.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     std::map<const Of*, std::set<int>> told;
     for (const ScalarColumn& column : rows.columns) {
@@ -186,7 +186,7 @@ class LossMeanOfMeans : public Rule {
     open_.clear();
   }
 
-  // Between steps open_ is empty; series_ and known_ are found again.
+  // Between steps open_ is empty; series_ and known_ are recomputed.
   void Persist(Archive& archive) override {
     archive.Version(1);
     archive(history_);
@@ -194,7 +194,7 @@ class LossMeanOfMeans : public Rule {
 
  private:
   using Of = std::map<std::pair<std::string, std::string>, Series>::value_type;
-  // What a site is of the series of its layer and prefix.
+  // The role of a site in the series of its layer and prefix.
   struct Part {
     std::vector<Logged> Series::*field;
     Of* of;
@@ -237,18 +237,19 @@ class LossMeanOfMeans : public Rule {
     }
   }
 
-  // What one step says of coincidence.
+  // The evidence of one step on a coincidence.
   struct Outcome {
-    double surprise = 0;  // ln of one over the chance that the mean of means was met by accident
+    double surprise =
+        0;  // ln of one over the probability that the mean of means was matched by chance
     bool missed = false;  // some logged value was the mean over tokens, or neither
-    double logged = NAN;  // the value that met it
+    double logged = NAN;  // the matching value
   };
   struct History {
     double surprise = 0;
     double logged = NAN;
     void Persist(Archive& a) { a(surprise, logged); }
 
-    // The same value again (one batch, evaluated in each step) is no news.
+    // Adds the outcome. The same value again (one batch, evaluated in each step) adds nothing.
     double Add(const Outcome& outcome) {
       if (outcome.missed) {
         surprise = std::max(surprise - kMiss, -3 * kMiss);
@@ -282,7 +283,8 @@ class LossMeanOfMeans : public Rule {
     return *std::move(best);
   }
 
-  // A loss logged once speaks of the whole step; one a micro-batch, of that micro-batch.
+  // A loss that is logged once covers the whole step; a loss per micro-batch covers that
+  // micro-batch.
   static std::vector<LossUnit> UnitsOf(const Series& series, const Units& units, uint32_t call) {
     const bool each = std::any_of(series.loss.begin(), series.loss.end(),
                                   [](const Logged& l) { return l.call > 0; });
@@ -360,7 +362,7 @@ class LossMeanOfMeans : public Rule {
   }
 
   std::map<std::pair<std::string, std::string>, Series> series_;  // (layer, prefix)
-  std::vector<Of*> open_;                                         // of series_: of this step
+  std::vector<Of*> open_;  // pointers into series_, for this step
   SiteMemo<std::vector<Part>> known_;
   std::map<std::tuple<v1::Role, std::string, std::string>, History> history_;
 };

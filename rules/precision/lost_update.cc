@@ -105,16 +105,16 @@ constexpr RuleInfo kInfo = {"precision/lost-update",
                             kPage,
                             kOptions};
 
-constexpr double kExplained = 0.99;  // of the elements that stood still, by rounding
+constexpr double kExplained = 0.99;  // of the unchanged elements, by rounding
 constexpr size_t kFewSampled = 64;
-constexpr double kLittle = 0.1;  // of the change: what arrives is an error's
+constexpr double kLittle = 0.1;  // of the change: what is applied is only an error
 constexpr double kDriftOfNote = 0.01, kDriftOfError = 1;
 
-// Sampled elements that were meant to move.
+// Sampled elements that were intended to move.
 struct Sampled {
   size_t intended = 0;
   size_t unchanged = 0;
-  size_t lost = 0;  // unchanged, and the rounded sum says so
+  size_t lost = 0;  // unchanged, as rounding gives
   std::vector<size_t> listed;
 };
 
@@ -202,7 +202,7 @@ class LostUpdate : public Rule {
                         " finite elements were meant to move");
   }
 
-  // A small tensor is judged with others, and over steps.
+  // Judges a small tensor together with others, and over steps.
   std::optional<v1::Verdict> Gather(const SiteStep& step, const Item& item) {
     const v1::Update& update = item.evidence->update();
     if (step.late) return Inconclusive(FewElements(), Describe(update));
@@ -227,13 +227,13 @@ class LostUpdate : public Rule {
     return Found(p.update, p.sample, applied, &p);
   }
 
-  // By its name: "adamw-kahan", "compensated sgd".
+  // Returns true for names such as "adamw-kahan", "compensated sgd".
   static bool IsCompensated(const v1::UpdateConfig& config) {
     const std::string name = absl::AsciiStrToLower(config.optimizer());
     return absl::StrContains(name, "kahan") || absl::StrContains(name, "compensat");
   }
 
-  // Elements that one rounding to nearest would have left alone did move.
+  // Returns true if elements moved that one rounding to nearest would have left unchanged.
   static bool MovedByChance(const UpdateCase& c, const v1::UpdateSummary& s) {
     for (size_t i = 0; s.misrounded() > 0 && i < c.size(); ++i) {
       if (c.unchanged[i] != 0 || !std::isfinite(c.intended[i]) || !std::isfinite(c.after[i]))
@@ -244,7 +244,8 @@ class LostUpdate : public Rule {
     return false;
   }
 
-  // Why the little that arrived may have another reason than rounding to nearest; "" if it has not.
+  // Returns another possible reason than rounding to nearest for the small change. If there is
+  // none, returns "".
   static std::string OtherReason(const UpdateCase& c, const v1::UpdateSummary& s, bool stochastic) {
     if (stochastic) return "stochastic: this tensor is rounded stochastically";
     const Sampled seen = LookAtUpdate(c);
@@ -255,12 +256,12 @@ class LostUpdate : public Rule {
       return "not-rounding: elements stood still that rounding does not hold (a skipped step, a "
              "frozen tensor, or an intended change that is not the optimizer's)";
     }
-    // What is lost must be what is missing.
+    // The lost part must be the missing part.
     if (!(s.lost_l1() >= 0.5 * (s.intended_l1() - s.applied_along()))) {
       return "not-rounding: elements moved, but not by what was intended (a change that is not the "
              "optimizer's)";
     }
-    // Nobody rounds f32 stochastically.
+    // f32 is not rounded stochastically in practice.
     if (!Wide(c.dtype) && !(LogChanceIfStochastic(c, s) < std::log(kStochasticChance))) {
       return "stochastic-possible: so few units in the last place were intended that stochastic "
              "rounding could have applied as little";
@@ -268,7 +269,7 @@ class LostUpdate : public Rule {
     return "";
   }
 
-  // `pool`: the tensors of which the elements are; null: one.
+  // `pool` has the tensors of the elements; null if there is one.
   v1::Verdict Found(const v1::Update& update, const UpdateCase& c, double applied,
                     const UpdatePool::Pooled* pool = nullptr) const {
     const v1::UpdateSummary& s = update.summary();

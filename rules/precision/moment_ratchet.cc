@@ -110,7 +110,7 @@ class MomentRatchet : public Rule {
     courses_.Take(step);
   }
 
-  // Tensors that have too few such elements by themselves, together.
+  // Judges tensors that have too few such elements alone, together.
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     courses_.Close(step, out);
     pool_.JudgeEach(step, out, [this](const UpdatePool::Pooled& p) {
@@ -200,8 +200,9 @@ class MomentRatchet : public Rule {
     return Complete(config, replay, std::move(verdict));
   }
 
-  // While few moments have had to fall: what the arithmetic that is proved by all of them would do
-  // without a gradient. nullopt: it is not proved, or ways that explain as much differ in it.
+  // If few moments had to fall so far, decides by what the arithmetic that explains all moments
+  // would do without a gradient. If no arithmetic is proved, or equally good ones differ in that,
+  // returns nullopt.
   std::optional<v1::Verdict> WeighEarly(const v1::UpdateConfig& config, const UpdateCase& c,
                                         const Falling& f) const {
     if (f.telling.size() < elements_ || !f.moved || IsOptimizer(config, "amsgrad"))
@@ -287,7 +288,7 @@ class MomentRatchet : public Rule {
   double share_;
   UpdateWindow window_;
   UpdatePool pool_;
-  MomentCourses courses_;  // in checkpoints
+  MomentCourses courses_;  // moments in checkpoints
 };
 
 }  // namespace

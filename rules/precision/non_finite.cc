@@ -95,7 +95,7 @@ class NonFinite : public Rule {
   }
 
   const void* judges_apart() const override { return this; }
-  // Losses and norms that are numbers say nothing but that.
+  // Finite losses and norms only show that they are finite.
   size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
     const bool scale = !rows.Of([](const SiteStep& any) { return IsLossScale(any.site); }).empty();
     const size_t taken = scale || rows.columns.empty() ? 0 : rows.Finite(first);
@@ -108,7 +108,7 @@ class NonFinite : public Rule {
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     Group& group = groups_[{step.attempt, step.role}];
     const bool fell = group.scale && group.scale_now && *group.scale_now < *group.scale;
-    // The scale may be logged before or after the step that it answers.
+    // The scale may be logged before or after its step.
     if (group.pending && group.scale_now) {
       Tell(*std::exchange(group.pending, std::nullopt), fell, out);
       group.open = !fell;
@@ -138,7 +138,7 @@ class NonFinite : public Rule {
     for (auto& [key, group] : groups_) {
       if (group.pending) Tell(*std::exchange(group.pending, std::nullopt), false, out);
     }
-    if (found_ || observations_ == 0) return;  // scalars alone: health/loss-non-finite's
+    if (found_ || observations_ == 0) return;  // scalars only: health/loss-non-finite
     v1::Verdict verdict =
         values_ == 0 ? Inconclusive("no-values: what was observed holds no values, or no counts")
         : masks_     ? Inconclusive(
@@ -152,7 +152,7 @@ class NonFinite : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(5, 5);  // late_ itself is empty now
+    archive.Version(5, 5);  // late_ is empty here
     archive(groups_, noted_, observations_, values_, masks_, found_, late_memory_);
   }
 
@@ -161,12 +161,14 @@ class NonFinite : public Rule {
     NonFiniteTrace trace;
     std::optional<double> scale, scale_now;
     std::optional<NonFiniteSighting> pending;
-    bool open = false;  // the last step that observed anything was not clean
-    bool loss_lost = false, loss_finite = false;  // in this step: a training loss is not finite
-    std::optional<int64_t> lost_since;            // the step from which on it is not
-    std::map<std::pair<std::string, std::string>, int64_t> finite;  // each site's last such step
-    std::optional<int64_t> looked;                                  // the last step with values
-    std::optional<int64_t> weights;  // the last one in which weights were looked at, all finite
+    bool open = false;  // the last observed step was not clean
+    bool loss_lost = false,
+         loss_finite = false;           // in this step: a training loss is not finite, or is
+    std::optional<int64_t> lost_since;  // first step of the current run of non-finite losses
+    std::map<std::pair<std::string, std::string>, int64_t>
+        finite;                      // the last such step of each site
+    std::optional<int64_t> looked;   // the last step with values
+    std::optional<int64_t> weights;  // the last step in which weights were observed, all finite
     // Between steps the trace is empty, and so are scale_now, loss_lost and loss_finite.
     void Persist(Archive& a) { a(scale, pending, open, lost_since, finite, looked, weights); }
     std::optional<int64_t> FiniteAt(const std::string& layer, const std::string& op,
@@ -200,9 +202,9 @@ class NonFinite : public Rule {
     Tell(s, scaled, out);
   }
 
-  // One rank's step, by itself: what others saw of it was judged when it closed. Whether a loss
-  // scale backed off from it is not known: what one is meant to overflow is left to those who came
-  // in time.
+  // Judges one rank's late step alone, because what others observed was judged when it closed. It
+  // is not known whether a loss scale backed off because of it. So values that are intended to
+  // overflow are left to the ranks that reported in time.
   void LookAtLate(const LateStep& late, VerdictSink& out) {
     Group& group = groups_[{late.attempt, late.role}];
     LateMemory& memory = late_memory_[{late.attempt, late.role}];
@@ -238,7 +240,7 @@ class NonFinite : public Rule {
         s.finite_step = std::max(s.finite_step, group.FiniteAt(first.layer, op, step));
       s.in_front = MomentText(trace.MomentsOf(first));
     } else if (first.behind_loss() && s.ordered) {
-      // "Nothing was observed before it" says it all where no weight ever was.
+      // If no weight was ever observed, "Nothing was observed before it" is enough.
       if (s.before || group.weights)
         s.in_front = InFrontText(trace.LookedInFront(first), group.weights);
     }
@@ -246,7 +248,8 @@ class NonFinite : public Rule {
     return s;
   }
 
-  // A loss is logged in every step, a tensor in some: since when the loss is not finite.
+  // Returns since when the loss is not finite. A loss is logged in every step, a tensor only in
+  // some.
   static std::string LossText(const Group& group, const Observation& first, int64_t step) {
     if (!group.lost_since || *group.lost_since > step) return "";
     if (*group.lost_since < step) {
@@ -263,7 +266,7 @@ class NonFinite : public Rule {
   void Tell(const NonFiniteSighting& s, bool backed_off, VerdictSink& out) {
     const Observation& o = s.first;
     found_ = true;
-    // Back-offs come every few hundred steps, by design: once a site.
+    // Back-offs occur every few hundred steps by design, so report one per site.
     if (backed_off && !noted_.emplace(o.layer, o.op).second) return;
     FindingBuilder found(backed_off ? v1::LEVEL_NOTE : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(absl::StrFormat("first non-finite %s: %s", o.what, CountText(o)))

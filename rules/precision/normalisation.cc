@@ -77,7 +77,8 @@ constexpr size_t kKinds = static_cast<size_t>(RowKind::kSteps) + 1;
 
 struct RowCounts {
   std::array<size_t, kKinds> rows{};
-  const ProbabilityRow* worst = nullptr;  // of the rows in excess, by distance over bound
+  const ProbabilityRow* worst =
+      nullptr;  // the row in excess with the largest distance relative to its bound
 
   size_t of(RowKind kind) const { return rows[static_cast<size_t>(kind)]; }
   size_t judged() const { return of(RowKind::kSumsToOne) + of(RowKind::kExcess); }
@@ -94,7 +95,7 @@ RowCounts Count(const std::vector<ProbabilityRow>& rows) {
   return tally;
 }
 
-// The honest explanation of what is not one; "" when there is none.
+// Returns the innocent explanation of sums that are not one. If there is none, returns "".
 std::string Explanation(const std::vector<ProbabilityRow>& rows, const RowCounts& tally) {
   if (tally.of(RowKind::kNoShare) > 0)
     return "not-shares: values below zero or above one (dropout's scale, or scores that are no "
@@ -128,7 +129,7 @@ class Normalisation : public Rule {
         step, [](const Item& item) { return JudgeOne(item); }, out);
   }
 
-  // Each step is judged by itself.
+  // Each step is judged independently.
   void Persist(Archive& /*archive*/) override {}
 
  private:

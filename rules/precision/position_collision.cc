@@ -68,12 +68,12 @@ struct Looked {
   int64_t collided_rows = 0;
   bool repeats = false;  // equal neighbours that no count explains
   bool gave_up = false;  // too many counts explain the values
-  CountedStretch worst;  // with a collision, the most positions a value
+  CountedStretch worst;  // the one with a collision and most positions per value
   int64_t worst_row = -1;
 };
 
 Looked LookAtRows(const TensorCase& c, DType dtype) {
-  // [T,1] is one sequence, not T of them.
+  // [T,1] is one sequence, not T sequences.
   const bool column = c.columns == 1;
   const int64_t rows = column ? 1 : c.rows;
   const int64_t n = column ? c.rows : c.columns;
@@ -111,7 +111,7 @@ class PositionCollision : public Rule {
         step, [](const Item& item) { return JudgeOne(item); }, out);
   }
 
-  // Each step is judged by itself.
+  // Each step is judged independently.
   void Persist(Archive& /*archive*/) override {}
 
  private:
@@ -149,7 +149,7 @@ class PositionCollision : public Rule {
     return Pass("every position has its own value", Describe(*c, used, looked));
   }
 
-  // RoPE's: f_i = base^(-2i/d), of which the first is 1.
+  // Judges RoPE's frequencies: f_i = base^(-2i/d), of which the first is 1.
   static std::optional<v1::Verdict> JudgeFrequencies(const v1::TensorState& state) {
     constexpr double kMostPositions = 1 << 20;
     constexpr size_t kFewestFrequencies = 4;
@@ -167,7 +167,7 @@ class PositionCollision : public Rule {
     }
     if (used != DType::kBF16 && used != DType::kF16)
       return Pass("inverse frequencies are kept in more than 16 bits", details);
-    // The ratio of neighbours, from all of them: rounding errors average out.
+    // The ratio of neighbours is computed from all of them, so that rounding errors average out.
     double sum = 0, squares = 0, error = 0;
     for (size_t i = 1; i < f.size(); ++i) {
       sum += static_cast<double>(i) * std::log(f[i]);

@@ -81,24 +81,25 @@ constexpr RuleInfo kInfo = {"precision/replica-divergence",
 
 constexpr uint64_t kFewTelling = 64;
 
-// What earlier steps showed of one site's undeclared tensors.
+// The history of one site's undeclared tensors.
 struct History {
-  std::optional<Digest> equal;  // the last content on which all agreed
+  std::optional<Digest> equal;  // the last content on which all ranks agreed
   bool lockstep = false;        // they agreed on two contents
-  std::set<uint32_t> told;      // odd ranks of the divergence that was told last
-  int64_t step = 0;             // last seen
+  std::set<uint32_t> told;      // odd ranks of the last reported divergence
+  int64_t step = 0;             // last step with it
   void Persist(Archive& a) { a(equal, lockstep, told, step); }
 };
 
-// Roles whose tensors are copies in some parallelism and shards in another; activations differ
-// between ranks by design.
+// Returns true for roles whose tensors are copies in some kinds of parallelism and shards in
+// others. Activations differ between ranks by design.
 bool MayBeCopies(const v1::TensorState& state) {
   const std::string& role = state.role();
   return role.empty() || role == "weight" || role == "gradient";
 }
 
-// Experts that began as copies and were trained apart in 16 bits keep most of their elements too,
-// one step later; a part of this size would be a finding of its own kind.
+// Returns true if copies almost agree. Experts that began as copies and were trained separately in
+// 16 bits also keep most of their elements one step later. A larger difference would be another
+// kind of finding.
 bool NearlyAgree(const std::optional<Difference>& d) {
   return d && d->telling >= kFewTelling && 64 * (d->telling - d->agree) <= d->telling;
 }
@@ -109,7 +110,7 @@ class ReplicaDivergence : public Rule {
     return CopyChecksums::Is(site) || PartedCopies::Is(site);
   }
 
-  // Every divergence is told, once; a pass or what is unknown only where nothing diverges.
+  // Reports every divergence once. Reports a pass or an unknown state only if nothing diverges.
   void Judge(const SiteStep& step, VerdictSink& out) override {
     if (PartedCopies::Is(step.site)) return parted_.Take(step);
     if (CopyChecksums::Is(step.site)) {
@@ -191,7 +192,8 @@ class ReplicaDivergence : public Rule {
     }
     const std::string basis = Basis(copies, history, majority.has_value(), difference);
     if (basis.empty()) {
-      // What parted unaccused and meets again is synchronised now and then, by design.
+      // If they diverged without a finding and are equal again, they are synchronised from time to
+      // time, by design.
       history.equal.reset();
       return Inconclusive(
           "not-declared: tensors of several ranks differ, as shards do; set replicas where they "
@@ -199,7 +201,7 @@ class ReplicaDivergence : public Rule {
           Describe(copies));
     }
     *diverged = true;
-    if (history.told == odd) return std::nullopt;  // one incident
+    if (history.told == odd) return std::nullopt;  // the same incident
     history.told = odd;
     v1::Verdict found = Found(copies, odd, majority, example, difference, declared ? "" : basis);
     for (v1::Verdict& verdict :
@@ -268,7 +270,7 @@ class ReplicaDivergence : public Rule {
     return found.Take();
   }
 
-  // Names that never come again (a group a step) must not fill the memory.
+  // Bounds the memory for names that occur only once (a group per step).
   History& HistoryOf(const SiteStep& step, const Copies& copies) {
     constexpr size_t kMostHistories = size_t{1} << 18;
     if (histories_.size() >= kMostHistories) {
@@ -281,7 +283,7 @@ class ReplicaDivergence : public Rule {
     return history;
   }
 
-  // Why the ranks are taken to hold copies; "" when nothing shows it.
+  // Returns why the ranks are assumed to hold copies. If nothing shows it, returns "".
   static std::string Basis(const Copies& copies, const History& history, bool majority,
                            const std::optional<Difference>& difference) {
     if (!copies.replicas.empty()) return "declared";
@@ -381,7 +383,7 @@ class ReplicaDivergence : public Rule {
   CopyChecksums checksums_;
   PartedCopies parted_;
   std::vector<v1::Verdict> explained_;  // of one call of Judge
-  // Odd ranks of the reductions' last divergence, by (attempt, role, layer, op, group).
+  // Odd ranks of the last divergence of reductions, by (attempt, role, layer, op, group).
   std::map<std::tuple<uint32_t, v1::Role, std::string, std::string, std::string>,
            std::set<uint32_t>>
       told_outputs_;

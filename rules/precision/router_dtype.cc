@@ -93,10 +93,10 @@ constexpr RuleInfo kInfo = {"precision/router-dtype",
                             kOptions};
 
 constexpr uint64_t kFewTokens = 1000;
-constexpr int64_t kBlockSteps = 100;  // the share is looked at anew
+constexpr int64_t kBlockSteps = 100;  // steps after which the share is tested again
 
-// Is every finite score a bf16 number? A few thousand of them say it: among real f32 one in 65,536
-// is.
+// Returns true if every finite score is a bf16 number. A few thousand are enough, because one in
+// 65,536 real f32 numbers is.
 bool HoldsBf16(const v1::Tensor& scores) {
   constexpr size_t kLooked = 4096;
   constexpr size_t kEnoughRows = 64;
@@ -113,7 +113,7 @@ bool HoldsBf16(const v1::Tensor& scores) {
 
 struct Precision {
   v1::DType dtype = v1::DTYPE_UNSPECIFIED;
-  bool rounded = false;  // f32 that holds bf16
+  bool rounded = false;  // f32 that holds bf16 values
   bool half() const { return rounded || dtype == v1::DTYPE_BF16 || dtype == v1::DTYPE_F16; }
   bool bf16() const { return rounded || dtype == v1::DTYPE_BF16; }
   std::string name() const {
@@ -135,7 +135,7 @@ Precision PrecisionOf(const v1::Routing& routing) {
 // Rows that are not padding.
 struct Rows {
   uint64_t finite = 0;
-  uint64_t tied = 0;  // of these
+  uint64_t tied = 0;  // of `finite`
   uint64_t non_finite = 0;
 };
 
@@ -156,12 +156,12 @@ class RouterDtype : public Rule {
   explicit RouterDtype(const Options& options)
       : experts_(options.Integer("experts")), share_(options.Number("tied-share")) {}
 
-  // Which call came first does not matter.
+  // The order of the calls does not matter.
   bool judges_late() const override { return true; }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     Layer* layer = nullptr;
-    if (step.site.op() == kLoadsOp) return;  // the whole calls of the layer say it
+    if (step.site.op() == kLoadsOp) return;  // the layer's whole calls have the same data
     for (const Item& item : step.items) {
       if (!item.evidence->has_routing()) continue;
       layer = &layers_[{step.role, step.site.layer(), step.site.op()}];
@@ -202,12 +202,12 @@ class RouterDtype : public Rule {
     int64_t step_first = 0;
     int64_t step_last = 0;
     std::set<uint32_t> ranks;
-    uint64_t tokens = 0;  // finite, not padding; of 16-bit calls since the last look
+    uint64_t tokens = 0;  // finite, not padding; of 16-bit calls since the last test
     uint64_t tied = 0;
-    uint64_t seen = 0;        // such tokens over the whole run, whatever the dtype
+    uint64_t seen = 0;        // such tokens over the whole run, for any dtype
     uint64_t non_finite = 0;  // rows
     uint64_t untrained_calls = 0;
-    double share = 0;  // tied, as last looked at
+    double share = 0;  // share of ties at the last test
     bool weighed = false;
     bool noted = false;
     bool warned = false;
@@ -221,7 +221,7 @@ class RouterDtype : public Rule {
   static void Take(const v1::Routing& routing, Layer& layer) {
     const Precision p = PrecisionOf(routing);
     const bool known = p.dtype != v1::DTYPE_UNSPECIFIED;
-    // What a sample of f32 showed holds for the summaries between samples.
+    // The result of a sample of f32 also holds for the summaries between samples.
     if (known && (layer.coarsest.dtype == v1::DTYPE_UNSPECIFIED || p.half())) layer.coarsest = p;
     layer.experts = std::max(layer.experts, static_cast<int64_t>(routing.config().experts()));
     const Rows rows = RowsOf(routing);
@@ -236,7 +236,7 @@ class RouterDtype : public Rule {
     layer.tied += rows.tied;
   }
 
-  // Looks at the share since the last look; keeps gathering while there are few tokens.
+  // Tests the share since the last test. If there are few tokens, keeps collecting.
   void Weigh(const v1::Site& site, Layer& layer, VerdictSink& out) const {
     if (layer.tokens < kFewTokens) return;
     layer.weighed = true;

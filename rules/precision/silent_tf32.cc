@@ -74,7 +74,7 @@ class SilentTf32 : public Rule {
         out);
   }
 
-  // Each step is judged by itself.
+  // Each step is judged independently.
   void Persist(Archive& /*archive*/) override {}
 
  private:

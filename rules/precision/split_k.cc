@@ -70,7 +70,7 @@ class SplitK : public Rule {
         step, [](const Item&, const MatmulAnalysis& a) { return One(a); }, out);
   }
 
-  // Each step is judged by itself.
+  // Each step is judged independently.
   void Persist(Archive& /*archive*/) override {}
 
  private:

@@ -70,7 +70,7 @@ constexpr RuleInfo kInfo = {"precision/stale-gradient",
 
 constexpr uint64_t kFewSteps = 2;
 
-// One parameter: what its ranks' steps have shown so far.
+// The state of one parameter over its ranks' steps.
 struct Parameter {
   struct Stale {
     uint64_t steps = 0;
@@ -79,7 +79,7 @@ struct Parameter {
     void Persist(Archive& a) { a(steps, step_first, step_last); }
   };
   std::map<uint32_t, Stale> stale;         // by rank
-  std::map<uint32_t, CarriedSum> carried;  // of the first ranks
+  std::map<uint32_t, CarriedSum> carried;  // for the first ranks
   std::set<uint32_t> ranks;
   uint64_t looked = 0;  // steps of ranks with a record
   uint64_t cleared = 0;
@@ -158,7 +158,8 @@ class StaleGradient : public Rule {
     return sum.steps >= kFewSteps && sum.anew == 0 && sum.gaps == 0;
   }
 
-  // Where somebody looks at what is left, sums that go on without an update are known to be none.
+  // Returns a sum that always continues across updates. If leftover gradients were observed
+  // directly, these decide, so returns nullptr.
   static const CarriedSum* AlwaysCarried(const Parameter& parameter) {
     if (parameter.looked > 0) return nullptr;
     for (const auto& [rank, carried] : parameter.carried) {
@@ -188,7 +189,7 @@ class StaleGradient : public Rule {
     return found.Take();
   }
 
-  // What both ways of seeing it say.
+  // Begins the finding for both ways of observation.
   static FindingBuilder Begin(uint64_t steps, size_t telling) {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(kInfo.title)
@@ -227,7 +228,7 @@ class StaleGradient : public Rule {
         break;
     }
     Parameter::Stale& stale = parameter.stale[item.source->rank()];
-    if (stale.step_last >= step.step) return;  // a restart repeats it
+    if (stale.step_last >= step.step) return;  // a restart repeats the step
     if (stale.steps++ == 0) stale.step_first = step.step;
     stale.step_last = step.step;
     if (stale.steps < kFewSteps || parameter.told) return;

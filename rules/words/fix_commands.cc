@@ -14,14 +14,15 @@ constexpr size_t kMostLabel = 32;  // bytes of "Hugging Face Transformers"
 
 void Add(std::string_view where, std::string_view text, std::vector<FixCommand>* out) {
   FixCommand command{std::string(where), LineOf(text)};
-  // "Megatron-LM without --override": what is not to be there.
+  // "Megatron-LM without --override" names an option that must be absent.
   const bool without = where.size() >= 7 && where.substr(where.size() - 7) == "without";
   if (without || !IsPastable(command.text) || out->size() == kMostCommands) return;
   if (std::find(out->begin(), out->end(), command) == out->end())
     out->push_back(std::move(command));
 }
 
-// "--option", "key=value", "model.tie_weights()", "set_epoch"; not "(rank", "e.g." or "batch."
+// Returns true for "--option", "key=value", "model.tie_weights()", "set_epoch"; not for "(rank",
+// "e.g." or "batch."
 bool IsCode(std::string_view word) {
   if (word.size() < 3) return false;
   if (word.substr(0, 2) == "--") return std::isalpha(static_cast<unsigned char>(word[2])) != 0;
@@ -30,7 +31,7 @@ bool IsCode(std::string_view word) {
   return inside.find_first_of("=_(") != std::string_view::npos;
 }
 
-// Code that says enough by itself: no name of a field or a function alone.
+// Returns true for code that is complete, not only the name of a field or a function.
 bool IsWholeCommand(std::string_view word) {
   return IsCode(word) &&
          (word.substr(0, 2) == "--" || word.find_first_of("=(.") != std::string_view::npos);
@@ -42,16 +43,17 @@ std::string_view Trimmed(std::string_view text) {
   return text;
 }
 
-// A name that code belongs to: few words, the first with a capital.
+// Returns true for a name that code belongs to: few words, the first with a capital.
 bool IsLabel(std::string_view text) {
   if (text.empty() || text.size() > kMostLabel) return false;
   return std::isupper(static_cast<unsigned char>(text[0])) != 0 &&
          std::count(text.begin(), text.end(), ' ') < 3;
 }
 
-// "Megatron-LM: --option VALUE", "Megatron-LM --option", "py-spy dump": label and what follows it.
+// Splits "Megatron-LM: --option VALUE", "Megatron-LM --option" or "py-spy dump" into a label and
+// the code.
 bool Labelled(std::string_view part, FixCommand* out) {
-  // The first of two.
+  // Of two alternatives, take the first.
   part = Trimmed(part.substr(0, std::min(part.find(" or "), part.size())));
   const size_t colon = part.find(": ");
   if (colon != std::string_view::npos && IsLabel(part.substr(0, colon))) {
@@ -65,7 +67,7 @@ bool Labelled(std::string_view part, FixCommand* out) {
     *out = {"", std::string(part)};
     return true;
   }
-  // The first word of code, and the name before it.
+  // Find the first word of code, and the name before it.
   for (size_t at = blank; at < part.size();) {
     const size_t end = std::min(part.find(' ', at + 1), part.size());
     if (IsCode(part.substr(at + 1, end - at - 1))) {
@@ -78,7 +80,8 @@ bool Labelled(std::string_view part, FixCommand* out) {
   return false;
 }
 
-// Where the parenthesis that opens at `open` closes; npos: nowhere.
+// Returns the place where the parenthesis that opens at `open` closes. If it does not, returns
+// npos.
 size_t CloseOf(std::string_view text, size_t open) {
   int depth = 0;
   for (size_t at = open; at < text.size(); ++at) {
@@ -88,7 +91,7 @@ size_t CloseOf(std::string_view text, size_t open) {
   return std::string_view::npos;
 }
 
-// The parts of what stands in parentheses: split at "; ", and at ", " outside of inner ones.
+// Returns the parts of the text in parentheses: split at "; ", and at ", " outside of inner ones.
 std::vector<std::string_view> PartsOf(std::string_view inside) {
   std::vector<std::string_view> parts;
   int depth = 0;
@@ -105,7 +108,7 @@ std::vector<std::string_view> PartsOf(std::string_view inside) {
   return parts;
 }
 
-// A parenthesis that belongs to a call, "f(x)", is no remark.
+// Returns false for a parenthesis of a call, "f(x)", which is not a remark.
 bool IsRemark(std::string_view text, size_t open) { return open > 0 && text[open - 1] == ' '; }
 
 void AddBackticks(std::string_view fix, std::vector<FixCommand>* out) {
@@ -132,7 +135,8 @@ void AddRemarks(std::string_view fix, std::vector<FixCommand>* out) {
   }
 }
 
-// "Megatron-LM --moe-aux-loss-coeff or ...": the option alone, and the name before it.
+// Adds options outside of parentheses: from "Megatron-LM --moe-aux-loss-coeff or ..." the option
+// alone, and the name before it.
 void AddOpenOptions(std::string_view fix, std::vector<FixCommand>* out) {
   int depth = 0;
   for (size_t at = 0; at + 3 < fix.size(); ++at) {

@@ -1,4 +1,4 @@
-// What in the words of a fix is to be copied. Thread-safe.
+// Extracts the commands to copy from the text of a fix. Thread-safe.
 #pragma once
 
 #include <string>
@@ -7,27 +7,28 @@
 namespace plumbline::rules {
 
 struct FixCommand {
-  std::string where;  // "Megatron-LM"; empty: not said
-  std::string text;   // one line that can be pasted; what is to be filled in stands in capitals
+  std::string where;  // "Megatron-LM"; empty if the fix names none
+  std::string text;   // one line that can be pasted; placeholders are in capitals
   bool operator==(const FixCommand&) const = default;
 };
 
-// In this order, each once, at most eight: what stands between backticks, but for plain words;
-// parts of parentheses that hold code, "(Megatron-LM: --option VALUE; DeepSpeed key=value)";
-// options that stand in the open, "Megatron-LM --option". Code is a word that begins with "--", has
-// an underscore, or a "=" or "(" or "." within it, and a line that begins with the name of a
-// program that people know. Of these only what can be pasted as it is: a line for a shell, an
-// option (with its value), a setting with its value, a call. A name that is short of that has its
-// line in a table (pastable.cc), or is left out.
+// Returns at most eight commands, each once, in this order: texts between backticks, except plain
+// words; parts of parentheses that contain code, "(Megatron-LM: --option VALUE; DeepSpeed
+// key=value)"; options outside of parentheses, "Megatron-LM --option". Code is a word that begins
+// with "--", has an underscore, or contains "=", "(" or ".", or a line that begins with the name of
+// a known program. Only commands that can be pasted are returned: a shell line, an option (with its
+// value), a setting with its value, a call. If a name is incomplete, a table (pastable.cc) has its
+// line, or it is left out.
 std::vector<FixCommand> CommandsIn(const std::string& fix);
 
-// Can it be pasted: in a shell, to the options of a trainer, in a program or a configuration?
+// Returns true if it can be pasted into a shell, a trainer's options, a program or a configuration.
 bool IsPastable(const std::string& text);
 
-// What is to be filled in, "PID: the process of a named rank, on its host"; empty: nothing is.
+// Returns an explanation of the placeholders, "PID: the process of a named rank, on its host". If
+// there are none, returns an empty string.
 std::string PlaceholdersIn(const std::string& command);
 
-// The same text without parentheses of which all parts are commands, and without backticks.
+// Returns the text without parentheses that only contain commands, and without backticks.
 std::string WithoutCommands(std::string fix);
 
 }  // namespace plumbline::rules

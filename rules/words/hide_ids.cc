@@ -17,7 +17,7 @@ namespace {
 using google::protobuf::Struct;
 using google::protobuf::Value;
 
-// "sequence" of a collective or a hang is the number of a call, of these rules an id.
+// In these rules "sequence" is an id. For a collective or a hang it is the number of a call.
 bool NamesIds(std::string_view rule) {
   return rule.starts_with("causality/") || rule.starts_with("drift/") ||
          rule == "performance/rollout-straggler";
@@ -29,13 +29,13 @@ bool IsIdKey(std::string_view key) {
   return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
 }
 
-// What the finding's texts may call an id: the fields that hold one, as text.
+// The values that the finding's texts may contain as ids: the text of fields that hold one.
 class Ids {
  public:
   void Collect(const Struct& s) {
     for (const auto& [key, value] : s.fields()) Collect(value, IsIdKey(key));
   }
-  // Longest first: "12" is part of "12.3".
+  // Longest first, because "12" is part of "12.3".
   std::vector<std::pair<std::string, std::string>> Phrases() const {
     std::vector<std::string> ids(ids_.begin(), ids_.end());
     std::sort(ids.begin(), ids.end(),
@@ -55,7 +55,7 @@ class Ids {
   std::set<std::string> ids_;
 };
 
-// From behind `begin` to before `end`, wherever both are there in this order.
+// Removes the text between `begin` and `end`, wherever both occur in this order.
 void CutBetween(std::string_view begin, std::string_view end, std::string* text) {
   for (size_t at = text->find(begin); at != std::string::npos; at = text->find(begin, at)) {
     at += begin.size();
@@ -69,7 +69,8 @@ bool OfNumber(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_';
 }
 
-// "sequence 12", "sequence -3.07": an id that is a number needs no field that holds it.
+// Removes the number in "sequence 12", "sequence -3.07": a numeric id may have no field that
+// contains it.
 void CutNumbers(std::string* text) {
   constexpr std::string_view kWord = "sequence ";
   for (size_t at = text->find(kWord); at != std::string::npos; at = text->find(kWord, at)) {
@@ -79,7 +80,7 @@ void CutNumbers(std::string* text) {
       continue;
     size_t end = digit;
     while (end < text->size() && OfNumber((*text)[end])) ++end;
-    while (end > digit + 1 && (*text)[end - 1] == '.') --end;  // the sentence's
+    while (end > digit + 1 && (*text)[end - 1] == '.') --end;  // the end of the sentence
     text->replace(at, end - at, kHiddenId);
   }
 }

@@ -1,5 +1,5 @@
-// Removes token and sequence ids from a finding or a reason, for readers who did not ask for them.
-// Redacted ids are removed, too: whoever has the key can find the ids.
+// Removes token and sequence ids from a finding or a reason, for readers that did not request them.
+// Redacted ids are removed too, because anyone with the key can recover the ids.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace plumbline::rules {
 
 inline constexpr char kHiddenId[] = "(hidden)";
 
-// The finding, where only its texts, witness, details and forecast are changed. Findings of rules
-// that name no ids come back as they are. Thread-safe.
+// Returns the finding with changed texts, witness, details and forecast only. If its rule has no
+// ids, returns it unchanged. Thread-safe.
 v1::Finding WithoutIds(const v1::Finding& finding);
 
-// The same of the reason of a verdict of `rule`.
+// Does the same for the reason of a verdict of `rule`.
 std::string ReasonWithoutIds(const std::string& rule, const std::string& reason);
 
 }  // namespace plumbline::rules

@@ -9,7 +9,7 @@ namespace plumbline::rules {
 namespace {
 
 constexpr size_t kMostRanges = 8;
-constexpr size_t kFewest = 12;  // bytes of a sentence or clause worth saying alone
+constexpr size_t kFewest = 12;  // minimum bytes of a sentence or clause used alone
 constexpr const char* kDash = "\u2013";
 
 std::string Said(const v1::Finding& finding, const char* key) {
@@ -17,8 +17,8 @@ std::string Said(const v1::Finding& finding, const char* key) {
   return found == finding.details().fields().end() ? "" : found->second.string_value();
 }
 
-// A point ends a sentence where a blank and a capital follow; not that of "e.g. x" or "3.5", and
-// none in parentheses.
+// Returns the first sentence. A full stop ends it if a blank and a capital follow; the one in "e.g.
+// x" or "3.5", or in parentheses, does not.
 std::string FirstSentence(const std::string& text) {
   int depth = 0;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -38,7 +38,7 @@ size_t Characters(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), Begins));
 }
 
-// So many characters of it, whole ones.
+// Returns the first `most` characters, each complete.
 std::string_view Front(std::string_view text, size_t most) {
   size_t seen = 0;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -47,7 +47,7 @@ std::string_view Front(std::string_view text, size_t most) {
   return text;
 }
 
-// Cut at a word where there is one in its second half, with an ellipsis.
+// Cuts the text and adds an ellipsis. If there is a blank in its second half, cuts there.
 std::string Clipped(const std::string& text, size_t most) {
   if (Characters(text) <= most) return text;
   std::string_view cut = Front(text, most - 1);
@@ -70,7 +70,7 @@ std::string WithoutParentheses(const std::string& text) {
   return depth == 0 ? out : text;
 }
 
-// The longest beginning that ends with a clause and fits.
+// Returns the longest prefix that ends with a clause and fits.
 std::string Clause(const std::string& text, size_t most) {
   if (Characters(text) <= most) return text;
   const std::string_view front = Front(text, most - 1);
@@ -101,7 +101,7 @@ std::string ShortTitle(const std::string& title) {
 std::string Place(const v1::FindingSite& site) {
   std::string out = site.layer();
   const std::string ranks = RankText(site);
-  // What is said of ranks as a whole has "step" for its op.
+  // A finding about whole ranks has the op "step".
   const bool whole = out.empty() && site.op() == "step" && !ranks.empty();
   if (!site.op().empty() && !whole) absl::StrAppend(&out, out.empty() ? "" : " ", site.op());
   if (!ranks.empty()) {

@@ -16,7 +16,7 @@ Json Text(std::string_view text) { return ValidUtf8(text); }
 
 Json ValueJson(const google::protobuf::Value& value, int most);
 
-// Sorted by key: a protobuf map has no order of its own.
+// Sorted by key, because a protobuf map has no order.
 Json Fields(const google::protobuf::Struct& fields, int most) {
   std::map<std::string, const google::protobuf::Value*> sorted;
   for (const auto& [key, value] : fields.fields()) sorted[ValidUtf8(key)] = &value;

@@ -1,4 +1,4 @@
-// What of the code that a fix names can be pasted as it is, and the lines of what cannot.
+// Decides which code of a fix can be pasted, and has lines for names that cannot.
 #include "rules/words/pastable.h"
 
 #include <algorithm>
@@ -11,10 +11,10 @@ namespace plumbline::rules {
 namespace {
 
 struct Line {
-  std::string_view name, line;  // "": nothing of it is to be pasted
+  std::string_view name, line;  // "" if it must not be pasted
 };
 
-// Names as fixes have them, which lack their value or their arguments.
+// Names in fixes that lack their value or their arguments.
 constexpr Line kLines[] = {
     {"py-spy dump", "py-spy dump --pid PID"},
     {"plumb audit --set causality/moe-intervention.replay=on",
@@ -60,7 +60,8 @@ constexpr Line kPlaceholders[] = {
 
 bool IsWordByte(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// Blanks within parentheses, brackets, braces and quotes belong to an argument.
+// Returns true if there is a blank outside of parentheses, brackets, braces and quotes, where it
+// belongs to an argument.
 bool HasOuterBlank(std::string_view text) {
   int depth = 0;
   char quote = '\0';
@@ -78,13 +79,13 @@ bool HasOuterBlank(std::string_view text) {
   return false;
 }
 
-// "--flag", "--option VALUE", "--option=value": one option, with one value at most.
+// Returns true for one option with at most one value: "--flag", "--option VALUE", "--option=value".
 bool IsOption(std::string_view text) {
   if (text.substr(0, 2) != "--" || text.size() < 4) return false;
   return std::count(text.begin(), text.end(), ' ') <= 1;
 }
 
-// "name=value", "pool.size = 4", with a value.
+// Returns true for a setting with a value: "name=value", "pool.size = 4".
 bool IsSetting(std::string_view text) {
   const size_t at = text.find('=');
   if (at == std::string_view::npos || at == 0 || at + 1 == text.size()) return false;
@@ -94,7 +95,7 @@ bool IsSetting(std::string_view text) {
          (text[at - 1] == ' ' || !HasOuterBlank(text.substr(at + 1)));
 }
 
-// "model.tie_weights()", or a with that begins a block.
+// Returns true for a call, "model.tie_weights()", or a `with` that begins a block.
 bool IsCall(std::string_view text) {
   if (text.substr(0, 5) == "with ") return text.back() == ':';
   const bool named = std::isalpha(static_cast<unsigned char>(text[0])) != 0;
@@ -102,7 +103,7 @@ bool IsCall(std::string_view text) {
          text.find("...") == std::string_view::npos && !HasOuterBlank(text);
 }
 
-// A line of a JSON configuration: "key": value.
+// Returns true for a line of a JSON configuration: "key": value.
 bool IsEntry(std::string_view text) {
   const size_t at = text.find("\": ");
   return text[0] == '"' && at != std::string_view::npos && at + 3 < text.size();

@@ -1,4 +1,4 @@
-// Of this room alone: the lines of names that a fix has. Thread-safe.
+// Internal to this folder: the complete lines for names in a fix. Thread-safe.
 #pragma once
 
 #include <string>
@@ -6,10 +6,11 @@
 
 namespace plumbline::rules {
 
-// A program that people have on the hosts of a run.
+// Returns true for a program that is usual on the hosts of a run.
 bool IsProgram(std::string_view word);
 
-// What is pasted for it: itself, or a line with what it lacks; empty: nothing.
+// Returns the line to paste for a name: itself, or a completed line. If it must not be pasted,
+// returns an empty string.
 std::string LineOf(std::string_view name);
 
 }  // namespace plumbline::rules

@@ -6,9 +6,9 @@
 
 namespace plumbline::rules {
 
-// Strict JSON, valid UTF-8, keys in the contract's order; a number that is not finite is the string
-// "nan", "inf" or "-inf". `bias`, `forecast` and `false_alarm` are left out where they do not
-// apply; every other key of the contract is always there. Thread-safe.
+// Return strict JSON, valid UTF-8, with keys in the contract's order. If a number is not finite, it
+// is the string "nan", "inf" or "-inf". If `bias`, `forecast` and `false_alarm` do not apply, they
+// are left out. Every other key of the contract is always present. Thread-safe.
 Json FindingValue(const v1::Finding& finding);
 Json VerdictValue(const v1::Verdict& verdict);
 

@@ -1,5 +1,5 @@
-// The words for strengths, verdicts and states, wherever people or programs read them. Levels have
-// theirs in analysis/frame (LevelName).
+// The names of strengths, verdicts and states, for people and programs. Levels have theirs in
+// analysis/frame (LevelName).
 #pragma once
 
 #include <string_view>
@@ -8,15 +8,16 @@
 
 namespace plumbline::rules {
 
-// "heuristic", "statistical", "bounded", "proved"; "unspecified" for anything else.
+// Returns "heuristic", "statistical", "bounded" or "proved". For any other value, returns
+// "unspecified".
 const char* StrengthName(v1::Strength strength);
-// "pass", "finding", "inconclusive"; "unspecified" for anything else.
+// Returns "pass", "finding" or "inconclusive". For any other value, returns "unspecified".
 const char* VerdictName(v1::Verdict::Kind kind);
-// "open", "acknowledged", "silenced", "resolved"; "open" for anything else.
+// Returns "open", "acknowledged", "silenced" or "resolved". For any other value, returns "open".
 const char* StateName(v1::Incident::State state);
 
-// Keys of a witness whose arrays are to be drawn, and not to be read in a line: "queue", "scatter",
-// "lanes", "waits".
+// Returns true for a key of a witness whose arrays are drawn, not printed in a line: "queue",
+// "scatter", "lanes", "waits".
 bool IsPicture(std::string_view key);
 
 }  // namespace plumbline::rules

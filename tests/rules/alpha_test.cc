@@ -1,5 +1,5 @@
-// The run's false-alarm budget in the rules: what they take together, and that a stream's share
-// follows from the order of (attempt, step, site) and from nothing else.
+// The false-alarm budget of a run: the total over all rules, and the share of a stream, which
+// depends only on the order of (attempt, step, site).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,8 @@ TEST(Alpha, TheRulesTogetherTakeAtMostTheWhole) {
   EXPECT_GT(taken, 0);
 }
 
-// A biased sum in that layer at that step, and word that the step is over.
+// Returns batches with a biased sum in each of `layers` at `step`, and the notice that the step is
+// over.
 v1::Batch Biased(const std::vector<std::string>& layers, int64_t step,
                  v1::Role role = v1::ROLE_TRAINER) {
   v1::Batch all;
@@ -52,14 +53,14 @@ v1::Batch Biased(const std::vector<std::string>& layers, int64_t step,
   return all;
 }
 
-// Findings' shares of the rule's alpha for streams, by layer.
+// Returns the share of the rule's alpha for streams, by layer, from the findings.
 std::map<std::string, double> Shares(const Verdicts& verdicts) {
   const double budget = FindRule(kRule)->info->alpha_weight * kRunAlpha / 2;
   std::map<std::string, double> shares;
   for (const v1::Verdict& v : verdicts) {
     if (v.rule() != kRule) continue;
     EXPECT_EQ(v.finding().false_alarm().kind(), "probability") << v.reason();
-    // The rank's share of the stream's.
+    // The rank's share within the stream's share.
     shares[v.site().layer()] = v.finding().false_alarm().value() / ShareOfNumber(0) / budget;
   }
   return shares;
@@ -97,7 +98,7 @@ TEST(Alpha, ArrivalChangesNothing) {
   }
 }
 
-// Which role's step closes first is chance; each counts its own streams.
+// The order in which the steps of the roles end is random; each role counts its own streams.
 TEST(Alpha, RolesDoNotMoveEachOther) {
   const auto trainer = Biased({"a", "c"}, 0), rollout = Biased({"b", "d"}, 0, v1::ROLE_ROLLOUT);
   const std::map<std::string, double> expected = {{"a", Trainer(0)},

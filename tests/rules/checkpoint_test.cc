@@ -1,8 +1,8 @@
-// An engine that is written down and read back after every batch judges as one that never was:
-// every golden case and longer simulated runs, verdicts compared bit for bit. With all rules in the
-// engine, each fourth case of a rule is interrupted after every batch and the others after each
-// fourth, and each second one is judged with a second attempt; PLUMB_LONG=1 interrupts all of them
-// after every batch, and gives all of them a second attempt.
+// Tests that an engine that is saved and restored between batches gives the same verdicts, bit for
+// bit, as an uninterrupted engine: all golden cases and longer simulated runs. With all rules in
+// the engine, every fourth case of a rule is interrupted after every batch, the others after every
+// fourth batch; every second case gets a second attempt. If PLUMB_LONG=1, all cases are interrupted
+// after every batch and get a second attempt.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using testing::GoldenCases;
 using testing::InputOf;
 using testing::Stepwise;
 
-// Fields of maps in order, unlike SerializeAsString.
+// Returns the bytes with map fields in order, unlike SerializeAsString.
 template <typename Message>
 std::string Bytes(const Message& message) {
   Archive archive;
@@ -37,12 +37,12 @@ std::string Bytes(const Message& message) {
   return archive.Take();
 }
 
-// What a run gave, in the order it was given.
+// The output of a run, in order.
 struct Judged {
   std::vector<std::string> verdicts;
-  std::vector<std::string> report;  // findings, then lines
+  std::vector<std::string> report;  // Findings, then lines.
   std::string coverage;
-  std::string end;  // the last state before the run's end
+  std::string end;  // The last state before the end of the run.
   int restores = 0;
 };
 
@@ -55,7 +55,7 @@ class Judging {
   Judged Run(const std::vector<v1::Batch>& batches) {
     int n = 0;
     for (const v1::Batch& batch : batches) {
-      // Refused batches are part of some cases.
+      // Some cases include batches that Add rejects.
       (void)engine_->Add(batch);
       if (every_ > 0 && ++n % every_ == 0) Interrupt();
     }
@@ -104,7 +104,8 @@ class Judging {
   std::unique_ptr<Engine> engine_;
 };
 
-// Which rules' states an interruption changes, judged alone: what to look at after a difference.
+// Returns the rules whose verdicts differ after an interruption if judged alone. For diagnosis
+// after a difference.
 std::string RulesThatDiffer(EngineConfig config, const std::vector<v1::Batch>& batches, int every) {
   std::string rules;
   for (const CatalogueEntry& entry : Catalogue()) {
@@ -115,7 +116,7 @@ std::string RulesThatDiffer(EngineConfig config, const std::vector<v1::Batch>& b
   return rules;
 }
 
-// The number of interruptions; fails where they are noticed.
+// Returns the number of interruptions. Fails if the results differ.
 int Compare(const EngineConfig& config, const std::vector<v1::Batch>& batches, int every) {
   const Judged never = Judging(config, 0).Run(batches);
   const Judged often = Judging(config, every).Run(batches);
@@ -128,8 +129,8 @@ int Compare(const EngineConfig& config, const std::vector<v1::Batch>& batches, i
   return often.restores;
 }
 
-// The trainer itself restarts half-way: the second half comes again as another attempt, and the
-// first attempt has a last word.
+// Returns the batches of a trainer that restarts midway: the second half is repeated as another
+// attempt, and the first attempt has a final batch.
 std::vector<v1::Batch> WithSecondAttempt(std::vector<v1::Batch> batches) {
   const size_t half = batches.size() / 2, all = batches.size();
   for (size_t i = half; i < all; ++i) {
@@ -142,7 +143,7 @@ std::vector<v1::Batch> WithSecondAttempt(std::vector<v1::Batch> batches) {
 
 bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
 
-// After how many of its batches the n-th case of a rule is interrupted.
+// Returns the number of batches between interruptions for the n-th case of a rule.
 int Every(int n, size_t batches) {
   constexpr int kShare = 4;
   if (Long() || n % kShare == 0) return 1;
@@ -184,7 +185,7 @@ std::string TestName(const ::testing::TestParamInfo<const CatalogueEntry*>& info
 
 INSTANTIATE_TEST_SUITE_P(Checkpoint, EveryRule, ::testing::ValuesIn(BuiltRules()), TestName);
 
-// Longer runs than the golden cases', whose statistics gather over steps.
+// Runs longer than the golden cases, with statistics that accumulate over steps.
 struct Simulated {
   const char* name;
   const char* kind;
@@ -214,7 +215,8 @@ INSTANTIATE_TEST_SUITE_P(
         Simulated{"Updates", "update", "steps = 30\nmax_samples = 64\n"}),
     [](const auto& run) { return std::string(run.param.name); });
 
-// Summaries without samples, in steps enough for rules that look again as evidence doubles.
+// Tests summaries without samples over enough steps for rules that re-evaluate each time the
+// evidence doubles.
 TEST(Checkpoint, SummariesAloneAreNotDisturbed) {
   v1::Batch batch = test::BatchOf(test::SourceOf("run"));
   for (int64_t step = 0; step < 24; ++step) {

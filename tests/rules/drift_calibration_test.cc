@@ -1,6 +1,6 @@
-// How sure is a cause that is named? Runs of mixed causes at several sizes, small ones among them;
-// of those named with a confidence, at least that share have that cause, but for chance. A few runs
-// of each by default, PLUMB_LONG=1 forty times as many.
+// Tests the confidence of named causes on runs with mixed causes of several sizes, including small
+// ones: of the causes with confidence p, at least the fraction p must be correct, up to chance. A
+// few runs each; forty times as many if PLUMB_LONG=1.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -137,12 +137,12 @@ TEST(DriftCalibration, ANameIsRightAsOftenAsItSays) {
     for (const auto& [cause, n] : count.instead) instead += " " + cause + " " + std::to_string(n);
     std::printf("%-15s %.2f: right in %d of %d%s%s\n", key.first.c_str(), key.second, count.right,
                 count.all, instead.empty() ? "" : "; instead:", instead.c_str());
-    // Fewer than promised by more than chance: 3 deviations of the binomial.
+    // Fails if the number is below the promise by more than 3 binomial standard deviations.
     const double n = count.all, p = key.second;
     EXPECT_GE(count.right, n * p - 3 * std::sqrt(n * p * (1 - p))) << key.first << " " << p;
   }
   std::printf("%d runs, %d unknown\n", all, unknown);
-  EXPECT_LT(4 * unknown, all);  // abstaining is no way out
+  EXPECT_LT(4 * unknown, all);  // Abstaining is limited.
 }
 
 }  // namespace

@@ -1,16 +1,15 @@
-// The causes of drift: each injector against each name. A confusion matrix at stated sizes; short
-// by default, PLUMB_LONG=1 runs ten times as many.
+// The causes of drift: a confusion matrix of injectors and named causes at given sizes. Ten times
+// as many runs if PLUMB_LONG=1.
 //
-// What cannot be told apart, and is expected to go by the other's name or by none:
-// - one side's batch variance and plain noise, unless the trainer was measured against itself;
-// - a temperature below 1 and top-p (or a leak of likely tokens) where both sides log raw values
-// and
+// The following pairs are indistinguishable; the expected result is either of them or none:
+// - batch variance on one side and plain noise, if the trainer was not compared with itself;
+// - a temperature below 1 and top-p (or a leak of likely tokens), if both sides log raw values and
 //   nothing is declared: "unknown";
-// - a prefix cache that outlives updates, a tensor that they skip and scales that age, where
+// - a prefix cache that outlives updates, a tensor that skips updates and scales that age, if
 //   cached_tokens are not recorded: "unknown";
-// - both sides' logits rounded to 16 bits and noise, where the rounding moves the log-sums by more
-//   than a tenth of a unit, as it does in both families here (full logits tell it);
-// - staleness that is not recorded and noise.
+// - logits of both sides rounded to 16 bits and noise, if the rounding changes the log-sums by more
+//   than a tenth of a unit, as in both families here (full logits resolve it);
+// - unrecorded staleness and noise.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -63,8 +62,8 @@ RolloutSpec NoEntropy(RolloutSpec spec) {
 struct Injected {
   std::string name;
   RolloutSpec spec;
-  std::string cause;  // that must be named
-  bool apart = true;  // false: "unknown" is what is expected
+  std::string cause;  // The expected cause.
+  bool apart = true;  // If false, "unknown" is expected.
 };
 
 std::vector<Injected> Injectors(const std::string& family) {
@@ -190,7 +189,7 @@ void ExpectNamed(const std::string& family, int runs) {
   EXPECT_LE(t.wrong, 0.01 * n);
 }
 
-// Flips in the joined routing name a two-component d, and only that.
+// Tests that flips in the joined routing name a two-component d, and no other cause.
 TEST(DriftCause, RouterFlipsNeedBothMarks) {
   for (const auto& [noise, flips, cause] :
        {std::tuple("moe", true, "router-flips"), std::tuple("moe", false, "noise"),
@@ -203,8 +202,8 @@ TEST(DriftCause, RouterFlipsNeedBothMarks) {
   }
 }
 
-// The same sequences again at the same version, by another batch shape: the trainer differs from
-// itself by as much as from the engine.
+// Tests the same sequences at the same version in another batch shape: the trainer differs from
+// itself as much as from the engine.
 TEST(DriftCause, TrainerAgainstItselfNamesBatchVariance) {
   RolloutSpec spec = BaseRun("small", "batch-variance");
   spec.size = 0.1;
@@ -218,7 +217,7 @@ TEST(DriftCause, TrainerAgainstItselfNamesBatchVariance) {
       RolloutSequence copy = first[i];
       copy.later_epoch = true;
       for (RolloutToken& token : copy.tokens) token.train += 0.1;
-      copy.train_version += step == 3;  // a later epoch: says nothing
+      copy.train_version += step == 3;  // a later epoch, hence no evidence
       site.Take(copy);
     }
     site.EndStep();
@@ -229,7 +228,7 @@ TEST(DriftCause, TrainerAgainstItselfNamesBatchVariance) {
   EXPECT_EQ(site.Cause().id, "batch-variance");
 }
 
-// The engine rescored its own tokens, and is as far from itself as from the trainer.
+// Tests an engine that rescored its own tokens and differs from itself as much as from the trainer.
 TEST(DriftCause, TheEngineAgainstItselfNamesBatchVariance) {
   RolloutSpec spec = BaseRun("small");
   spec.steps = 4;
@@ -240,8 +239,8 @@ TEST(DriftCause, TheEngineAgainstItselfNamesBatchVariance) {
   }
 }
 
-// d that moves with what is rewarded: found from some size on, never where nothing is planted, and
-// not called noise.
+// Tests a d that correlates with the reward: found from some size on, never if nothing is planted,
+// and not named noise.
 TEST(DriftCause, BiasByTheAdvantage) {
   const int runs = Long() ? 200 : 20;
   for (const double size : {0.0, 0.001, 0.003, 0.01}) {
@@ -265,8 +264,8 @@ TEST(DriftCause, BiasByTheAdvantage) {
   }
 }
 
-// The same cache, with restarts that undo its ageing and without: where d does not follow the
-// cached tokens clearly enough, growth that a restart undoes is called unknown and not noise.
+// Tests the same cache with and without restarts that reset its age. If d does not correlate
+// clearly with the cached tokens, growth reset by a restart is named unknown, not noise.
 TEST(DriftCause, RestartsOfAStaleCache) {
   const int runs = Long() ? 100 : 10;
   int apart = 0, together = 0;
@@ -290,8 +289,8 @@ TEST(DriftCause, RestartsOfAStaleCache) {
   EXPECT_GE(together, apart);
 }
 
-// Growth that a restart undoes: a stale cache where nothing says what was cached, less sure than by
-// the cached tokens, and whether or not the restarts are in the record.
+// Tests growth that a restart resets: if there is no record of cached tokens, the cause is a stale
+// cache with lower confidence, independent of a record of the restarts.
 TEST(DriftCause, GrowthUntilRestartIsAStaleCache) {
   for (const bool recorded : {true, false}) {
     for (const bool follows : {false, true}) {
@@ -303,7 +302,7 @@ TEST(DriftCause, GrowthUntilRestartIsAStaleCache) {
       for (int step = 0; step < spec.steps; ++step) {
         site.BeginStep(recorded ? static_cast<uint32_t>(step / spec.reset) : 0, step);
         for (RolloutSequence& sequence : simulator.Step(step)) {
-          // Cached tokens that have nothing to do with it: something else ages.
+          // Cached tokens that are unrelated: the growth has another cause.
           sequence.cached_tokens = follows ? static_cast<int64_t>(sequence.tokens[0].token) : -1;
           site.Take(sequence);
         }
@@ -320,8 +319,8 @@ TEST(DriftCause, GrowthUntilRestartIsAStaleCache) {
   }
 }
 
-// Dropout that was left on in the trainer's pass: its noise is in d and in log pi alike, which
-// looks like a slope. It is noise, whatever its size, and said to be more than rounding leaves.
+// Tests dropout in the trainer's pass: its noise is in both d and log pi, which resembles a slope.
+// It is noise of any size, and is reported as larger than rounding.
 TEST(DriftCause, DropoutIsNoTemperature) {
   for (const char* family : {"small", "large"}) {
     for (const bool entropies : {true, false}) {
@@ -343,7 +342,7 @@ TEST(DriftCause, DropoutIsNoTemperature) {
   }
 }
 
-// Workers at 0.85 and 1.15, logged as sampled, beside a trainer at 1: no slope of the pool's.
+// Tests workers at 0.85 and 1.15, logged as sampled, and a trainer at 1: the pool has no slope.
 TEST(DriftCause, WorkersAtOtherTemperaturesAreNamed) {
   for (const bool entropies : {true, false}) {
     RolloutSpec spec = BaseRun("small", "processed-against-raw");

@@ -1,6 +1,6 @@
-// Healthy runs give no drift finding of level warning or above: dense, with router flips, with
-// fp8-like noise, stale by up to 8 versions, deterministic, rounded to 16 bits, from text, poisoned
-// with values that are not finite. Hundreds of runs; PLUMB_LONG=1: 10,000.
+// Tests that healthy runs give no drift finding of level warning or above: dense, with router
+// flips, with fp8-like noise, stale by up to 8 versions, deterministic, rounded to 16 bits, from
+// text, with non-finite values. Hundreds of runs; 10,000 if PLUMB_LONG=1.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ using testing::VerdictsOn;
 
 bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
 
-// The run'th of many configurations: every feature meets every other in time.
+// Returns the run-th configuration. Over many runs, all pairs of features occur.
 RolloutSpec Healthy(int run) {
   RolloutSpec spec;
   spec.seed = 5000 + run;
@@ -64,7 +64,7 @@ TEST(DriftHealthy, NoFindingOfLevelWarning) {
   for (const auto& [rule, count] : loud) ADD_FAILURE() << rule << " in " << count << " of " << runs;
 }
 
-// Every |d| is 20: nothing may pass.
+// Every |d| is 20: no rule may pass.
 TEST(DriftHealthy, AllWrongIsNeverClean) {
   RolloutSpec spec;
   spec.far = true;
@@ -74,11 +74,11 @@ TEST(DriftHealthy, AllWrongIsNeverClean) {
     passes +=
         verdict.kind() == v1::Verdict::KIND_PASS && verdict.rule() != "drift/sampler-mismatch";
   }
-  EXPECT_GE(findings, 2);  // record-invalid and logit-drift at least
+  EXPECT_GE(findings, 2);  // at least record-invalid and logit-drift
   EXPECT_EQ(passes, 0);
 }
 
-// The rate at which the temperature fit sees a bias, by its size: a power curve.
+// Prints the detection rate of the temperature fit by size of the bias (a power curve).
 TEST(DriftHealthy, PowerOverTemperature) {
   constexpr int kRuns = 20;
   for (const double t : {1.005, 1.02, 1.05, 1.2}) {
@@ -98,7 +98,7 @@ TEST(DriftHealthy, PowerOverTemperature) {
       }
       const TemperatureMark mark = FindTemperature(site.statistics);
       found += mark.found();
-      // The slope says which temperature: rollout at 1 / (1 - c).
+      // The slope gives the temperature: rollout at 1 / (1 - c).
       if (mark.by_entropy) {
         EXPECT_NEAR(1 / (1 - mark.fit.slope), t, 0.1 * std::fabs(t - 1) + 0.01);
       }

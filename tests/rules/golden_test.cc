@@ -1,6 +1,6 @@
-// Golden cases: tests/rules/<group>/<name>/*.case, each an input and the verdict expected of it.
-// A failure prints the new text; PLUMB_ACCEPT=1 writes it. PLUMB_SHORT=1 prints what to do first.
-// The format is in tests/rules/support/golden_case.h.
+// Golden cases: tests/rules/<group>/<name>/*.case, each an input with its expected verdict. If a
+// case fails, the new text is printed; PLUMB_ACCEPT=1 writes it. PLUMB_SHORT=1 prints the first
+// action. The format is documented in tests/rules/support/golden_case.h.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ std::string ValueText(const google::protobuf::Value& value) {
       return "{" + text + "}";
     }
     case google::protobuf::Value::kListValue: {
-      constexpr int kMostShown = 16;  // of arrays that are drawn
+      constexpr int kMostShown = 16;  // for plotted arrays
       std::string text;
       const int size = value.list_value().values_size();
       if (size > kMostShown) return absl::StrCat("[", size, " values]");
@@ -96,11 +96,11 @@ ptrdiff_t Letters(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; });
 }
 
-// Options that stand alone: all others need a value.
+// Options without a value. All others need one.
 constexpr std::string_view kFlags[] = {"--accumulate-allreduce-grads-in-fp32",
                                        "--attention-softmax-in-fp32", "--bf16",
                                        "--calculate-per-token-loss"};
-// Words in capitals that are no placeholders.
+// Words in capitals that are not placeholders.
 constexpr std::string_view kConstants[] = {
     "NCCL_ALGO", "TORCH_DISTRIBUTED_DEBUG", "DETAIL", "CLOCK", "TEMPERATURE", "ECC", "POWER",
     "POST",      "NVIDIA_TF32_OVERRIDE"};
@@ -109,7 +109,7 @@ bool OneOf(std::string_view word, std::span<const std::string_view> words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// A line that can be pasted; what is to be filled in is explained.
+// Tests that the line can be pasted and that each placeholder is explained.
 void CheckCommand(const std::string& command, const std::string& where) {
   const std::string what = absl::StrCat(where, ": ", command);
   EXPECT_TRUE(IsPastable(command)) << what;
@@ -134,7 +134,7 @@ void CheckCommand(const std::string& command, const std::string& where) {
   }
 }
 
-// What rows and alerts show has room for so many letters; what is copied is one line.
+// Tests the maximum lengths of texts in rows and alerts, and that each command is a single line.
 void CheckShort(const v1::Finding& finding, const GoldenCase& c) {
   constexpr ptrdiff_t kMostTitle = 70;
   const std::string where = absl::StrCat(finding.rule(), " in ", c.path.string());
@@ -147,7 +147,8 @@ void CheckShort(const v1::Finding& finding, const GoldenCase& c) {
   EXPECT_EQ(in_short.act.find("\u2026"), std::string::npos) << where << ": " << in_short.act;
   EXPECT_LE(Letters(in_short.title), static_cast<ptrdiff_t>(kMostShort)) << where;
   for (const FixCommand& one : in_short.commands) CheckCommand(one.text, where);
-  // Arrays to be drawn are bounded: a finding is kept, sent and shown whole.
+  // Arrays for plots are bounded, because findings are stored, sent and displayed without
+  // truncation.
   for (const auto& [key, value] : finding.witness().fields()) {
     if (!IsPicture(key)) continue;
     EXPECT_LE(value.ByteSizeLong(), 48u << 10) << where << ": " << key;
@@ -172,7 +173,7 @@ std::string JudgeCase(const std::string& rule, const GoldenCase& c) {
 
 TEST(Golden, EveryCaseGivesItsVerdict) {
   int cases = 0;
-  const char* only = std::getenv("PLUMB_GOLDEN");  // part of a rule's name
+  const char* only = std::getenv("PLUMB_GOLDEN");  // part of a rule name
   for (const CatalogueEntry& entry : Catalogue()) {
     if (only != nullptr && std::string_view(entry.info->id).find(only) == std::string_view::npos)
       continue;

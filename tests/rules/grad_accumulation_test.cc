@@ -1,5 +1,5 @@
-// precision/grad-accumulation on running sums made for it: found where it is planted, silent where
-// it is not, over both ways of recording.
+// Tests precision/grad-accumulation on simulated running sums: planted faults are found and clean
+// sums give no finding, for both recording methods.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -30,7 +30,7 @@ std::string Model(const v1::Verdict& v) {
   return v.details().fields().at("model").struct_value().fields().at("name").string_value();
 }
 
-// A healthy sum in fp32, however long and however recorded, is never accused, and passes.
+// Tests that an fp32 sum of any length and recording passes.
 TEST(GradAccumulation, HealthySumsPass) {
   for (const char* evidence : {"reduction", "update"}) {
     for (int adds : {4, 64, 1024}) {
@@ -53,7 +53,7 @@ TEST(GradAccumulation, HealthySumsPass) {
   }
 }
 
-// Power: which lengths and which noise are found in 256 elements of one step.
+// Prints the power: the detected lengths and noise levels for 256 elements of one step.
 TEST(GradAccumulation, PowerOverLengthAndNoise) {
   constexpr int kSeeds = 5;
   for (double spread : {0.3, 0.5, 1.0, 3.0}) {
@@ -98,14 +98,15 @@ TEST(GradAccumulation, BothRecordingsSayTheSame) {
   }
 }
 
-// A restart that repeats a step draws the same elements again: they count once.
+// Tests that a restart that repeats a step adds no evidence: the same elements are drawn again and
+// count once.
 TEST(GradAccumulation, RepeatedStepsCountOnce) {
   AccumulationSpec spec{.steps = 2, .adds = 16};
   v1::Batch first = AccumulationRun(spec);
   v1::Batch second = first;
   for (v1::Source& source : *second.mutable_sources()) source.set_attempt(1);
   const auto once = Judge({first});
-  // Everything of the first attempt is judged before the second begins.
+  // The first attempt is judged completely before the second begins.
   test::AddProgress(&first, 1);
   const auto twice = Judge({first, second});
   ASSERT_EQ(once.size(), 1u);
@@ -114,7 +115,7 @@ TEST(GradAccumulation, RepeatedStepsCountOnce) {
   EXPECT_EQ(Detail(twice[0], "mean"), Detail(once[0], "mean"));
 }
 
-// Malformed evidence gives a reason, never a verdict and never a crash.
+// Tests that malformed evidence gives a reason, never a verdict or a crash.
 TEST(GradAccumulation, MalformedEvidence) {
   const v1::Batch good = AccumulationRun({.adds = 8, .samples = 16});
   const auto spoil = [&](auto change) {
@@ -138,7 +139,8 @@ TEST(GradAccumulation, MalformedEvidence) {
   });
 }
 
-// A biased sum in too few elements for a stream of its own: e-BH over the run's tensors names it.
+// Tests a biased sum with too few elements per tensor for its own stream. e-BH over the tensors of
+// the run names it.
 TEST(GradAccumulation, SmallTensorsAreNamedTogether) {
   v1::Batch all;
   for (int layer = 0; layer < 6; ++layer) {

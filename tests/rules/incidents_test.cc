@@ -1,4 +1,5 @@
-// One cause, one incident: what a report makes of verdicts does not depend on their order.
+// Tests that one cause gives one incident, and that a report does not depend on the order of
+// verdicts.
 #include "rules/engine/incidents.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +84,7 @@ TEST(Incidents, AFingerprintIsOfRuleRunAndCause) {
   EXPECT_NE(IncidentFingerprint(a), a.fingerprint());
 }
 
-// All that a report says of findings, without their order of arrival.
+// Returns the findings of a report as text, independent of their order of arrival.
 std::string Said(const Report& report) {
   std::string text;
   for (const Incident& incident : IncidentsOf(report.findings())) {
@@ -123,7 +124,8 @@ TEST(Incidents, DoNotDependOnTheOrderOfVerdicts) {
   }
 }
 
-// The surest cause, in the words of the earliest that named it.
+// Tests that the most certain cause is reported, in the words of the earliest finding that named
+// it.
 TEST(Report, AFindingIsToldByTheFirstThatNamedItsCause) {
   Report report;
   report.Add(Told("g/r", "a", "x", 4, 0.5));

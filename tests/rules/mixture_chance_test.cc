@@ -1,4 +1,4 @@
-// What the rules on a mixture's health hold for chance, against simulation and known values.
+// Tests the chance models of the mixture health rules by simulation and known values.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace plumbline::rules {
 namespace {
 
-// Loads of E experts after N independent choices.
+// Returns the loads of E experts after N independent choices.
 std::vector<uint64_t> Loads(uint64_t choices, uint64_t experts, std::mt19937_64& rng) {
   std::vector<uint64_t> loads(experts, 0);
   uint64_t left = choices;
@@ -32,16 +32,16 @@ TEST(MixtureChance, BinomialTailsByHand) {
   EXPECT_EQ(LogBinomialAtMost(10, 0.5, 10), 0);
   EXPECT_EQ(LogBinomialAtLeast(10, 0.5, 11), -HUGE_VAL);
   EXPECT_NEAR(LogBinomialAtLeast(10, 0.5, 10), 10 * std::log(0.5), 1e-13);
-  // None of n: n ln(1 - p), far below what a double's exponent holds.
+  // None of n: n ln(1 - p), far below the exponent range of double.
   EXPECT_NEAR(LogBinomialAtMost(1000000, 0.01, 0), 1e6 * std::log1p(-0.01), 1e-6);
-  // At most and at least m+1 make one.
+  // P(at most m) + P(at least m+1) = 1.
   for (const auto& [n, p, m] : {std::tuple<uint64_t, double, uint64_t>{200, 1.0 / 256, 2},
                                 {100000, 1.0 / 64, 1500},
                                 {1000000000, 1.0 / 8, 125010000}}) {
     EXPECT_NEAR(std::exp(LogBinomialAtMost(n, p, m)) + std::exp(LogBinomialAtLeast(n, p, m + 1)), 1,
                 1e-9);
   }
-  // The normal law at 5 deviations, 2.87e-7, within the skew that 1e9 trials leave.
+  // The normal distribution at 5 standard deviations, 2.87e-7, within the skew of 1e9 trials.
   const double sd = std::sqrt(1e9 * 0.25);
   EXPECT_NEAR(LogBinomialAtLeast(1000000000, 0.5, static_cast<uint64_t>(5e8 + 5 * sd)),
               std::log(2.8665e-7), 2e-3);
@@ -54,8 +54,9 @@ struct Shape {
 
 class LargestLoad : public ::testing::TestWithParam<Shape> {};
 
-// Mean within four standard errors and 1 %; the 99th percentile's chance within binomial bounds of
-// what simulation gives, and never exceeded beyond them.
+// Tests that the mean agrees within four standard errors and 1 %, and that the probability of the
+// 99th percentile agrees with the simulation within binomial bounds and is never exceeded beyond
+// them.
 TEST_P(LargestLoad, AgreesWithSimulation) {
   const auto [experts, share] = GetParam();
   const auto choices = static_cast<uint64_t>(share * static_cast<double>(experts));
@@ -81,7 +82,7 @@ TEST_P(LargestLoad, AgreesWithSimulation) {
   const double chance = std::exp(LogChanceOfLargest(choices, experts, percentile));
   const double bound = chance + 4 * std::sqrt(chance * (1 - chance) / trials);
   EXPECT_LE(above, bound * trials + 1);
-  // Tight: the union bound is above the truth by no more than 1 % of itself, and noise.
+  // The union bound is tight: above the true value by at most 1 % plus noise.
   EXPECT_GE(above, (0.99 * chance - 4 * std::sqrt(chance / trials)) * trials - 1);
 }
 
@@ -99,7 +100,7 @@ TEST(MixtureChance, LargestLoadAtTheEdges) {
   EXPECT_EQ(ExpectedLargestOverMean(1, 8), 8);
   EXPECT_EQ(ExpectedLargestOverMean(100, 1), 1);
   EXPECT_NEAR(ExpectedLargestOverMean(2, 2), 1.5, 0.02);
-  // The figures that rules' pages give.
+  // The figures of the rule pages.
   EXPECT_NEAR(ExpectedLargestOverMean(256, 64), 2.34, 0.01);
   EXPECT_NEAR(ExpectedLargestOverMean(25600, 64), 1.12, 0.005);
   EXPECT_GT(ExpectedLargestOverMean(4000000000, 512), 1);
@@ -131,7 +132,8 @@ TEST(MixtureChance, ATrendIsSeen) {
   int rises = 0;
   for (int t = 0; t < 200; ++t) {
     std::vector<double> v;
-    for (int i = 0; i < 100; ++i) v.push_back(0.03 * i + normal(rng));  // 3 deviations in all
+    for (int i = 0; i < 100; ++i)
+      v.push_back(0.03 * i + normal(rng));  // 3 standard deviations in total
     rises += LinearTrend(v).Rises(3) ? 1 : 0;
   }
   EXPECT_GE(rises, 190);

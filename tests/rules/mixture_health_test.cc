@@ -1,5 +1,5 @@
-// The rules on a mixture's health over simulated runs: how often healthy ones alarm, how surely
-// planted faults are found, and what broken or poisoned summaries do.
+// The mixture health rules on simulated runs: false alarm rates on healthy runs, detection rates of
+// planted faults, and broken or non-finite summaries.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ double Detail(const v1::Verdict& v, const std::string& key) {
   return found == v.details().fields().end() ? NAN : found->second.number_value();
 }
 
-// The rates that pages publish: a change here is a change there.
+// Tests the rates published on the rule pages. If they change, update the pages.
 TEST(MixtureHealth, HealthyRunsAreLeftAlone) {
   constexpr int kRuns = 1000;
   std::map<std::string, int> alarms;
@@ -53,7 +53,7 @@ TEST(MixtureHealth, HealthyRunsAreLeftAlone) {
     if (run % 3 == 2) {
       spec.unlike = 0.1;
       spec.drift = 0.2;
-      spec.entropy_first = spec.entropy_last = 0.05;  // certain, and balanced
+      spec.entropy_first = spec.entropy_last = 0.05;  // certain and balanced
     }
     const Verdicts verdicts = Judge(spec);
     for (const char* rule : {kImbalance, kDead, kDrops, kCollapse})
@@ -62,7 +62,7 @@ TEST(MixtureHealth, HealthyRunsAreLeftAlone) {
   EXPECT_EQ(alarms[kImbalance], 0);
   EXPECT_EQ(alarms[kDead], 0);
   EXPECT_EQ(alarms[kDrops], 0);
-  EXPECT_LE(alarms[kCollapse], 1);  // a third of the runs are of certain routers
+  EXPECT_LE(alarms[kCollapse], 1);  // a third of the runs have certain routers
 }
 
 TEST(MixtureHealth, EvenRefusalsAreNotStarvation) {
@@ -80,12 +80,12 @@ TEST(MixtureHealth, EvenRefusalsAreNotStarvation) {
   EXPECT_EQ(alarms, 0);
 }
 
-// In how many runs each fault was found.
+// The number of runs in which each fault was found.
 struct Planted {
   int imbalance = 0, dead = 0, slope = 0, collapse = 0;
 
   void Count(MixtureRunSpec spec) {
-    // A weight whose share is 2.5 / E once the others are normalised.
+    // A weight whose share is 2.5 / E after normalisation.
     spec.popularity = {{3, 2.5 * (spec.experts - 1) / (spec.experts - 2.5)}};
     imbalance += Findings(Judge(spec), kImbalance);
     spec.popularity = {{3, 0.03}, {5, 0.0}};
@@ -133,7 +133,7 @@ TEST(MixtureHealth, OneFindingSaysWhichStepsItSpeaksOf) {
 TEST(MixtureHealth, CapacityDoesNotHideAnImbalance) {
   MixtureRunSpec spec{};
   spec.popularity = {{5, 6.0}};
-  spec.capacity_factor = 1.0;  // kept loads are all but equal
+  spec.capacity_factor = 1.0;  // kept loads are nearly equal
   const Verdicts verdicts = Judge(spec);
   EXPECT_EQ(Findings(verdicts, kImbalance), 1);
   EXPECT_EQ(Findings(verdicts, kDrops, "capacity-too-small"), 1);
@@ -156,7 +156,7 @@ TEST(MixtureHealth, FewStepsAreInconclusive) {
     EXPECT_THAT(Reason(verdicts, rule), StartsWith("few-steps: 99 steps"));
 }
 
-// As the cadence records a short run: its opening densely, then each so many-th step.
+// Returns a short run with the default recording cadence: dense at the start, then every n-th step.
 MixtureRunSpec Sampled(int run) {
   MixtureRunSpec spec{.experts = run % 2 == 0 ? 8 : 64, .choices = 256, .steps = 300};
   spec.opening = 8 + run % 9;
@@ -189,20 +189,21 @@ TEST(MixtureHealth, HealthySampledRunsAreLeftAlone) {
   EXPECT_EQ(alarms[kImbalance], 0);
   EXPECT_EQ(alarms[kDead], 0);
   EXPECT_EQ(alarms[kDrops], 0);
-  EXPECT_LE(alarms[kCollapse], 1);  // a quarter of the runs are of certain routers
+  EXPECT_LE(alarms[kCollapse], 1);  // a quarter of the runs have certain routers
 }
 
 TEST(MixtureHealth, PlantedFaultsAreFoundInSampledRuns) {
   constexpr int kRuns = 100;
   Planted found;
   for (int run = 0; run < kRuns; ++run) found.Count(Sampled(run));
-  EXPECT_GE(found.imbalance, 90);  // 2.5 times the mean; of few choices chance alone gives 1.2
+  EXPECT_GE(found.imbalance, 90);  // 2.5 times the mean; with few choices, chance alone gives 1.2
   EXPECT_EQ(found.dead, kRuns);
   EXPECT_EQ(found.slope, kRuns);
   EXPECT_EQ(found.collapse, kRuns);
 }
 
-// Four or five looks at a short run: what holds in each of them by itself is no chance.
+// Tests four or five observations of a short run. If each of them shows the fault, it is not
+// chance.
 TEST(MixtureHealth, AFewLooksFindWhatHoldsInEachOfThem) {
   constexpr int kRuns = 500;
   int healthy = 0, dead = 0, imbalance = 0;
@@ -233,7 +234,7 @@ TEST(MixtureHealth, ThreeLooksAreTooFew) {
   EXPECT_THAT(Reason(Judge(spec), kDead), StartsWith("few-steps: 3 steps were seen"));
 }
 
-// Twenty steps of a hundred, but most of them at once.
+// Tests twenty recorded steps of a hundred, most of them at the start.
 TEST(MixtureHealth, AnOpeningDoesNotSpeakForTheRest) {
   MixtureRunSpec spec{.steps = 64};
   spec.opening = 32;
@@ -245,8 +246,8 @@ TEST(MixtureHealth, AnOpeningDoesNotSpeakForTheRest) {
               StartsWith("few-steps: 38 steps were seen, in a span of"));
 }
 
-// A layer of which a few whole calls were heard, and the loads between them: one window, and no
-// complaint that the loads have no rows.
+// Tests a layer with some complete calls and loads between them: one window, and no complaint about
+// missing rows.
 TEST(MixtureHealth, LoadsStandBesideWholeCalls) {
   const auto told = [](MixtureRunSpec whole) {
     MixtureRunSpec between = whole;
@@ -275,7 +276,7 @@ TEST(MixtureHealth, LoadsStandBesideWholeCalls) {
 }
 
 TEST(MixtureHealth, TooFewChoicesProveNoDeath) {
-  MixtureRunSpec spec{.experts = 256, .choices = 8, .steps = 120};  // 3 an expert in 100 steps
+  MixtureRunSpec spec{.experts = 256, .choices = 8, .steps = 120};  // 3 per expert in 100 steps
   const Verdicts verdicts = Judge(spec);
   EXPECT_THAT(Reason(verdicts, kDead), StartsWith("few-choices"));
   EXPECT_EQ(Only(verdicts, kImbalance).kind(), v1::Verdict::KIND_PASS);
@@ -288,10 +289,10 @@ TEST(MixtureHealth, PaddingAccusesNobodyAndHidesNothing) {
   Verdicts verdicts = Judge(spec);
   EXPECT_THAT(Reason(verdicts, kImbalance), StartsWith("padding: expert 5"));
   EXPECT_EQ(Only(verdicts, kDrops).kind(), v1::Verdict::KIND_PASS);
-  // All that a dead expert gets is padding.
+  // The dead expert receives only padding.
   spec.popularity = {{5, 0.0}};
   EXPECT_THAT(Reason(Judge(spec), kDead), StartsWith("padding"));
-  // Padding elsewhere does not help the dead.
+  // Padding at other experts does not hide a dead expert.
   spec.padding_expert = 2;
   EXPECT_EQ(Findings(Judge(spec), kDead), 1);
 }
@@ -367,7 +368,7 @@ TEST(MixtureHealth, RanksWithTheSameTokensCountOnce) {
 TEST(MixtureHealth, ARestartSupersedesTheStepsItRepeats) {
   MixtureRunSpec first{.steps = 100};
   first.popularity = {{5, 6.0}};
-  // Dead on arrival: 90 bad steps, of which the restart repeats 60.
+  // Dead from the start: 90 bad steps, 60 of which the restart repeats.
   first.steps = 90;
   MixtureRunSpec second{.steps = 80, .attempt = 1, .first_step = 30, .seed = 2};
   second.popularity = first.popularity;

@@ -1,5 +1,5 @@
-// Every golden case with its ids as keyed hashes: the same verdicts, or inconclusive with the
-// reason. And every finding with its ids hidden: none is left in it.
+// Tests every golden case with ids replaced by keyed hashes: the verdicts are the same, or
+// inconclusive with a reason. Also tests that findings with hidden ids contain none of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,8 @@ std::vector<v1::Verdict> Judged(const GoldenCase& c, Batches batches) {
   return verdicts;
 }
 
-// What a verdict comes to, without what depends on the ids' values: witnesses and their order.
+// Returns the outcome of a verdict without the parts that depend on the values of ids (witnesses
+// and their order).
 std::string Outcome(const v1::Verdict& v) {
   const v1::Finding& f = v.finding();
   std::string out = absl::StrCat(v.rule(), " at ", v.site().layer(), "/", v.site().op(), " ",
@@ -60,14 +61,14 @@ std::vector<std::string> Outcomes(const std::vector<v1::Verdict>& verdicts) {
   return out;
 }
 
-// How many items of the batches a redactor changes.
+// Returns the number of changed items in the batches.
 uint64_t Redact(const Redactor& redactor, Batches* batches) {
   uint64_t changed = 0;
   for (v1::Batch& batch : *batches) changed += redactor.Redact(&batch);
   return changed;
 }
 
-// Those whose evidence may hold ids.
+// Calls `visit` for each case with possible ids in its evidence.
 void ForEachCase(const std::function<void(const char* rule, const GoldenCase&)>& visit) {
   const std::set<std::string> kinds = {"router",   "attack", "routing-pair",
                                        "logprobs", "tensor", "batch"};
@@ -96,7 +97,7 @@ TEST(Redacted, EveryCaseGivesTheVerdictsOfTheRawIds) {
     }
     EXPECT_EQ(Outcomes(verdicts), Outcomes(expected)) << rule << "/" << c.path.filename();
   });
-  // Every rule that reads ids was among them, with findings and without.
+  // Every rule that reads ids must occur, with and without findings.
   for (const char* rule :
        {"causality/moe-future-leak", "causality/moe-batch-dependence", "causality/moe-tie-order",
         "causality/moe-intervention", "causality/train-infer-routing", "drift/record-invalid",
@@ -107,15 +108,15 @@ TEST(Redacted, EveryCaseGivesTheVerdictsOfTheRawIds) {
   }
 }
 
-// ---- two keys ----------------------------------------------------------------------------------
+// ---- two keys ----
 
 bool OfRollout(const v1::Batch& batch, const v1::Evidence& e) {
   return batch.sources(static_cast<int>(e.source())).role() == v1::ROLE_ROLLOUT ||
          e.routing().config().mode() == "eval";
 }
 
-// Each side under its own key; nothing is found that is not found under one, and nothing passes
-// that compares the sides.
+// Tests sides with different keys: no additional findings, and no rule that compares the sides
+// passes.
 TEST(Redacted, SidesUnderTwoKeysAreInconclusive) {
   const Redactor train("the trainer's own key"), rollout("the engine's own key");
   std::map<std::string, int> inconclusive;
@@ -131,7 +132,7 @@ TEST(Redacted, SidesUnderTwoKeysAreInconclusive) {
       }
     }
     if (!both[0] || !both[1]) return;
-    // Of whole sequences beside two routings the drift is found as ever.
+    // If whole sequences are routed twice, the drift is still found.
     bool found = false;
     for (const v1::Verdict& v : Judged(c, raw))
       found |= v.rule() == rule && v.kind() == v1::Verdict::KIND_FINDING;
@@ -146,7 +147,7 @@ TEST(Redacted, SidesUnderTwoKeysAreInconclusive) {
   EXPECT_GT(inconclusive["causality/train-infer-routing"], 0);
 }
 
-// ---- pools that span ranks ---------------------------------------------------------------------
+// ---- pools that span ranks ----
 
 Batches PartsOf(RouterPolicy policy, bool own_numbers) {
   testing::RoutingSpec spec;
@@ -163,7 +164,8 @@ v1::Verdict JudgedAlone(Batches batches) {
   return verdicts.empty() ? v1::Verdict() : verdicts[0];
 }
 
-// Ranks that number their own sequences are judged as ever: their numbers had no order anyway.
+// Tests that ranks with their own sequence numbers give the same verdicts: those numbers had no
+// order.
 TEST(Redacted, PoolsOfRanksAreJudgedWhereTheOrderIsKnown) {
   const Redactor redactor("a key of the tests");
   for (const RouterPolicy policy :
@@ -175,8 +177,9 @@ TEST(Redacted, PoolsOfRanksAreJudgedWhereTheOrderIsKnown) {
   }
 }
 
-// Where ids are the world's, which of two ranks' sequences comes first is lost: a queue that was
-// first come, first served must not be taken for a leak, nor a leak for a queue.
+// Tests that if ids are global, the order of the sequences of two ranks is lost. A
+// first-come-first-served queue must not be reported as a leak, and a leak must not pass as a
+// queue.
 TEST(Redacted, PoolsOfRanksWhoseOrderIsLostAreInconclusive) {
   const Redactor redactor("a key of the tests");
   for (const RouterPolicy policy : {RouterPolicy::kScore, RouterPolicy::kFifo}) {
@@ -200,7 +203,7 @@ TEST(Redacted, RanksUnderTwoKeysAreInconclusive) {
   }
 }
 
-// An order that is not that of the ids, or of another length.
+// Tests an order that does not match the ids or has another length.
 TEST(Redacted, AnOrderThatCannotBeIsNotJudged) {
   const Redactor redactor("a key of the tests");
   testing::RoutingSpec spec;
@@ -219,7 +222,7 @@ TEST(Redacted, AnOrderThatCannotBeIsNotJudged) {
   }
 }
 
-// ---- hidden ids --------------------------------------------------------------------------------
+// ---- hidden ids ----
 
 constexpr int64_t kFarSequence = 7'312'905'846'000, kFarToken = 8'465'190'273'000;
 
@@ -237,7 +240,7 @@ void Shift(int64_t by, v1::Tensor* t) {
   t->set_data(out);
 }
 
-// Ids that can be recognised, in the same order.
+// Replaces ids by recognisable ones in the same order.
 void MakeRecognisable(v1::Evidence* e) {
   if (e->routing().sample().has_sequence_id())
     Shift(kFarSequence, e->mutable_routing()->mutable_sample()->mutable_sequence_id());
@@ -259,7 +262,7 @@ bool NamesAnId(const std::string& text) {
 }
 
 TEST(HideIds, NoFindingNamesOne) {
-  std::map<std::string, int> named;  // by rule, of findings and reasons with raw ids
+  std::map<std::string, int> named;  // by rule, from findings and reasons with raw ids
   ForEachCase([&](const char* rule, const GoldenCase& c) {
     Batches batches = testing::InputOf(c);
     for (v1::Batch& batch : batches)

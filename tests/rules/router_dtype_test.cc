@@ -1,4 +1,4 @@
-// What the dtype rule takes from samples: f32 that was bf16, real f32, and broken tensors.
+// Tests the dtype rule on samples: bf16 stored as f32, genuine f32, and malformed tensors.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -18,7 +18,7 @@ using testing::VerdictsOf;
 
 Verdicts Judge(v1::Batch batch) { return VerdictsOf("precision/router-dtype", {std::move(batch)}); }
 
-// A router of 64 experts over 2,048 tokens, its f32 scores changed one by one.
+// Returns a router of 64 experts over 2,048 tokens. `change` is applied to each f32 score.
 template <typename Change>
 v1::Batch Changed(Change change) {
   RoutingSpec spec{.length = 512, .experts = 64, .top_k = 8};
@@ -48,7 +48,7 @@ TEST(RouterDtype, F32ThatWasBf16IsSeen) {
   EXPECT_EQ(verdicts[0].finding().level(), v1::LEVEL_NOTE);
   EXPECT_EQ(verdicts[0].finding().cause().id(), "cast-too-late");
   EXPECT_EQ(verdicts[1].finding().level(), v1::LEVEL_WARNING);
-  // Exact ties alone: about 4.3 %.
+  // Exact ties only: about 4.3 %.
   EXPECT_NEAR(verdicts[1].finding().measured().value(), 0.043, 0.015);
 }
 

@@ -1,5 +1,5 @@
-// Calls of one layer that each show too little: together they show a drop by score, and innocents
-// stay innocent. And a queue that is declared and is none.
+// Tests calls of one layer with too little evidence each: together they show drop by score, and
+// innocent routers give no finding. Also tests a declared queue that is not a queue.
 #include <gtest/gtest.h>
 
 #include "tests/rules/support/synthetic_routing.h"
@@ -15,7 +15,7 @@ using testing::VerdictsOn;
 
 constexpr char kLeak[] = "causality/moe-future-leak";
 
-// Small calls of one layer, each in a step of its own, of other tokens; the capacity is not
+// Returns small calls of one layer, each in its own step with other tokens. The capacity is not
 // recorded.
 std::vector<v1::Batch> Calls(RoutingSpec spec, int calls, uint64_t seed) {
   std::vector<v1::Batch> batches;
@@ -73,7 +73,7 @@ TEST(RoutingCalls, InnocentCallsAreNotAccusedTogether) {
   }
 }
 
-// The same tokens in each step bring their numbers along: they are one call.
+// Repeated tokens in every step have the same numbers, so they count as one call.
 TEST(RoutingCalls, ACallThatComesAgainCountsOnce) {
   int found = 0, single = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {

@@ -1,4 +1,4 @@
-// What the decoded call offers the rules: keys in order, rows that repeat, ids made dense.
+// Tests the decoded call: sorted keys, repeated rows, dense ids.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ using testing::SyntheticRouting;
 TEST(RoutingKeys, OfChoicesAreTheKeysOneByOne) {
   v1::Batch batch = SyntheticRouting({.policy = RouterPolicy::kScore}).Batch();
   v1::Routing& routing = *batch.mutable_evidence(0)->mutable_routing();
-  const float masked = -INFINITY;  // not a choice, so no key but a share of nothing
+  const float masked = -INFINITY;  // not a choice, so it has no key, only a share of zero
   auto* data = routing.mutable_sample()->mutable_scores()->mutable_data();
   std::memcpy(data->data() + 4, &masked, sizeof(masked));
   const auto c = DecodeRouting(routing);
@@ -39,7 +39,7 @@ TEST(RoutingKeys, OfChoicesAreTheKeysOneByOne) {
   }
 }
 
-// Cell by cell, by the first cell alone or by all of them at once: the same keys as row by row.
+// Tests that keys by cell, from the first cell or from all at once, equal the keys by row.
 TEST(RoutingKeys, CellsHaveTheKeysOfTheirChoices) {
   const v1::Batch batch =
       SyntheticRouting({.policy = RouterPolicy::kScore, .sequences = 32, .length = 256}).Batch();

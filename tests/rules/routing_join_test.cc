@@ -1,4 +1,4 @@
-// Pools that span ranks: the verdict on the parts, joined, is the verdict on the whole.
+// Tests pools that span ranks: the verdict on the joined parts equals the verdict on the whole.
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
@@ -99,12 +99,12 @@ TEST(RoutingJoin, RanksThatDoNotFitTogetherBlock) {
   EXPECT_THAT(verdicts[0].reason(), ::testing::StartsWith("ranks-differ: keep_mask of rank 2"));
 }
 
-// A group's members are told by pool_id; two groups of two ranks each.
+// Tests that pool_id identifies the members of a group: two groups of two ranks each.
 TEST(RoutingJoin, GroupsAreToldByPoolId) {
   RoutingSpec spec = Spec(RouterPolicy::kScore, 9);
   spec.sequences = 4;
   spec.length = 128;
-  spec.pool = PoolUnit::kPack;  // pools of two sequences; four ranks hold one sequence each
+  spec.pool = PoolUnit::kPack;  // pools of two sequences; each of four ranks has one sequence
   const SyntheticRouting whole(spec);
   const auto verdicts = Judge(PartsOf(whole, {.pool = v1::RoutingConfig::POOL_GROUP}));
   ASSERT_EQ(verdicts.size(), 1u);

@@ -1,6 +1,5 @@
-// The confusion matrix: every kind of router and recording against the verdict of
-// causality/moe-future-leak. Clean kinds must never be proved guilty, leaking ones must be found
-// where the recording carries the evidence.
+// The confusion matrix of causality/moe-future-leak over all kinds of routers and recordings. Clean
+// kinds must never be proved; leaking kinds must be found if the recording has the evidence.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +34,7 @@ bool Proved(const v1::Verdict& verdict) {
   return Found(verdict) && verdict.finding().strength() == v1::STRENGTH_PROVED;
 }
 
-// Cases of each kind: 75, with PLUMB_LONG=1 150; PLUMB_MATRIX_TIMES multiplies them.
+// Returns the number of cases per kind: 75, or 150 if PLUMB_LONG=1. PLUMB_MATRIX_TIMES multiplies it.
 uint64_t Seeds() {
   const char* times = std::getenv("PLUMB_MATRIX_TIMES");
   return (std::getenv("PLUMB_LONG") != nullptr ? 150 : 75) *
@@ -57,7 +56,7 @@ struct Accused {
   int64_t hints = 0;
 };
 
-// None may be proved guilty.
+// Returns the counts of accusations. No clean router may be proved.
 Accused JudgeClean(const std::vector<Kind>& kinds) {
   const uint64_t seeds = Seeds(), first = FirstSeed();
   int64_t cases = 0, hints = 0;
@@ -80,7 +79,7 @@ Accused JudgeClean(const std::vector<Kind>& kinds) {
 TEST(RoutingMatrix, NoCleanRouterIsProvedGuilty) {
   const Accused accused = JudgeClean(testing::CleanKinds());
   EXPECT_GE(accused.cases, 5'000);
-  // A hint is a warning that says it may be wrong; it must stay rare all the same.
+  // A hint is a warning that may be incorrect. It must still be rare.
   EXPECT_LE(accused.hints, accused.cases / 2000);
 }
 
@@ -89,9 +88,10 @@ TEST(RoutingMatrix, NoCleanRouterThatPosesIsProvedGuilty) {
   EXPECT_LE(accused.hints, accused.cases / 20);
 }
 
-// What the true pools and ranks carry: log2 of the kept sets that the refusing experts could have
-// had, and the bits of the pairs (specified as -N log2(1-f), N choices of experts below capacity, f
-// the refused share of those that precede a later admission in their own sequence).
+// The evidence in the true pools and ranks: log2 of the number of possible kept sets of the
+// refusing experts, and the bits of the pairs (specified as -N log2(1-f); N is the number of
+// choices of experts below capacity, f the refused share of those that precede a later admission in
+// their sequence).
 struct Carried {
   double arrangement = 0;
   double pairs = 0;
@@ -107,7 +107,7 @@ Carried CarriedBy(const SyntheticRouting& routing) {
   std::map<std::pair<CellKey, int64_t>, int64_t> last;  // last admission of a sequence
   const auto padding = [&](size_t row) { return !batch.padding.empty() && batch.padding[row]; };
   const auto cell_of = [&](size_t i) { return CellKey{result.pool[i / k], result.indices[i]}; };
-  std::map<CellKey, int64_t> held;  // padding included
+  std::map<CellKey, int64_t> held;  // including padding
   for (size_t i = 0; i < result.keep.size(); ++i) {
     held[cell_of(i)] += result.keep[i];
     if (padding(i / k)) continue;
@@ -159,8 +159,8 @@ TEST(RoutingMatrix, LeakingRoutersAreFoundWhereTheRecordingCarriesTheEvidence) {
       const bool chooses = routing.result().indices.empty();
       bool carries = spec.record_pool_id && spec.declare_capacity && !chooses &&
                      evidence.arrangement >= 20 && (replayed || evidence.pairs >= 20);
-      // What a causal router would have left as well cannot be told.
-      // A replay tells a policy from refusals of the tokens' own; pairs alone do not.
+      // If a causal router gives the same recording, the kinds cannot be distinguished. A replay
+      // distinguishes a policy from refusals per token; pairs alone do not.
       std::string twin = carries ? CausalTwin(routing) : "";
       if (twin == testing::kThinned && replayed) twin.clear();
       if (!twin.empty()) {
@@ -188,7 +188,7 @@ TEST(RoutingMatrix, LeakingRoutersAreFoundWhereTheRecordingCarriesTheEvidence) {
     if (carrying >= 50) {
       EXPECT_LE(carrying - found, std::max(1.0, 0.01 * carrying)) << kind.name;
       EXPECT_LE(told_by_none, 0.1 * (carrying + told_by_none)) << kind.name;
-      // Of races and of queues in another order a single recording may not tell enough.
+      // A single recording may have too little evidence for races and reordered queues.
       EXPECT_LE(thinned, 0.4 * (carrying + thinned)) << kind.name;
     }
     std::cout << "    carrying " << carrying << ", found " << found << ", proved " << proved

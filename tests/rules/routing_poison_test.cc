@@ -1,4 +1,5 @@
-// Recordings that are broken, poisoned or silent about what matters: never a crash, never a pass.
+// Tests recordings that are broken, non-finite or without the required fields: never a crash, never
+// a pass.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +35,8 @@ void Poke(v1::Tensor& tensor, size_t index, T value) {
   std::memcpy(tensor.mutable_data()->data() + index * sizeof(T), &value, sizeof(T));
 }
 
-// The short id of an inconclusive verdict's reason; what it was instead otherwise.
+// Returns the id of the reason of an inconclusive verdict, or the verdict itself if it is
+// conclusive.
 std::string WhyNot(const v1::Batch& batch) {
   const v1::Verdict verdict = Judge(batch);
   if (verdict.kind() != v1::Verdict::KIND_INCONCLUSIVE) return verdict.DebugString();
@@ -57,8 +59,8 @@ TEST(RoutingPoison, NonFiniteScoresNeverPass) {
   EXPECT_EQ(WhyNot(batch), "non-finite");
 }
 
-// -inf masks an expert: a row that was routed past it is judged, one that was routed to it is not
-// explained by its scores, one with too few experts left has no choice.
+// Tests that -inf masks an expert: if a row avoided it, the row is judged; if a row was routed to
+// it, its scores do not explain the choice; if too few experts remain, the row has no choice.
 TEST(RoutingPoison, MaskedExpertsAreNoCandidates) {
   constexpr float kMasked = -std::numeric_limits<float>::infinity();
   v1::Batch batch = SyntheticRouting({.policy = RouterPolicy::kTokenChoice}).Batch();
@@ -146,7 +148,7 @@ TEST(RoutingPoison, MissingFieldsAreNamed) {
 TEST(RoutingPoison, RandomnessOfTheTokensOwnIsNotAccused) {
   v1::Batch batch = SyntheticRouting({.policy = RouterPolicy::kScore}).Batch();
   batch.mutable_evidence(0)->mutable_routing()->mutable_config()->set_randomness("second-expert");
-  // Noise that is not in the recorded scores: one row's are turned around.
+  // Noise that is not in the recorded scores: one row is negated.
   for (size_t e = 0; e < 8; ++e) {
     float x;
     std::memcpy(&x, SampleOf(batch).scores().data().data() + e * sizeof(x), sizeof(x));
@@ -155,7 +157,8 @@ TEST(RoutingPoison, RandomnessOfTheTokensOwnIsNotAccused) {
   EXPECT_EQ(WhyNot(batch), "randomness-declared");
 }
 
-// The scores' top-k explains every choice: the declared noise is in them already.
+// Tests that the top-k of the scores explains every choice, because the declared noise is already
+// included.
 TEST(RoutingPoison, NoiseThatTheScoresHoldIsNoRandomness) {
   for (RouterPolicy policy : {RouterPolicy::kScore, RouterPolicy::kTokenChoice}) {
     v1::Batch batch = SyntheticRouting({.policy = policy}).Batch();
@@ -167,7 +170,7 @@ TEST(RoutingPoison, NoiseThatTheScoresHoldIsNoRandomness) {
 
 TEST(RoutingPoison, ChoicesThatScoresDoNotExplain) {
   v1::Batch batch = SyntheticRouting({}).Batch();
-  // Noise that was not recorded: every score of one row turned around.
+  // Unrecorded noise: all scores of one row are reversed.
   for (size_t e = 0; e < 8; ++e) Poke(*SampleOf(batch).mutable_scores(), e, static_cast<float>(e));
   for (size_t j = 0; j < 2; ++j)
     Poke<int64_t>(*SampleOf(batch).mutable_topk_indices(), j, static_cast<int64_t>(j));
@@ -188,7 +191,7 @@ TEST(RoutingNearMiss, ChunksWithoutPoolIdAreNotAccused) {
     spec.length = 256;
     spec.record_pool_id = false;
     spec.declare_capacity = declare;
-    // The cut is found and replayed: it passes, and says on what assumption.
+    // The cut is found and replayed. It passes and states its assumption.
     const v1::Verdict verdict = Judge(SyntheticRouting(spec).Batch());
     EXPECT_EQ(verdict.kind(), v1::Verdict::KIND_PASS) << verdict.DebugString();
     const auto& listed = verdict.assumptions();
@@ -198,7 +201,8 @@ TEST(RoutingNearMiss, ChunksWithoutPoolIdAreNotAccused) {
   }
 }
 
-// Scores that were normalised over the tokens hold the others: their own choice acquits nobody.
+// Tests scores that were normalised over tokens. They depend on other tokens, so their choices do
+// not prove innocence.
 TEST(RoutingInconclusive, ScoresNormalisedOverTheTokens) {
   constexpr int kTokens = 64, kExperts = 4;
   for (bool over_tokens : {true, false}) {
@@ -242,7 +246,7 @@ TEST(RoutingNearMiss, AFullExpertThatRefusedNobody) {
   SyntheticRouting routing(spec);
   ASSERT_EQ(routing.dropped(), 0);
   v1::Batch batch = routing.Batch();
-  // Declare exactly the largest load: that expert is full and refused nobody.
+  // Declares exactly the largest load: that expert is full and has refused no token.
   std::vector<uint64_t> load(8, 0);
   for (int32_t e : routing.result().indices) ++load[static_cast<size_t>(e)];
   batch.mutable_evidence(0)->mutable_routing()->mutable_config()->set_capacity(
@@ -280,7 +284,7 @@ TEST(RoutingNearMiss, ABiasFittedOnTheBatchDoesNotAcquit) {
   auto& bias = *SampleOf(batch).mutable_expert_bias();
   bias.set_dtype(v1::DTYPE_F32);
   bias.add_shape(8);
-  // Too small to change a choice, but there.
+  // Too small to change a choice, but present.
   for (int e = 0; e < 8; ++e) {
     const float b = 1e-7f * static_cast<float>(e);
     bias.mutable_data()->append(reinterpret_cast<const char*>(&b), sizeof(b));

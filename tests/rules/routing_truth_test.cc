@@ -1,4 +1,4 @@
-// The verdict against the truth: the same router, run twice with another suffix.
+// Tests the verdict against the ground truth: the same router run again with another suffix.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -23,7 +23,8 @@ v1::Verdict Judge(const SyntheticRouting& routing,
   return Only(VerdictsOf(rule, {routing.Batch()}), rule);
 }
 
-// Micro-batches of one step. In one pool a stored number an expert does what a policy does.
+// Returns the verdict on `calls` micro-batches of one step. In a single pool, a stored number per
+// expert has the same effect as a policy.
 v1::Verdict JudgeOneOf(int calls, RoutingSpec spec,
                        const std::string& rule = "causality/moe-future-leak") {
   v1::Batch batch = SyntheticRouting(spec).Batch();
@@ -51,7 +52,7 @@ TEST(RoutingTruth, VerdictsAgreeWithInterventionOnRandomRouters) {
       const v1::Verdict verdict = Judge(routing);
       const std::string outcome = Outcome(verdict);
       ++confusion[PolicyName(policy)][outcome];
-      // Without a recorded capacity and without a drop the verdict says what it assumes.
+      // If there is no recorded capacity and no drop, the verdict states its assumption.
       const bool assumed =
           verdict.assumptions_size() > 0 && verdict.assumptions(0).find("no capacity") == 0;
       if (outcome == "pass" && !assumed) {
@@ -78,7 +79,7 @@ TEST(RoutingTruth, VerdictsAgreeWithInterventionOnRandomRouters) {
   EXPECT_GT(confusion["expert-choice"]["PROVED"], 0);
 }
 
-// With pool and capacity recorded and enough refusals to count, a leak must not be missed.
+// Tests that a leak is found if pool and capacity are recorded and there are enough refusals.
 TEST(RoutingTruth, LeakingPoliciesAreProvedWhenPoolAndCapacityAreRecorded) {
   for (RouterPolicy policy : {RouterPolicy::kScore, RouterPolicy::kExpertChoice}) {
     int proved = 0, found = 0, total = 0;
@@ -110,9 +111,9 @@ TEST(RoutingTruth, LeakingPoliciesAreProvedWhenPoolAndCapacityAreRecorded) {
       }
     }
     std::cout << PolicyName(policy) << ": " << proved << " of " << total << " proved\n";
-    // Small calls carry fewer than 20 bits: they are found, as a hint.
+    // Small calls have fewer than 20 bits and are found as a hint.
     EXPECT_GE(found, 0.99 * total);
-    // ... and so is what a stored number an expert leaves as well in all of the four (decision
+    // The same applies if a stored number per expert gives the same result in all four (decision
     // 0053).
     EXPECT_GE(proved, 0.7 * total);
     EXPECT_GT(total, 100);

@@ -1,6 +1,6 @@
-// health/run-died: a job whose ranks train in lock step, with an end planted in it. Who is named,
-// live (a host tells who is gone) and offline (records that break off), in whatever order ranks
-// are read; what is not said of who cannot be reached; and what is kept of words.
+// Tests health/run-died on a job whose ranks train in lock step, with a planted end. Tests the
+// named rank live (a host reports missing ranks) and offline (records end early) for all reading
+// orders, unreachable ranks, and the limits on stored text.
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using google::protobuf::util::MessageDifferencer;
 
 enum class Plan { kWell, kException, kFollows, kGone, kAsked, kExit };
 
-// The injector: each rank's last batch after `steps` steps, by its plan.
+// The injector: the last batch of each rank after `steps` steps, according to its plan.
 struct Job {
   std::vector<Plan> ranks;
   int64_t steps = 12;
@@ -47,7 +47,7 @@ struct Job {
     progress.set_newest_step(steps);
     progress.set_finished(true);
     v1::Ending& ending = *progress.mutable_ending();
-    // Those that follow say so later, and their clock is before: what they say tells.
+    // Ranks that follow report later, although their clock is earlier. The report order decides.
     ending.set_unix_ns(int64_t{1'000'000'000'000} + rank);
     switch (ranks[rank]) {
       case Plan::kException:
@@ -121,7 +121,8 @@ class RunDied : public ::testing::Test {
     TellCloses(event, "", engine);
   }
 
-  // As plumbd tells it: an interim word, who is gone, the run's end.
+  // Returns the verdict as plumbd gives it: an interim report, the missing ranks, the end of the
+  // run.
   v1::Verdict Live(const Job& job, uint32_t seed) {
     last_.Clear();
     report_ = Report();
@@ -216,7 +217,8 @@ TEST_F(RunDied, WhoWentFirstIsNamedLiveAndOffline) {
   }
 }
 
-// What is reported in the end is the same, though live said something before all was known.
+// Tests that the final report is the same, even if the live report was earlier than the complete
+// data.
 TEST_F(RunDied, TheReportIsTheSameLiveAndOfflineAndInEveryOrder) {
   Job job{{Plan::kFollows, Plan::kException, Plan::kFollows, Plan::kWell, Plan::kAsked}};
   Offline(job, 1);
@@ -247,7 +249,7 @@ TEST_F(RunDied, AllAtOnceGoneIsToldLiveAndInconclusiveOffline) {
   EXPECT_EQ(offline.reason().substr(0, offline.reason().find(':')), "unfinished");
 }
 
-// Who may live is not said to have died; nor is who has not come at all.
+// Tests that a rank that may be alive, or has never appeared, is not reported as dead.
 TEST_F(RunDied, WhoCannotBeReachedHasNotDied) {
   const Job job{{Plan::kWell, Plan::kGone}};
   struct Away {
@@ -271,7 +273,7 @@ TEST_F(RunDied, WhoCannotBeReachedHasNotDied) {
   }
 }
 
-// A proxy was away for longer than the grace.
+// Tests a proxy that was away longer than the grace period.
 TEST_F(RunDied, WhoIsBackHasNotDied) {
   const Job job{{Plan::kWell, Plan::kWell}};
   auto engine = Make(true);
@@ -289,7 +291,8 @@ TEST_F(RunDied, WhoIsBackHasNotDied) {
   EXPECT_EQ(last_.kind(), v1::Verdict::KIND_PASS);
 }
 
-// Each attempt is judged when the next begins; what is open of an earlier one is not concluded.
+// Tests that each attempt is judged when the next begins. Open results of an earlier attempt are
+// not concluded.
 TEST_F(RunDied, AnAttemptIsJudgedWhenTheNextBegins) {
   for (const bool hosted : {true, false}) {
     last_.Clear();
@@ -329,7 +332,8 @@ TEST_F(RunDied, AnEngineThatTakesOverKnowsHowProcessesEnded) {
   EXPECT_TRUE(MessageDifferencer::Equals(last_, expected)) << last_.ShortDebugString();
 }
 
-// Thousands with long words: what is kept of them is bounded, whoever came first is still named.
+// Tests thousands of ranks with long text: stored text is bounded, and the first rank is still
+// named.
 TEST_F(RunDied, WordsAreKeptOfAFewAndCutAndTheFirstIsNamedAllTheSame) {
   constexpr uint32_t kRanks = 3000, kFirst = 1234;
   const Job job{std::vector<Plan>(kRanks, Plan::kException)};
@@ -344,7 +348,7 @@ TEST_F(RunDied, WordsAreKeptOfAFewAndCutAndTheFirstIsNamedAllTheSame) {
       if (rank == kFirst) ending.set_unix_ns(1);
       EXPECT_TRUE(engine->Add(std::move(batch)).ok());
     }
-    // Of 64 some 3 KiB each; of the others less than 200 bytes.
+    // About 3 KiB for each of 64; less than 200 bytes for each of the others.
     EXPECT_LT(engine->Checkpoint().size(), 64u * 4096 + kRanks * 400);
     Event(engine.get(), true);
     EXPECT_EQ(last_.finding().site().ranks(0), kFirst);

@@ -1,5 +1,4 @@
-// Suppressions: how they are written, what they match, and what becomes of those that match
-// nothing.
+// Tests suppressions: their syntax, their matching, and the handling of unused ones.
 #include "rules/suppressions.h"
 
 #include <gtest/gtest.h>
@@ -127,7 +126,7 @@ TEST(Suppressions, ExpiryIsToldOfTheRunsThatItSpeaksOf) {
   EXPECT_TRUE(suppressor.Expired("other").empty());
 }
 
-// The file was read again: what its entries have hidden so far is not forgotten.
+// Tests that the matches of the entries survive a reload of the file.
 TEST(Suppressions, AMatchOutlivesAReload) {
   const std::string known = std::string("[[suppress]]\nrule = \"causality/*\"\n") + kRest;
   const std::string fresh = std::string("[[suppress]]\nrule = \"health/*\"\n") + kRest;
@@ -141,7 +140,7 @@ TEST(Suppressions, AMatchOutlivesAReload) {
   EXPECT_EQ(unused[0].site().layer(), "health/*");
 }
 
-// It would hide what says that it is not needed.
+// A suppression must not hide the report that it is unused.
 TEST(Suppressions, NeverHidesItsOwnRule) {
   Suppressor suppressor;
   suppressor.Set(Parsed(std::string("[[suppress]]\nrule = \"*\"\n") + kRest), kToday);

@@ -1,5 +1,5 @@
-// The join of training's and inference's routing against a plain recomputation, how often rounding
-// alone alarms, planted faults, order of arrival, memory.
+// Tests the join of training and inference routing against a direct recomputation, the false alarm
+// rate from rounding, planted faults, order of arrival, and memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ T At(const v1::Tensor& t, size_t i) {
   return v;
 }
 
-// ---- the same by definition ------------------------------------------------------------------
+// ---- the reference computation ----
 
 struct Plain {
   uint64_t joined = 0, flips = 0, order_only = 0, large = 0;
@@ -55,7 +55,7 @@ struct Plain {
   double difference = 0;
 };
 
-// Rows as they stand in the message: scores sorted, margins, choices.
+// Rows in message order: sorted scores, margins, choices.
 struct PlainRow {
   std::vector<float> x;
   std::vector<int64_t> chosen;
@@ -63,7 +63,7 @@ struct PlainRow {
   double Margin(size_t k) const {
     return double{x[static_cast<size_t>(order[k - 1])]} - double{x[static_cast<size_t>(order[k])]};
   }
-  // Within two f32 steps of the larger of the two.
+  // Returns true if the scores are within two f32 steps of the larger one.
   bool Tied(size_t k) const {
     double step = 0;
     for (size_t i : {k - 1, k}) {
@@ -157,7 +157,7 @@ TEST(TrainInferJoin, AgreesWithADefinitionByLoops) {
     EXPECT_EQ(got.large_flips, want.large);
     EXPECT_GT(want.large, 0u);
     EXPECT_NEAR(got.overlap, want.overlap, 1e-12);
-    // Values are kept as f32.
+    // Values are stored as f32.
     EXPECT_NEAR(got.difference, want.difference, 1e-6);
   }
 }
@@ -171,7 +171,8 @@ TEST(TrainInferJoin, TheTokensKeptDoNotDependOnTheirOrder) {
   EXPECT_EQ(CompareRouting(train, infer, 4).joined, 100u);
 }
 
-// A token that flipped below, by rounding, may flip by any margin above: that is no new divergence.
+// If a token flipped in a lower layer because of rounding, it may flip by any margin in a higher
+// layer. That is not a new divergence.
 TEST(TrainInfer, WhatFollowsAFlipIsNotCounted) {
   RoutingPairSpec spec{.layers = 1, .noise = 0.02};
   auto batches = RoutingPair(spec);
@@ -179,7 +180,7 @@ TEST(TrainInfer, WhatFollowsAFlipIsNotCounted) {
       CompareRouting(SideOf(RoutingOf(batches[0])), SideOf(RoutingOf(batches[1])), 4);
   ASSERT_GT(below.diverged.size(), 40u);
   ASSERT_EQ(below.large_flips, 0u);
-  // layers.1: those very tokens get unrelated scores.
+  // layers.1: the same tokens get unrelated scores.
   spec.noise = 0.001;
   spec.seed = 2;
   auto above = RoutingPair(spec);
@@ -203,11 +204,11 @@ TEST(TrainInfer, WhatFollowsAFlipIsNotCounted) {
     *batches[side].add_evidence() = above[side].evidence(0);
     batches[side].mutable_evidence(1)->mutable_site()->set_layer("layers.1");
   }
-  EXPECT_EQ(Findings(above, "large-margin-flips"), 1);    // alone it is one
-  EXPECT_EQ(Findings(batches, "large-margin-flips"), 0);  // after the other it is none
+  EXPECT_EQ(Findings(above, "large-margin-flips"), 1);    // counted if judged alone
+  EXPECT_EQ(Findings(batches, "large-margin-flips"), 0);  // not counted after the lower layer
 }
 
-// Rounding of every size, Gaussian and of bf16: never a finding.
+// Tests that rounding of any size, Gaussian or bf16, gives no finding.
 TEST(TrainInfer, RoundingAloneIsNotAccused) {
   int flips = 0;
   for (uint64_t seed = 1; seed <= 200; ++seed) {
@@ -215,7 +216,7 @@ TEST(TrainInfer, RoundingAloneIsNotAccused) {
     spec.noise = std::vector<double>{0.0005, 0.004, 0.02, 0.1}[seed % 4];
     spec.experts = seed % 3 == 0 ? 64 : 16;
     auto batches = RoutingPair(spec);
-    if (seed % 5 == 0) {  // inference rounds its logits to bf16 and chooses on them
+    if (seed % 5 == 0) {  // inference rounds its logits to bf16 before the choice
       v1::RoutingSample& s = *batches[1].mutable_evidence(0)->mutable_routing()->mutable_sample();
       std::string& data = *s.mutable_scores()->mutable_data();
       for (size_t i = 0; i + 4 <= data.size(); i += 4) data[i] = data[i + 1] = 0;
@@ -226,11 +227,11 @@ TEST(TrainInfer, RoundingAloneIsNotAccused) {
         << seed << " " << verdicts[0].ShortDebugString();
     flips += verdicts[0].details().fields().at("flip_share").number_value() > 0 ? 1 : 0;
   }
-  EXPECT_GT(flips, 100);  // there was something to accuse
+  EXPECT_GT(flips, 100);  // The test has relevant cases.
 }
 
-// What the derived share promises: differences of a tenth of the scores' spread stay below it,
-// whatever is chosen of however many; noise that is left on in one side goes far beyond.
+// Tests the derived share: if differences are a tenth of the score spread, the share is below it
+// for any number of choices; if noise remains on one side, the share is far above.
 TEST(TrainInfer, TheShareThatRoundingMovesIsDerived) {
   for (const auto& [experts, k] :
        {std::pair(8, 2), {16, 4}, {64, 4}, {64, 8}, {128, 1}, {256, 8}}) {
@@ -253,13 +254,13 @@ TEST(TrainInfer, TheShareThatRoundingMovesIsDerived) {
   EXPECT_EQ(MostByRounding(4, 4), 0.1);
 }
 
-// Scores of any law. Differences of a hundredth of the spread may move a third of the choices where
-// scores are tied or bounded: never said to be other scores. Noise that is left on is, at half of
-// the spread.
+// Tests scores of any distribution. If differences are a hundredth of the spread, up to a third of
+// the choices may change with tied or bounded scores, which is never named different scores. If
+// noise remains at half of the spread, it is named.
 TEST(TrainInfer, OtherScoresAreToldWhateverTheirLaw) {
   struct Law {
     const char* name;
-    double spread;  // of the quartiles, as a normal law's deviation
+    double spread;  // of the quartiles, scaled as a normal standard deviation
   };
   int ties = 0, told = 0;
   for (const Law& law : {Law{"normal", 1},
@@ -289,8 +290,8 @@ TEST(TrainInfer, OtherScoresAreToldWhateverTheirLaw) {
       }
     }
   }
-  EXPECT_GT(ties, 3);   // there was something to accuse
-  EXPECT_GE(told, 18);  // of 24: where few choices move, nothing is said
+  EXPECT_GT(ties, 3);   // The test has relevant cases.
+  EXPECT_GE(told, 18);  // of 24; if few choices change, nothing is named
 }
 
 TEST(TrainInfer, PlantedFlipsAreFound) {
@@ -306,7 +307,7 @@ TEST(TrainInfer, IdenticalScoresAndOtherChoicesAreFound) {
   RoutingPairSpec spec{.noise = 0};
   auto batches = RoutingPair(spec);
   EXPECT_EQ(Judge(batches)[0].kind(), v1::Verdict::KIND_PASS);
-  // Inference took the neighbour's expert: 64 tokens, scores untouched.
+  // Inference used the neighbouring expert: 64 tokens with unchanged scores.
   std::string& data = *batches[1]
                            .mutable_evidence(0)
                            ->mutable_routing()

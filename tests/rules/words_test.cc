@@ -1,4 +1,5 @@
-// A finding in a line: what to do first, what to copy, a title for a row; and the same for a page.
+// Tests the short form of a finding: the first action, the commands to copy, a title for a row; and
+// the same for a page.
 #include "rules/words/words.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ TEST(Words, WhatStandsInParenthesesByFrameworkIsACommandOfItsOwn) {
                   "without capacity (Megatron-LM: no --moe-expert-capacity-factor; DeepSpeed: "
                   "drop_tokens=False)."));
   EXPECT_EQ(in_short.act, "Drop by position instead of by score, or route without capacity.");
-  ASSERT_EQ(in_short.commands.size(), 2u);  // "no --option" is not to be pasted
+  ASSERT_EQ(in_short.commands.size(), 2u);  // "no --option" is not a command to paste
   EXPECT_EQ(in_short.commands[0].where, "Megatron-LM");
   EXPECT_EQ(in_short.commands[0].text, "--moe-token-drop-policy position");
   EXPECT_EQ(in_short.commands[1].where, "DeepSpeed");
@@ -79,7 +80,7 @@ TEST(Words, OptionsInTheOpenAndCodeInRemarksAreCommandsToo) {
   EXPECT_EQ(commands("Divide once (Hugging Face average_tokens_across_devices=True)."),
             (Texts{"Hugging Face|average_tokens_across_devices=True"}));
   EXPECT_EQ(commands("Freeze the tensor by requires_grad_(False), or not at all."), Texts{});
-  // Names of fields and modules are none.
+  // Names of fields and modules are not commands.
   EXPECT_EQ(commands("Record who shares a capacity (pool_id), and the weights of `gate`."),
             Texts{});
   EXPECT_EQ(commands("Balance it (Megatron-LM --moe-router-bias-update-rate or --moe-aux-loss)."),
@@ -129,7 +130,7 @@ TEST(Words, WhatToDoFirstFitsInALine) {
   EXPECT_EQ(ShortOf(Fix(fix)).act, "Keep the second moment in fp32.");
   EXPECT_EQ(ShortOf(Fix(fix)).act_short, "Keep the second moment in fp32.");
   std::string word(300, 'x');
-  EXPECT_EQ(ShortOf(Fix(word)).act.size(), kMostAct - 1 + 3);  // and an ellipsis
+  EXPECT_EQ(ShortOf(Fix(word)).act.size(), kMostAct - 1 + 3);  // plus an ellipsis
 }
 
 TEST(Words, ALongTitleIsCutAtAWordOrBetweenCharacters) {

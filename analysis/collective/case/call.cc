@@ -17,8 +17,7 @@ namespace {
 
 using Call = v1::ReductionCall;
 
-// ---- decoding
-// ------------------------------------------------------------------------------------
+// ---- decoding ----
 
 class Decoder {
  public:
@@ -130,7 +129,7 @@ class Decoder {
     return joined_.items[i].evidence->reduction().sample();
   }
 
-  // A reduction to one rank, or a part of a scattered one, has its result on that rank alone.
+  // A reduction to one rank, or a part of a scattered one, has its result on that rank only.
   absl::Status CheckRank(size_t i) {
     const v1::ReductionSample& sample = SampleOf(i);
     const std::string name = absl::StrCat("inputs of rank ", joined_.items[i].source->rank());
@@ -180,8 +179,8 @@ class Decoder {
     return absl::OkStatus();
   }
 
-  // All columns, or of many: one in each of 4,096 equal stretches (fewer where ranks are many), and
-  // those whose output is not finite.
+  // Picks the columns to judge: all of them, or, if there are many, one in each of 4,096 equal
+  // stretches (fewer if there are many ranks), plus those whose output is not finite.
   void Pick(const v1::Tensor& output) {
     const int64_t kMost = std::clamp<int64_t>(kMostHeld / c_.ranks, 256, 4096);
     constexpr int kMostNonFinite = 64;
@@ -206,14 +205,14 @@ class Decoder {
     c_.samples = static_cast<int>(picks_.size());
   }
 
-  // The picked columns of one row.
+  // Appends the picked columns of one row.
   void Append(const v1::Tensor& tensor, int64_t row, std::vector<double>& to) const {
     const auto dtype = static_cast<DType>(tensor.dtype());
     for (const int64_t i : picks_)
       to.push_back(LoadDouble(tensor.data().data(), dtype, row * recorded_ + i));
   }
 
-  // Every recorded column of a row against the first row of `first`.
+  // Compares every recorded column of a row with the first row of `first`.
   void CompareOutputs(const v1::Tensor& other, int64_t row, const v1::Tensor& first,
                       uint32_t rank) {
     const auto dtype = static_cast<DType>(other.dtype());
@@ -234,7 +233,7 @@ class Decoder {
     }
   }
 
-  // Which result a strict majority of the ranks has.
+  // Finds the result that a strict majority of the ranks has.
   void CountResults() {
     const size_t ranks = held_ > 0 ? held_ : static_cast<size_t>(c_.ranks);
     c_.output_majority = ranks > 1 && 2 * (ranks - c_.differing_ranks.size()) > ranks;
@@ -286,7 +285,8 @@ class Decoder {
     if (call.wire_dtype() != v1::DTYPE_UNSPECIFIED && !c_.wire_declared)
       return Cannot("integer-wire: integer sums are exact");
     c_.wire_dtype = c_.wire_declared ? wire : c_.input_dtype;
-    // Beyond these a buffer fits no memory, and its elements' numbers no 64 bits.
+    // Above these limits a buffer fits no memory, and the numbers of its elements do not fit 64
+    // bits.
     if (c_.count > kMostCount)
       return Cannot(
           absl::StrCat("bad-count: expected at most ", kMostCount, " elements, found ", c_.count));
@@ -300,7 +300,7 @@ class Decoder {
     return TakeRingOrder(call);
   }
 
-  // A permutation of the group ranks, or one for each channel.
+  // Reads a permutation of the group ranks, or one for each channel.
   absl::Status TakeRingOrder(const Call& call) {
     const auto n = static_cast<size_t>(c_.ranks);
     const auto given = static_cast<size_t>(call.ring_order_size());
@@ -333,10 +333,10 @@ class Decoder {
   ReductionCase c_;
   int64_t recorded_ = 0;        // samples in the record
   int64_t result_ = -1;         // the first item that has an output
-  size_t held_ = 0;             // items that have one
-  std::vector<int64_t> picks_;  // of them, judged
+  size_t held_ = 0;             // items with an output
+  std::vector<int64_t> picks_;  // sample numbers that are judged
   std::map<std::string_view, size_t>
-      results_;  // ranks by what they got, where it is not the first's
+      results_;  // number of ranks per result that differs from the first
   std::vector<std::string_view> bytes_of_others_;
 };
 

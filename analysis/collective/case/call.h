@@ -1,4 +1,4 @@
-// One collective, as its ranks saw it: what each handed in and what came back, at sampled elements.
+// One collective as its ranks observed it: inputs and outputs at sampled elements.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,32 @@
 
 namespace plumbline::rules {
 
-// What is known of one call beside its values.
+// What is known of one call except its values.
 struct ReductionFrame {
   int ranks = 0;    // N
   int samples = 0;  // m
   DType input_dtype = DType::kUnspecified;
   DType output_dtype = DType::kUnspecified;
-  DType wire_dtype = DType::kUnspecified;  // as declared, else the inputs'
+  DType wire_dtype = DType::kUnspecified;  // as declared, else the dtype of the inputs
   bool wire_declared = false;
   bool offsets_given = false;
-  uint64_t count = 0;        // elements of the buffer; 0: not known
-  bool count_given = false;  // else taken from m where all of the buffer seems to be here
+  uint64_t count = 0;  // elements of the buffer; 0 if not known
+  bool count_given =
+      false;  // if false, it is taken from m if the record seems to have the whole buffer
   v1::ReductionCall::Op op = v1::ReductionCall::OP_SUM;
-  std::vector<uint32_t> ring_order;  // N, or N a channel one after the other; empty: not said
+  std::vector<uint32_t>
+      ring_order;  // N entries, or N per channel in sequence; empty if not declared
   uint32_t channels = 0;
   uint64_t chunk = 0;
   std::string algorithm;
   std::string transport;
-  // Ranks whose output is not the first one's (NaN equals NaN, zeros are equal), by number.
+  // Ranks whose output differs from the first one's (NaN equals NaN, zeros are equal), ascending.
   std::vector<uint32_t> differing_ranks;
-  int64_t first_difference = -1;  // recorded sample
+  int64_t first_difference = -1;  // index of the recorded sample
   std::vector<std::string> assumptions;
 
   bool average() const { return op == v1::ReductionCall::OP_AVG; }
-  // The dtype whose one rounding nobody can avoid: the narrower of wire and output.
+  // Returns the dtype whose one rounding cannot be avoided: the narrower of wire and output.
   DType result_dtype() const;
 
   void Persist(Archive& a) {
@@ -47,12 +49,12 @@ struct ReductionFrame {
   }
 };
 
-// Decoded samples of one call. Values are in the dtypes' own precision, held as doubles.
+// Decoded samples of one call. Values have the precision of their dtypes, stored as doubles.
 struct ReductionCase : ReductionFrame {
   std::vector<double> inputs;     // [N,m], rows by group rank
-  std::vector<double> output;     // [m], of output_rank: the first
+  std::vector<double> output;     // [m], of output_rank, the first rank
   std::vector<uint64_t> offsets;  // [m]
-  // Results that are not `output`, of the first ranks that have one: what each of them got.
+  // Results that differ from `output`, for the first ranks that have one.
   struct Other {
     uint32_t rank = 0;
     std::vector<double> values;  // [m]
@@ -60,9 +62,11 @@ struct ReductionCase : ReductionFrame {
   uint32_t output_rank = 0;
   static constexpr size_t kMostOthers = 64;
   std::vector<Other> others;
-  // A strict majority of the ranks has this one of `others`; -1: none has, or `output` is theirs.
+  // Index in `others` of the result of a strict majority of the ranks; -1 if no majority exists or
+  // has `output`.
   int majority = -1;
-  bool output_majority = false;  // a strict majority has `output`; false where one result came
+  bool output_majority =
+      false;  // a strict majority has `output`; false if only one result was recorded
 
   double input(int rank, int sample) const {
     return inputs[static_cast<size_t>(rank) * static_cast<size_t>(samples) +
@@ -70,13 +74,13 @@ struct ReductionCase : ReductionFrame {
   }
 };
 
-// Words for what is no plain sum ("powersgd", "one-bit", "top-k", "int8-scaled", "fp8-scaled"), in
-// any spelling of case and hyphens.
+// Returns true if `algorithm` names something other than a plain sum ("powersgd", "one-bit",
+// "top-k", "int8-scaled", "fp8-scaled"), in any case and with or without hyphens.
 bool IsCompression(std::string_view algorithm);
 
-// FailedPrecondition with an inconclusive reason ("short-id: sentence") where the call cannot be
-// judged: missing ranks (named), ranks that disagree, malformed tensors, no samples; and where
-// values travel compressed, unless these are wanted too.
+// Decodes one call. If the call cannot be judged, returns FailedPrecondition with an inconclusive
+// reason ("short-id: sentence"): missing ranks (named), ranks that disagree, malformed tensors, no
+// samples. Compressed values are such a reason too, unless `compressed_too`.
 absl::StatusOr<ReductionCase> DecodeReduction(const JoinedReduction& joined,
                                               bool compressed_too = false);
 

@@ -1,5 +1,5 @@
-// One collective as its ranks saw it: joined over ranks, decoded, checked. The room's entry: who
-// stands outside includes this header alone.
+// One collective as its ranks observed it: joined over ranks, decoded, checked. The entry header of
+// this folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/collective/case/call.h"      // IWYU pragma: export

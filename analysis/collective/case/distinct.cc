@@ -9,7 +9,7 @@
 namespace plumbline::rules {
 namespace {
 
-// Two mixers of 64 bits (Murmur3's and SplitMix64's), so that kinds do not meet by chance.
+// Two 64-bit mixers (Murmur3's and SplitMix64's), so that different kinds do not collide by chance.
 using Key = std::pair<uint64_t, uint64_t>;
 
 uint64_t Mixed(uint64_t z, uint64_t a, uint64_t b) {

@@ -23,7 +23,7 @@ uint32_t SizeOf(const SiteStep& step, const JoinedReduction& joined) {
   return size;
 }
 
-// Ranks that number themselves within the group only by where they stand: group_rank is 0 on all.
+// Returns true if ranks are numbered only by their place in the world: group_rank is 0 on all.
 bool NumberedByWorld(const JoinedReduction& joined) {
   if (joined.items.size() < 2) return false;
   return std::all_of(joined.items.begin(), joined.items.end(), [](const Item& item) {
@@ -37,8 +37,8 @@ std::string TwiceWords(const JoinedReduction& joined, uint32_t rank) {
                       "number");
 }
 
-// Who should have reported, by number: group ranks, or where they say none the ranks of the world.
-// A size that somebody stated is no reason to count up to it.
+// Finds the ranks that did not report, by group ranks, or by ranks of the world if group ranks are
+// not set. A stated size alone is no reason to list all numbers up to it.
 void FindMissing(const SiteStep& step, bool by_world, JoinedReduction& joined) {
   std::set<uint32_t> seen;
   for (size_t i = 0; i < joined.items.size(); ++i) {
@@ -48,7 +48,8 @@ void FindMissing(const SiteStep& step, bool by_world, JoinedReduction& joined) {
       joined.ambiguous = TwiceWords(joined, rank);
   }
   joined.size = SizeOf(step, joined);
-  const uint64_t above = uint64_t{*seen.rbegin()} + 1;  // ranks there must be, had all their number
+  const uint64_t above =
+      uint64_t{*seen.rbegin()} + 1;  // number of ranks, if all ranks are numbered
   const bool numbered = !by_world || joined.group.empty();
   const bool beyond = joined.size > 0 && !by_world && above > joined.size;
   if (joined.size > 0 && (beyond || seen.size() > joined.size) && joined.ambiguous.empty()) {
@@ -69,7 +70,7 @@ void FindMissing(const SiteStep& step, bool by_world, JoinedReduction& joined) {
   }
 }
 
-// Puts the items in the order of the group's ranks and says who is missing or too many.
+// Sorts the items by the group's ranks, and sets the missing and surplus ranks.
 void Complete(const SiteStep& step, JoinedReduction& joined) {
   const auto whole = std::count_if(joined.items.begin(), joined.items.end(), [](const Item& item) {
     return HoldsAllRanks(item.evidence->reduction());
@@ -91,7 +92,8 @@ void Complete(const SiteStep& step, JoinedReduction& joined) {
   FindMissing(step, by_world, joined);
 }
 
-// No collective: a rank's own running sum, and what its step before left there.
+// Returns true if it is not a collective: a rank's own running sum, or what its previous step left
+// there.
 bool IsOneRanksOwn(const std::string& algorithm) {
   return algorithm == "accumulation" || algorithm == "left-gradient";
 }
@@ -140,7 +142,7 @@ std::string OpWords(Call::Op op) {
   }
 }
 
-// What one rank says of a quantity; empty: nothing.
+// Return what one rank declares of a quantity. If it declares nothing, return an empty string.
 using Describe = std::string (*)(const v1::Reduction&);
 
 std::string DTypeWords(const v1::Reduction& r) {

@@ -13,7 +13,8 @@ namespace plumbline::rules {
 namespace {
 
 constexpr uint64_t kFewTelling = 64;
-constexpr size_t kMostResults = 8;  // different ones; more are no results of one reduction
+constexpr size_t kMostResults =
+    8;  // if there are more different results, they do not belong to one reduction
 
 // One rank's row of values.
 struct Row {
@@ -58,7 +59,7 @@ std::optional<Rows> RowsOf(const JoinedReduction& joined) {
     const v1::Reduction& reduction = item.evidence->reduction();
     if (!reduction.has_sample()) continue;
     const v1::ReductionSample& sample = reduction.sample();
-    if (!sample.has_output()) continue;  // another rank's
+    if (!sample.has_output()) continue;  // another rank has the output
     const v1::Tensor& output = sample.output();
     const auto dtype = static_cast<DType>(output.dtype());
     if (all.rows.empty()) {
@@ -75,7 +76,7 @@ std::optional<Rows> RowsOf(const JoinedReduction& joined) {
 }
 
 struct Comparison {
-  uint64_t telling = 0;  // not zero in the first
+  uint64_t telling = 0;  // not zero in the first row
   uint64_t agree = 0;    // of these
   uint64_t differ = 0;
   int64_t first = -1;
@@ -97,7 +98,8 @@ Comparison Compare(const Rows& all, size_t a, size_t b) {
   return c;
 }
 
-// Index into `rows` of the first rank with each rank's result; nullopt: too many results.
+// Returns, per rank, the index into `rows` of the first rank with the same result. If there are too
+// many results, returns nullopt.
 std::optional<std::vector<size_t>> Classes(const Rows& all) {
   std::vector<size_t> first_of, results;
   for (size_t r = 0; r < all.rows.size(); ++r) {

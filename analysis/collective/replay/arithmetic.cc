@@ -6,8 +6,7 @@
 namespace plumbline::rules {
 namespace {
 
-// ---- rounding of f32 sums into narrower formats, without branches
-// --------------------------------
+// ---- rounding of f32 sums into narrower formats, without branches ----
 
 template <DType kFormat>
 struct Narrow {
@@ -16,7 +15,7 @@ struct Narrow {
   static constexpr bool kFullRange = kF.min_exponent <= -126;
   static constexpr float kMinNormal = static_cast<float>(PowerOfTwo(kF.min_exponent));
   static constexpr float kMax = static_cast<float>(kF.max_finite);
-  // Adding and taking away 1.5 * 2^23 units rounds to whole units, to nearest even.
+  // Adding and subtracting 1.5 * 2^23 units rounds to whole units, to nearest even.
   static constexpr float kMagic =
       static_cast<float>(1.5 * PowerOfTwo(kF.min_exponent - kF.precision + 1 + 23));
   static constexpr float kBeyond = kFormat == DType::kE4M3 ? __builtin_nanf("") : __builtin_inff();
@@ -54,7 +53,8 @@ struct Narrow<DType::kF32> {
   static float Cut(float v) { return v; }
 };
 
-// a + b toward zero in double: the nearest sum, taken back by one where it lies beyond the exact.
+// Returns a + b rounded toward zero in double: the nearest sum, moved back by one if it is beyond
+// the exact one.
 double TruncatedSum(double a, double b) {
   const double s = a + b;
   const double bb = s - a;
@@ -118,8 +118,7 @@ void AddDoubleTruncated(double* acc, const double* x, int n) {
   for (int i = 0; i < n; ++i) acc[i] = TruncatedSum(acc[i], x[i]);
 }
 
-// ---- scaling
-// -------------------------------------------------------------------------------------
+// ---- scaling ----
 
 RoundingMode ModeOf(HopRounding rounding) {
   return rounding == HopRounding::kNearest ? RoundingMode::kNearestEven : RoundingMode::kTowardZero;
@@ -129,7 +128,8 @@ double FlushSubnormal(double x, DType t) {
   return std::fabs(x) < PowerOfTwo(FormatOf(t).min_exponent) ? 0.0 : x;
 }
 
-// The factor, in the precision in which it is held; 1 where there is a division instead.
+// Returns the factor in the precision in which it is stored. If there is a division instead,
+// returns 1.
 double FactorOf(const Arithmetic& a, int ranks) {
   const double reciprocal = 1.0 / ranks;
   switch (a.averaging) {
@@ -150,7 +150,7 @@ bool Divides(Averaging averaging) {
 
 double Scaled(const Arithmetic& a, double x, int ranks, DType into) {
   const double exact = Divides(a.averaging) ? x / ranks : x * FactorOf(a, ranks);
-  // Narrow formats divide in f32 and round again, as hardware without their division does.
+  // Narrow formats divide in f32 and round again, as hardware without a narrow division does.
   const bool through_f32 = FormatOf(into).precision < 24;
   const double held = through_f32 ? static_cast<double>(static_cast<float>(exact)) : exact;
   const double r = RoundToFormat(held, into, ModeOf(a.rounding));

@@ -15,7 +15,7 @@ using Kind = SumShape::Kind;
 
 bool PowerOfTwoRanks(int ranks) { return std::has_single_bit(static_cast<unsigned>(ranks)); }
 
-// Factors that are exact leave one way to divide before the sum and one after it.
+// If the factor is exact, only one division before the sum and one after it differ.
 std::vector<Averaging> Averagings(const ReductionCase& c, DType wire) {
   if (!c.average()) return {Averaging::kNone};
   if (PowerOfTwoRanks(c.ranks)) return {Averaging::kPreDivided, Averaging::kPostDivided};
@@ -28,7 +28,8 @@ std::vector<Averaging> Averagings(const ReductionCase& c, DType wire) {
   return all;
 }
 
-// True if each finite sampled output is a value of `dtype`: a wire of that type is possible.
+// Returns true if each finite sampled output is a value of `dtype`, so that a wire of that type is
+// possible.
 bool OutputsFit(const ReductionCase& c, DType dtype, std::span<const int32_t> columns) {
   return std::all_of(columns.begin(), columns.end(), [&](int32_t column) {
     const double y = c.output[static_cast<size_t>(column)];
@@ -36,7 +37,7 @@ bool OutputsFit(const ReductionCase& c, DType dtype, std::span<const int32_t> co
   });
 }
 
-// The declared type of the wire, and the 16-bit types that f32 inputs may have been cast to for it.
+// Returns the declared wire type, and the 16-bit types to which f32 inputs may have been cast.
 std::vector<DType> Wires(const ReductionCase& c, std::span<const int32_t> columns) {
   std::vector<DType> wires = {c.wire_dtype};
   if (FormatOf(c.wire_dtype).precision < 24) return wires;
@@ -133,14 +134,14 @@ class ArithmeticList {
   std::vector<Arithmetic> list_;
 };
 
-// The finalizer of SplitMix64. Hashes of expressions tell apart shapes that may give other bits.
+// The finalizer of SplitMix64. Hashes of expressions distinguish shapes that may give other bits.
 uint64_t MixedTree(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
 }
 
-// Of x + y, equal to that of y + x.
+// Returns the hash of x + y, equal to that of y + x.
 uint64_t SumHash(uint64_t x, uint64_t y) {
   return MixedTree(MixedTree(x + y) ^ MixedTree(x ^ y ^ 0x9e3779b97f4a7c15ull));
 }
@@ -169,7 +170,8 @@ uint64_t TreeHash(const Arithmetic& a, const SumTree& tree) {
   return stack.back();
 }
 
-// True if the ring visits the ranks in ascending (direction > 0) or descending order from 0.
+// Returns true if the ring visits the ranks in ascending (direction > 0) or descending order from
+// 0.
 bool IsNatural(const RingOrder& order, int direction) {
   const auto rows = static_cast<int32_t>(order.size());
   for (int32_t i = 0; i < rows; ++i) {
@@ -230,7 +232,7 @@ Parameters ParametersOf(const Arithmetic& a, const SumShape& shape, const SumSha
   p["flush"] = FlushName(a.flush);
   p["group"] = absl::StrCat(a.group);
   if (a.group > 2) p["group_dtype"] = DTypeName(a.group_partial);
-  if (a.wide() || a.exact_only) return p;  // which order it was hardly shows
+  if (a.wide() || a.exact_only) return p;  // the order hardly shows in the result
   if (shape.kind == Kind::kRing || shape.kind == Kind::kChannelRing) PutRing(shape, shapes, p);
   if (shape.kind == Kind::kTree)
     p["variant"] = shapes.trees[static_cast<size_t>(shape.order)].variant;
@@ -275,7 +277,7 @@ uint64_t ExpressionAt(const Arithmetic& a, const SumShape& shape, const SumShape
 
 bool MayMeetSubnormals(const ReductionCase& c, DType dtype, std::span<const int32_t> columns) {
   const FloatFormat f = FormatOf(dtype);
-  // Differences of larger values are zero or normal; a division by N takes log2 N bits more.
+  // Differences of larger values are zero or normal. A division by N needs log2 N bits more.
   const int spare =
       f.precision + (c.average() ? std::bit_width(static_cast<unsigned>(c.ranks)) : 0);
   const double least = PowerOfTwo(std::min(f.min_exponent + spare, 1023));

@@ -12,7 +12,7 @@
 namespace plumbline::rules {
 namespace {
 
-// A block of sums, each with what it lost so far.
+// A block of sums, each with the error that it has lost so far.
 template <typename T>
 class Block {
  public:
@@ -33,7 +33,7 @@ class Block {
     sum_ = t;
   }
 
-  // t = s + x; c += (the larger - t) + the smaller
+  // t = s + x; c += (larger - t) + smaller
   void Neumaier(int row) {
     const T* x = values_.Row(row, first_);
     Row t = sum_;

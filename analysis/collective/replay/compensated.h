@@ -1,6 +1,6 @@
-// Compensated sums: what each addition loses is kept in a second value of the same dtype. They are
-// the rivals of a wide accumulation: their results are those of the exact sum, rounded once, on
-// nearly every sample.
+// Compensated sums: the loss of each addition is kept in a second value of the same dtype. They are
+// the rivals of a wide accumulation, because on nearly every sample their results equal the exact
+// sum, rounded once.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@
 namespace plumbline::rules {
 
 enum class Compensation : uint8_t {
-  kKahan,     // the loss is taken from the next addend
-  kNeumaier,  // losses are summed by themselves and added at the end
+  kKahan,     // the loss is subtracted from the next addend
+  kNeumaier,  // losses are summed separately and added at the end
 };
 
-// One rank after the other in the order of the ranks, from `start`, in `direction`.
+// Adds the ranks in order, from `start`, in `direction`.
 struct CompensatedSum {
   Compensation method = Compensation::kKahan;
   int32_t start = 0;
   int32_t direction = 1;
-  int32_t tested = 0;  // samples, up to the last that was needed to give it up
+  int32_t tested = 0;  // samples tested until it was abandoned
   int32_t missed = 0;
 
   std::string Words(DType dtype) const;  // "bf16 compensated sum (Kahan) from rank 0 up"
 };
 
-// How many compensated sums are tried: from every start, both ways, both methods; of more than 64
-// ranks from the first and the last alone.
+// Returns the number of compensated sums to try: from every start, both directions, both methods.
+// If there are more than 64 ranks, only from the first and the last.
 uint32_t CompensatedSums(int ranks);
 
-// The one that misses fewest of the columns. Sums are kept in a.partial (to nearest, no groups),
-// entered and left as the arithmetic says. One is given up when it has missed `enough`; of those
-// given up alone, the one with the smallest share.
+// Returns the sum that misses the fewest columns. Sums are kept in a.partial (to nearest, no
+// groups), and entered and left as the arithmetic defines. A sum that has missed `enough` is
+// abandoned. If all are abandoned, returns the one with the smallest share.
 CompensatedSum BestCompensatedSum(const ReductionCase& c, const Arithmetic& a,
                                   std::span<const int32_t> columns, int enough);
 

@@ -1,4 +1,4 @@
-// Words for models of a reduction.
+// Names of reduction models.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace plumbline::rules {
 
-// "bf16 ring starting at rank 3, descending", "fp32 accumulation, rounded once".
+// Returns "bf16 ring starting at rank 3, descending", "fp32 accumulation, rounded once".
 std::string ModelWords(const std::string& family, const Parameters& parameters);
 
-// Parameters that go without saying: no averaging, no flush, groups of one, one wire dtype.
+// Returns true for default values: no averaging, no flush, groups of one, one wire dtype.
 bool IsDefault(const std::string& key, const std::string& value);
-// start, group and segment_step are numbers.
+// Returns true for keys with numeric values: start, group and segment_step.
 bool IsNumber(const std::string& key);
 
 }  // namespace plumbline::rules

@@ -7,11 +7,12 @@
 namespace plumbline::rules {
 namespace {
 
-// Number of an order of AllRingOrders, given from any start on, in their lexicographic order.
+// Returns the number of an order of AllRingOrders, for a sequence from any start, in lexicographic
+// order.
 size_t OrderNumber(const std::array<int32_t, kMostSearchedRows>& sequence, int rows, int* start) {
   const auto zero =
       static_cast<int>(std::find(sequence.begin(), sequence.begin() + rows, 0) - sequence.begin());
-  *start = (rows - zero) % rows;  // the sequence begins there, counted from row 0
+  *start = (rows - zero) % rows;  // the sequence begins there, relative to row 0
   size_t number = 0;
   for (int i = 1; i < rows; ++i) {
     const int32_t row = sequence[static_cast<size_t>((zero + i) % rows)];
@@ -23,7 +24,7 @@ size_t OrderNumber(const std::array<int32_t, kMostSearchedRows>& sequence, int r
   return number;
 }
 
-// Walks all sequences of rows, keeping the sums of their beginnings.
+// Visits all sequences of rows, and keeps the sums of their prefixes.
 template <typename T>
 class ChainWalk {
  public:
@@ -46,7 +47,7 @@ class ChainWalk {
     for (int32_t row = 0; row < rows; ++row) {
       if (used & (1u << row)) continue;
       sequence_[at] = row;
-      // The first two commute: their sum is needed once.
+      // The first two rows commute, so their sum is needed once.
       if (length == 1 && row < sequence_[0]) continue;
       std::copy_n(sums_[at - 1].begin(), n_, sums_[at].begin());
       values_.Add(sums_[at].data(), values_.Row(row, first_), n_);

@@ -1,4 +1,4 @@
-// Ring orders: those that are known, or all of them where there are few ranks.
+// Ring orders: the known ones, or all of them if there are few ranks.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,15 @@ namespace plumbline::rules {
 using RingOrder = std::vector<int32_t>;  // rows in the order in which a sum meets them
 
 inline constexpr int kMostSearchedRows = 8;
-// Rings of more rows are not tried: every start of them is a chain, and their work grows by the
-// square.
+// Rings with more rows are not tried: every start is a chain, so the work grows with the square.
 inline constexpr int kMostRingRows = 2048;
 
-// Every cyclic order of `rows` <= 8 rows, each direction for itself, beginning with row 0:
-// (rows - 1)! of them, lexicographic.
+// Returns every cyclic order of `rows` <= 8 rows, each direction separately, beginning with row 0:
+// (rows - 1)! orders, lexicographic.
 std::vector<RingOrder> AllRingOrders(int rows);
 
-// For every order of AllRingOrders and every start position the samples of the block that a chain
-// from there explains: masks[order * rows + start]. Beginnings are shared: about e * rows! sums.
+// For every order of AllRingOrders and every start, finds the samples of the block that a chain
+// from there explains: masks[order * rows + start]. Prefixes are shared: about e * rows! sums.
 template <typename T>
 void AllChains(ReductionValues<T>& values, int first, int n, std::vector<SampleMask>& masks);
 

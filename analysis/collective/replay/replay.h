@@ -1,5 +1,5 @@
-// Which arithmetic and which order gave a collective's results, to the bit. The room's entry: who
-// stands outside includes this header alone.
+// Finds the arithmetic and the order that give a collective's results bit for bit. The entry header
+// of this folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/collective/replay/candidates.h"  // IWYU pragma: export

@@ -29,8 +29,8 @@ class CallReplay {
     out_.without_rings = c_.ranks > kMostRingRows;
     Count();
     Search([](const Arithmetic& a) { return a.flush == Flush::kNone; });
-    // Without subnormals there is nothing to flush but what cancels: looked at where all else
-    // fails.
+    // Without subnormals only results that cancel can be flushed. Such arithmetics are tried only
+    // if all others fail.
     if (accepted_.empty() || HoldsSubnormals())
       Search([](const Arithmetic& a) { return a.flush != Flush::kNone; });
     RankRivals();
@@ -66,7 +66,8 @@ class CallReplay {
     return false;
   }
 
-  // Unknown orders are searched where partial sums are narrow: wide ones hardly depend on them.
+  // Unknown orders are searched only if partial sums are narrow. Wide sums hardly depend on the
+  // order.
   const std::shared_ptr<const SumShapes>& ShapesOf(const Arithmetic& a) {
     const bool search = a.group == 1 && !a.wide();
     auto& shapes = shapes_[{c_.ranks / a.group, search}];
@@ -84,8 +85,8 @@ class CallReplay {
         static_cast<int32_t>(std::ceil(std::log(static_cast<double>(out_.candidates) * 1e6)));
   }
 
-  // So many equals of one arithmetic leave nothing to be said of their orders: a part of them
-  // stands for all.
+  // If too many candidates of one arithmetic are equal, nothing can be claimed about their orders,
+  // so a part of them is enough.
   bool Thin(std::vector<MatchCounts>& tallies) {
     constexpr size_t kMost = 512;
     if (tallies.size() <= kMost) return false;
@@ -114,7 +115,7 @@ class CallReplay {
     append(rivals_, result.best);
   }
 
-  // Samples that repeat others may refute a candidate; they are one observation all the same.
+  // Repeated samples may refute a candidate, but they count as one observation.
   void TakeRepeated(const Arithmetic& a, SearchResult& result) {
     if (samples_.repeated.empty() || result.accepted.empty()) return;
     std::vector<MatchCounts> further = result.accepted;
@@ -132,14 +133,14 @@ class CallReplay {
     result.accepted = std::move(kept);
   }
 
-  // Sums in the wire's own dtype, to nearest, rank by rank.
+  // Returns true for sums in the wire's own dtype, to nearest, rank by rank.
   static bool MayCompensate(const Arithmetic& a) {
     return !a.wide() && !a.exact_only && a.group == 1 && a.rounding == HopRounding::kNearest &&
            a.flush == Flush::kNone;
   }
 
-  // Nothing listed explains the samples: the best compensated sum is the runner-up where it is
-  // better.
+  // If nothing listed explains the samples and the best compensated sum is better than the
+  // runner-up, it becomes the runner-up.
   void TryCompensated() {
     for (const Arithmetic& a : arithmetics_) {
       if (!MayCompensate(a)) continue;
@@ -152,7 +153,7 @@ class CallReplay {
     }
   }
 
-  // The rivals of a wide accumulation that divide where it divides.
+  // Tests the compensated rivals of a wide accumulation that divide at the same place.
   void RuleOutCompensated() {
     std::set<std::pair<DType, Averaging>> accepted;
     for (const MatchCounts& t : accepted_)
@@ -177,7 +178,7 @@ class CallReplay {
     return ParametersOf(ArithmeticOf(t), t.shape, ShapesOf(t));
   }
 
-  // What a member computes on the first samples; equal for equal expressions.
+  // Returns what a member computes on the first samples. Equal expressions give equal texts.
   std::string Expressions(const MatchCounts& t, bool with_flush = true) {
     constexpr size_t kCompared = 64;
     const Arithmetic& a = ArithmeticOf(t);
@@ -189,11 +190,11 @@ class CallReplay {
     return text;
   }
 
-  // Members whose sums are the same expressions as those of a preferred member are that candidate
-  // by another name. (Rings in the order of the rows stay: which of two starts and directions it
-  // was cannot be told then.)
+  // Removes members whose sums are the same expressions as those of a preferred member: they are
+  // that candidate under another name. (Rings in the order of the rows stay, because then the start
+  // and direction cannot be distinguished.)
   void DropAliases() {
-    constexpr size_t kMost = 256;  // of members that are looked at
+    constexpr size_t kMost = 256;  // number of members that are compared
     std::set<std::string> seen;
     std::vector<MatchCounts> kept;
     size_t looked = 0;
@@ -205,7 +206,7 @@ class CallReplay {
     accepted_ = std::move(kept);
   }
 
-  // By preference for the name: rings in the order of the rows, trees, other orders, groups.
+  // Sorts by preference for the name: rings in the order of the rows, trees, other orders, groups.
   void SortByPreference() {
     std::stable_sort(
         accepted_.begin(), accepted_.end(),
@@ -230,8 +231,8 @@ class CallReplay {
     if (accepted_.empty() && !rivals_.empty()) SetRunnerUp("");
   }
 
-  // The best of the rivals outside the kin; "" for all. Their shares so far are estimates: the
-  // first few are counted in full.
+  // Sets the best of the rivals outside the kin; "" means all. Their shares so far are estimates,
+  // so the first few are counted in full.
   void SetRunnerUp(const std::string& kin) {
     constexpr int kCounted = 4;
     int counted = 0;
@@ -301,8 +302,8 @@ class CallReplay {
     }
   }
 
-  // The expression of an accepted member under another name, told apart by flushed subnormals
-  // alone.
+  // Returns true if it is the expression of an accepted member under another name that differs only
+  // in flushed subnormals.
   bool SameSums(const MatchCounts& t) {
     if (ArithmeticOf(t).flush == Flush::kNone) return false;
     constexpr size_t kMost = 256;
@@ -322,7 +323,7 @@ class CallReplay {
     for (const MatchCounts& t : rivals_) {
       if (t.missed >= out_.needed) continue;
       if (kin.count(KinOf(Family(t))) == 0 && !SameSums(t)) out_.class_proved = false;
-      // Of the same kin and not ruled out: the name is what the two share.
+      // A rival of the same kin is not ruled out, so use the name that the two share.
       if (kin.size() == 1 && *kin.begin() == "fp32" && Family(t) != out_.name) out_.name = "fp32";
       const Parameters p = Of(t);
       std::erase_if(out_.parameters, [&](const auto& entry) {
@@ -338,9 +339,9 @@ class CallReplay {
   std::map<std::pair<int, bool>, std::shared_ptr<const SumShapes>> shapes_;
   std::vector<MatchCounts> accepted_;
   std::vector<MatchCounts> rivals_;
-  std::vector<std::string> accepted_sums_;  // of the first of accepted_, flushes left out
+  std::vector<std::string> accepted_sums_;  // of the first of accepted_, without flushes
   DistinctSamples samples_;
-  bool crowded_ = false;  // some were left out
+  bool crowded_ = false;  // some candidates were left out
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ SampleMask FirstBits(int n) { return n == 64 ? ~SampleMask{0} : (SampleMask{1} <
 
 bool GivenUp(const MatchCounts& t, int enough) { return t.missed >= enough; }
 
-// Keeps, of the tallies given up, the one that explained most in each class of shapes.
+// Keeps, of the abandoned candidates, the one that explained most in each class of shapes.
 class BestGivenUp {
  public:
   explicit BestGivenUp(const SumShapes& shapes) : shapes_(shapes) {}
@@ -49,14 +49,14 @@ class BestGivenUp {
   std::array<MatchCounts, 4> best_{};
 };
 
-// The shapes of one arithmetic on a list of columns.
+// Searches the shapes of one arithmetic on a list of columns.
 template <typename T>
 class Search {
  public:
   Search(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes)
       : c_(c), a_(a), shapes_(shapes) {}
 
-  // All shapes are candidates.
+  // Makes all shapes candidates.
   void Start(int arithmetic) {
     MatchCounts fresh;
     fresh.arithmetic = arithmetic;
@@ -95,13 +95,13 @@ class Search {
     }
   }
 
-  // The columns that the next blocks are of; they outlive their use.
+  // Sets the columns of the next blocks; they must outlive their use.
   void Load(std::span<const int32_t> columns) {
     columns_ = columns;
     values_.emplace(c_, a_, columns);
   }
 
-  // Tests those alive on the columns loaded.
+  // Tests the remaining candidates on the loaded columns.
   void Run(int enough, BestGivenUp& best) {
     const int block = shapes_.rows > 256 ? 16 : kBlockSamples;
     for (int first = 0; first < values_->samples() && !alive_.empty(); first += block) {
@@ -110,7 +110,7 @@ class Search {
     }
   }
 
-  // Samples that all candidates explain or miss alike.
+  // Counts samples that all candidates explain or miss alike.
   void TakeAlike(int32_t tested, int32_t missed, int enough, BestGivenUp& best) {
     for (MatchCounts& t : alive_) {
       t.tested += tested;
@@ -154,7 +154,8 @@ class Search {
     });
   }
 
-  // All rings by the chains from every start, or each by its own sums: whichever is less work.
+  // Computes all rings by the chains from every start, or each by its own sums, whichever is less
+  // work.
   void Block(int first, int n) {
     const auto rows = static_cast<double>(shapes_.rows);
     const auto rings =
@@ -173,7 +174,7 @@ class Search {
     }
   }
 
-  // masks_[(order, direction, start)] and, for each map, which samples lie in which segment.
+  // Sets masks_[(order, direction, start)] and, for each map, the samples of each segment.
   void FillMasks(int first, int n) {
     if (shapes_.all_orders) {
       AllChains(*values_, first, n, masks_);
@@ -225,7 +226,7 @@ class Search {
     return mask;
   }
 
-  // The sums of one ring; samples near a boundary may lie in either segment.
+  // Returns the sums of one ring. Samples near a boundary may lie in either segment.
   SampleMask Ring(const SumShape& shape, int first, int n) {
     std::array<int32_t, kBlockSamples> starts{};
     bool boundary = false;
@@ -305,7 +306,8 @@ SearchResult RunSearch(const ReductionCase& c, const Arithmetic& a, int arithmet
   exact.arithmetic = arithmetic;
   exact.shape.kind = Kind::kExact;
   bool exact_alive = ExactApplies(a);
-  // Few columns first: most arithmetics end there, and the others need not be prepared for them.
+  // Test few columns first: most arithmetics fail there, and the other columns need not be
+  // prepared.
   size_t length = 128;
   for (size_t first = 0; first < columns.size(); first += length, length = 1024) {
     const auto part = columns.subspan(first, std::min(length, columns.size() - first));

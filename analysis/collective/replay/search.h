@@ -1,5 +1,5 @@
-// Every order of summation under one arithmetic against what a collective gave: which candidates
-// explain all samples, and how far the others are off.
+// Tests every order of summation under one arithmetic against a collective's results: which
+// candidates explain all samples, and how many samples the others miss.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace plumbline::rules {
 
-// One candidate and how it did.
+// One candidate and its result.
 struct MatchCounts {
-  int arithmetic = 0;  // number, the caller's
+  int arithmetic = 0;  // number given by the caller
   SumShape shape;
   int32_t tested = 0;
   int32_t missed = 0;
@@ -23,21 +23,20 @@ struct MatchCounts {
 struct SearchResult {
   std::vector<MatchCounts> accepted;  // miss no sample
   std::vector<MatchCounts> near;      // tested on all samples, missed fewer than `enough`
-  std::vector<MatchCounts> best;  // given up: the best ring, tree, halving and exact sum by their
-                                  // share of samples explained so far
+  std::vector<MatchCounts> best;  // abandoned: the best ring, tree, halving and exact sum by their
+                                  // share of explained samples
 };
 
-// Tries the shapes on the columns, giving a candidate up when it has missed `enough` of them.
+// Tries the shapes on the columns. Abandons a candidate that has missed `enough` of them.
 SearchResult SearchArithmetic(const ReductionCase& c, const Arithmetic& a, int arithmetic,
                               const SumShapes& shapes, std::span<const int32_t> columns,
                               int enough);
 
-// Further samples for candidates of one arithmetic that were tested before: adds to tested and
-// missed.
+// Tests further samples for candidates of one arithmetic: adds to tested and missed.
 void TestFurther(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,
                  std::span<const int32_t> columns, std::vector<MatchCounts>& tallies);
 
-// How many of the columns one candidate explains.
+// Returns how many of the columns one candidate explains.
 int32_t CountMatches(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,
                      const SumShape& shape, std::span<const int32_t> columns);
 

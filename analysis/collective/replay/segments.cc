@@ -9,20 +9,20 @@ namespace {
 
 uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-// Where one offset lies: which part of a ring, and how far the part extends to both sides.
+// The place of one offset: the part of a ring, and the distances to both ends of the part.
 struct Place {
   uint64_t part = 0;    // running number; the segment is part mod rows
-  uint64_t before = 0;  // elements from the part's begin
+  uint64_t before = 0;  // elements since the part's beginning
   uint64_t after = 0;   // elements to the next part, at least 1
   int32_t channel = 0;
 };
 
-// Parts of equal length, one after the other.
+// Parts of equal length in sequence.
 Place EqualParts(uint64_t offset, uint64_t length) {
   return {offset / length, offset % length, length - offset % length, 0};
 }
 
-// A channel's elements go round the ring in loops of rows * chunk; the last loop's chunks are
+// A channel's elements go round the ring in loops of rows * chunk. The last loop's chunks are
 // shorter.
 Place Loops(uint64_t offset, uint64_t length, uint64_t chunk, uint64_t rows) {
   const uint64_t loop = rows * chunk;

@@ -1,4 +1,4 @@
-// Where a ring begins: maps from an element's offset in the buffer to the segment it lies in.
+// Maps from an element's offset in the buffer to its segment, which decides where a ring begins.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,18 @@ namespace plumbline::rules {
 struct SegmentMap {
   std::string name;              // "count/N", "gloo", "chunks", "chunks, channels in turn", ...
   std::vector<int32_t> segment;  // [m], in [0, N)
-  std::vector<int32_t> other;    // [m]: the neighbouring segment, where the offset is within 2N of
-                                 // a boundary; else -1
-  std::vector<int32_t> channel;  // [m]; empty: one channel
+  std::vector<int32_t>
+      other;  // [m]: the neighbouring segment if the offset is within 2N of a boundary; else -1
+  std::vector<int32_t> channel;  // [m]; empty if there is one channel
 };
 
-// Length in elements of one rank's part of a gloo ring: segments of at most 1 MiB, at least two a
-// rank, their number a multiple of N (gloo/allreduce.cc, checked against PyTorch 1.13).
+// Returns the length in elements of one rank's part of a gloo ring: segments of at most 1 MiB, at
+// least two per rank, their number a multiple of N (gloo/allreduce.cc, checked against PyTorch
+// 1.13).
 uint64_t GlooPart(uint64_t count, int ranks, uint64_t element_bytes);
 
-// The maps that apply to the case; none where the count is not known. Equal maps are listed once.
-// `rows`: of the ring (N, or the number of groups).
+// Returns the maps that apply to the case. If the count is not known, returns none. Equal maps are
+// listed once. `rows` is the ring's number of rows (N, or the number of groups).
 std::vector<SegmentMap> CandidateMaps(const ReductionCase& c, int rows);
 
 }  // namespace plumbline::rules

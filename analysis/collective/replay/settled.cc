@@ -12,7 +12,7 @@ namespace {
 
 double ExactResult(const ReductionCase& c, const Arithmetic& a, int32_t column) {
   ExactSum sum;
-  double plain = 0;  // what infinities make of the sum
+  double plain = 0;  // sum including infinities
   for (int r = 0; r < c.ranks; ++r) {
     const double x = EnterSum(a, c.input(r, column), c.ranks);
     if (std::isfinite(x)) {
@@ -26,7 +26,7 @@ double ExactResult(const ReductionCase& c, const Arithmetic& a, int32_t column) 
   return sum.RoundTo(a.store, a.store_rounding, divides ? static_cast<uint32_t>(c.ranks) : 1);
 }
 
-// The two results between which every order's result lies; unequal where the order may matter.
+// The two results between which every order's result lies. They differ if the order may matter.
 struct Range {
   double low = 0;
   double high = 0;
@@ -43,13 +43,13 @@ Range ResultRange(const ReductionCase& c, const Arithmetic& a, int32_t column) {
     mass += std::fabs(x);
   }
   if (!(mass < partial.max_finite / 4)) return {-1, 1};
-  // 1.01 covers the denominator; the second term this function's own sum.
+  // 1.01 covers the denominator; the second term covers this function's own sum.
   double error = 1.01 * n * mass * (PowerOfTwo(-partial.precision) + PowerOfTwo(-52));
   if (a.flush != Flush::kNone) error += n * PowerOfTwo(partial.min_exponent);
   return {LeaveSum(a, sum - error, c.ranks), LeaveSum(a, sum + error, c.ranks)};
 }
 
-// Exponent of the lowest set bit of x != 0.
+// Returns the exponent of the lowest set bit of x != 0.
 int LowestBit(double x) {
   const auto bits = std::bit_cast<uint64_t>(x);
   const auto field = static_cast<int>((bits >> 52) & 0x7ff);
@@ -58,8 +58,8 @@ int LowestBit(double x) {
   return fraction == 0 ? field - 1023 : field - 1075 + std::countr_zero(fraction);
 }
 
-// Addends that are whole multiples of one unit, few enough that every partial sum is one that the
-// dtype holds: no order rounds. Then low = high.
+// If addends are multiples of one unit, and few enough that the dtype holds every partial sum, no
+// order rounds. Then low = high.
 Range UnroundedResult(const ReductionCase& c, const Arithmetic& a, int32_t column) {
   constexpr Range kOpen{-1, 1};
   const FloatFormat f = FormatOf(a.partial);
@@ -72,7 +72,7 @@ Range UnroundedResult(const ReductionCase& c, const Arithmetic& a, int32_t colum
     if (x == 0) continue;
     lowest = std::min(lowest, LowestBit(x));
     mass += std::fabs(x);
-    // Also sees to it that this sum is exact.
+    // Also ensures that this sum is exact.
     if (!(mass <= std::ldexp(1, lowest + f.precision)) || !(mass <= f.max_finite)) return kOpen;
     sum += x;
   }

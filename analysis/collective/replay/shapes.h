@@ -1,4 +1,5 @@
-// Orders of summation that are tried: rings, trees, pairs of trees, over ranks or groups of them.
+// The orders of summation that are tried: rings, trees, pairs of trees, over ranks or groups of
+// them.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +13,30 @@
 
 namespace plumbline::rules {
 
-// The order of a candidate's sums. Rings: the sum of segment g begins at position
-// (step * g + shift) mod rows of its order and goes on in `direction`; without a map it begins at
-// `shift` everywhere.
+// The order of a candidate's sums. In a ring, the sum of segment g begins at position (step * g +
+// shift) mod rows of its order and continues in `direction`. Without a map it begins at `shift`
+// everywhere.
 struct SumShape {
   enum class Kind : uint8_t { kRing, kChannelRing, kTree, kTreePair, kExact };
   Kind kind = Kind::kRing;
   int8_t direction = 1;
   int8_t step = 1;
-  int16_t map = -1;   // of SumShapes::maps; -1: one start for all
-  int32_t order = 0;  // of SumShapes::orders; of a tree: its number
+  int16_t map = -1;   // index in SumShapes::maps; -1 if there is one start for all
+  int32_t order = 0;  // index in SumShapes::orders; for a tree: its number
   int32_t shift = 0;
   void Persist(Archive& a) { a(kind, direction, step, map, order, shift); }
 };
 
-// What is tried, shared by the arithmetics with the same number of rows.
+// The orders that are tried, shared by the arithmetics with the same number of rows.
 struct SumShapes {
   int rows = 0;
   std::vector<RingOrder> orders;
-  bool all_orders = false;  // orders is AllRingOrders(rows); directions are orders of their own
-  std::vector<RingOrder> channel_orders;  // an order for each channel, from metadata
+  bool all_orders =
+      false;  // orders is AllRingOrders(rows), where each direction is an order of its own
+  std::vector<RingOrder> channel_orders;  // one order per channel, from metadata
   std::vector<SegmentMap> maps;
   std::vector<NamedTree> trees;
-  std::vector<TreePair> pairs;      // halves of the buffer take one each; only with `halves`
+  std::vector<TreePair> pairs;      // each half of the buffer takes one; only with `halves`
   std::vector<int8_t> second_half;  // [m]: 0 first, 1 second, 2 within 2 rows of the middle
 
   uint64_t candidates() const;  // rings and trees, without the exact sum

@@ -9,7 +9,8 @@
 namespace plumbline::rules {
 namespace {
 
-// A subtree: its code, the values it needs and a text that is equal for equal expressions.
+// A subtree: its code, the number of values it needs, and a text that is equal for equal
+// expressions.
 struct Part {
   std::vector<int32_t> code;
   int depth = 0;
@@ -35,7 +36,7 @@ std::vector<Part> Leaves(int rows) {
   return parts;
 }
 
-// Neighbours first: value r takes in value r + distance, distances 1, 2, 4, ...
+// Nearest first: value r adds value r + distance, distances 1, 2, 4, ...
 Part Binomial(int rows) {
   std::vector<Part> parts = Leaves(rows);
   for (int distance = 1; distance < rows; distance *= 2) {
@@ -47,14 +48,14 @@ Part Binomial(int rows) {
   return parts[0];
 }
 
-// Contiguous halves; the odd row goes to the first or the second half.
+// Contiguous halves; an odd row goes to the first or the second half.
 Part Halves(int first, int last, bool larger_first) {
   if (last - first == 1) return Leaf(first);
   const int middle = first + (last - first + (larger_first ? 1 : 0)) / 2;
   return Sum(Halves(first, middle, larger_first), Halves(middle, last, larger_first));
 }
 
-// Farthest first over a power of two of parts.
+// Farthest first, over a power of two of parts.
 Part Halving(std::vector<Part> parts) {
   for (size_t n = parts.size() / 2; n >= 1; n /= 2) {
     for (size_t i = 0; i < n; ++i) parts[i] = Sum(parts[i], parts[i + n]);
@@ -64,7 +65,7 @@ Part Halving(std::vector<Part> parts) {
   return parts[0];
 }
 
-// Nearest first over a power of two of parts.
+// Nearest first, over a power of two of parts.
 Part Doubling(std::vector<Part> parts) {
   while (parts.size() > 1) {
     for (size_t i = 0; 2 * i + 1 < parts.size(); ++i)
@@ -76,7 +77,7 @@ Part Doubling(std::vector<Part> parts) {
 
 enum class Fold { kNeighbours, kEnd };
 
-// Rows beyond the power of two are added to others before it begins.
+// Rows beyond the power of two are first added to others.
 std::vector<Part> Folded(int rows, Fold fold) {
   const auto power = static_cast<int>(std::bit_floor(static_cast<unsigned>(rows)));
   const int rest = rows - power;
@@ -91,7 +92,8 @@ std::vector<Part> Folded(int rows, Fold fold) {
   return parts;
 }
 
-// Blocks of falling powers of two, each halved by itself; smaller blocks are added to larger ones.
+// Blocks of decreasing powers of two, each halved separately; smaller blocks are added to larger
+// ones.
 Part BinaryBlocks(int rows) {
   std::vector<Part> blocks;
   int first = 0;
@@ -134,7 +136,7 @@ Children ChildrenOf(int node, int rows) {
 
 enum class NodeOrder { kOwnFirst, kOwnFirstSwapped, kChildrenFirst };
 
-// Row of tree node `node`: as it is, mirrored (even counts) or shifted by one (odd).
+// The row of tree node `node`: unchanged, mirrored (even counts) or shifted by one (odd counts).
 struct Relabel {
   int rows = 0;
   bool second = false;

@@ -7,11 +7,12 @@
 
 namespace plumbline::rules {
 
-// Postfix: a row number pushes that row, kAdd replaces the two newest values by their rounded sum.
+// Postfix code: a row number pushes that row, kAdd replaces the two newest values by their rounded
+// sum.
 struct SumTree {
   static constexpr int32_t kAdd = -1;
   std::vector<int32_t> code;
-  int depth = 0;  // values held at most
+  int depth = 0;  // most values held at a time
 
   int rows() const { return static_cast<int>((code.size() + 1) / 2); }
 };
@@ -22,19 +23,19 @@ struct NamedTree {
   SumTree tree;
 };
 
-// Every tree over `rows` >= 2 rows that is a candidate, one of each expression (sums commute), in
-// order of preference for the name:
-// - "tree": neighbours first (binomial; the same expression as recursive doubling where rows is a
-//   power of two), contiguous halves, the two complementary binary trees of NCCL (Sanders, Speck,
+// Returns every candidate tree over `rows` >= 2 rows, one per expression (sums commute), in order
+// of preference for the name:
+// - "tree": nearest first (binomial; if rows is a power of two, the same expression as recursive
+//   doubling), contiguous halves, the two complementary binary trees of NCCL (Sanders, Speck,
 //   Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009) with a
 //   node's own value first or last and its children in either order;
-// - "halving": the farthest first (Rabenseifner's recursive halving); rows beyond a power of two
-//   are folded in first, from neighbours or from the end, or form blocks of their own (Thakur et
-//   al., "Optimization of collective communication operations in MPICH", 2005).
+// - "halving": farthest first (Rabenseifner's recursive halving). Rows beyond a power of two are
+//   first folded in, from neighbours or from the end, or form blocks of their own (Thakur et al.,
+//   "Optimization of collective communication operations in MPICH", 2005).
 std::vector<NamedTree> CandidateTrees(int rows);
 
-// The two complementary binary trees alone, in CandidateTrees' order of variants: first, second.
-// A collective gives each half of the elements. Empty where rows < 3.
+// The two complementary binary trees alone, in CandidateTrees' order of variants: first, second. A
+// collective gives each half of the elements. If rows < 3, returns none.
 struct TreePair {
   std::string variant;
   SumTree first;

@@ -1,5 +1,5 @@
-// Sums of sampled columns under one arithmetic, a block of samples at a time, and which of them
-// equal what the collective gave.
+// Computes sums of sampled columns under one arithmetic, a block of samples at a time, and compares
+// them with the collective's output.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +12,35 @@
 
 namespace plumbline::rules {
 
-// Samples a block holds at most: one bit each.
+// Maximum number of samples per block: one bit each.
 inline constexpr int kBlockSamples = 64;
 using SampleMask = uint64_t;
 
-// T: float for partial sums up to f32, double for f64. Borrows nothing. Not thread-safe (scratch).
+// T is float for partial sums up to f32, double for f64. Borrows nothing. Not thread-safe (scratch
+// memory).
 template <typename T>
 class ReductionValues {
  public:
-  // The columns `columns` of the case, summed in groups first where the arithmetic says so.
+  // Loads the columns `columns` of the case. If the arithmetic has groups, sums these first.
   ReductionValues(const ReductionCase& c, const Arithmetic& a, std::span<const int32_t> columns);
 
-  int rows() const { return rows_; }  // of a ring or tree: ranks, or groups of them
+  int rows() const { return rows_; }  // rows of a ring or tree: ranks, or groups of them
   int samples() const { return samples_; }
 
-  // Bits of the block's samples [first, first + n) whose sum equals the output. NaN equals NaN and
-  // zeros are equal.
-  // `rows` in the order in which they are added, the same for every sample:
+  // Return the bits of the block's samples [first, first + n) whose sum equals the output. NaN
+  // equals NaN and zeros are equal.
+  //
+  // Chain: `rows` in the order in which they are added, equal for every sample.
   SampleMask Chain(std::span<const int32_t> rows, int first, int n);
-  // ring order `order` from position starts[i] onwards, a step of +-1 along it, sample by sample:
+  // Rings: ring order `order` from position starts[i] on, in steps of +-1, per sample.
   SampleMask Rings(std::span<const int32_t> order, const int32_t* starts, int direction, int first,
                    int n);
-  // the same with an order for each sample:
+  // The same with one order per sample.
   SampleMask Rings(const std::vector<std::span<const int32_t>>& orders, const int32_t* starts,
                    int direction, int first, int n);
   SampleMask Tree(const SumTree& tree, int first, int n);
 
-  // For searches that share beginnings: acc = row, acc += row, and the comparison.
+  // For searches that share prefixes: acc = row, acc += row, and the comparison.
   const T* Row(int row, int first) const { return &x_[Index(row, first)]; }
   void Add(T* acc, const T* x, int n) const { add_(acc, x, n); }
   SampleMask Compare(const T* acc, int first, int n) const;

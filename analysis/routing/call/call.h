@@ -1,5 +1,5 @@
-// One recorded router call, decoded and checked: who chose what, who was kept, who was full. The
-// room's entry: who stands outside includes this header alone.
+// One recorded router call, decoded and checked: the choices, which of them were kept, and which
+// experts were full. The entry header of this folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/routing/call/capacity.h"  // IWYU pragma: export

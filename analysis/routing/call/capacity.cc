@@ -14,8 +14,8 @@
 namespace plumbline::rules {
 namespace {
 
-// 1/2 log2(2 pi C (1 - C/n)): minus log2 of the chance that a binomial count of mean C hits C
-// exactly (Stirling; the exact value is a little larger). Below one bit nothing is claimed.
+// Returns 1/2 log2(2 pi C (1 - C/n)): minus log2 of the probability that a binomial count of mean C
+// is exactly C (Stirling; the exact value is a little larger). Below one bit, returns 0.
 double HoldsExactlyBits(double capacity, double candidates) {
   const double spread = 2 * std::numbers::pi * capacity * (1 - capacity / candidates);
   return spread > 1 ? 0.5 * std::log2(spread) : 0;
@@ -58,7 +58,8 @@ void CheckDeclared(int64_t capacity, Saturation& s) {
   for (size_t i = 0; i < s.cells.size(); ++i) s.full[i] = s.cells[i].kept == capacity;
 }
 
-// Refusing cells of pools of one size must hold one number, and no cell of such a pool more.
+// The refusing cells of pools of one size must hold one number, and no cell of such a pool may hold
+// more.
 void CheckExhibited(const RoutingCase& c, Saturation& s) {
   struct SizeClass {
     int64_t capacity = -1;
@@ -98,7 +99,7 @@ void CheckExhibited(const RoutingCase& c, Saturation& s) {
     s.full[i] = cell.kept == k->second.capacity;
   }
   s.basis = Saturation::Basis::kExhibited;
-  // One cell of each size gave the capacity its value: it is no evidence for it.
+  // One cell of each size determined the capacity, so it is no evidence for it.
   for (const auto& [rows, k] : classes) {
     s.bits += k.bits - k.best;
     s.capacity = k.capacity;
@@ -115,7 +116,7 @@ double Log2Choose(double n, double k) {
   if (k <= 0 || k >= n) return 0;
   const auto log_factorial = [](double m) {
     int sign;
-    return lgamma_r(m + 1, &sign);  // std::lgamma writes a global
+    return lgamma_r(m + 1, &sign);  // std::lgamma writes a global variable
   };
   return (log_factorial(n) - log_factorial(k) - log_factorial(n - k)) / std::numbers::ln2;
 }
@@ -146,7 +147,8 @@ CellChoices GroupByCell(const RoutingCase& c, const std::vector<uint8_t>& includ
 }
 
 std::vector<uint8_t> FreshCells(const RoutingCase& c, const Saturation& s) {
-  // Where every token is a candidate their number says nothing: the scores must differ.
+  // If every token is a candidate, the number of candidates shows nothing, so the scores must
+  // differ.
   std::vector<uint64_t> hash(s.cells.size(), 0);
   for (const Choice& choice : c.choices) {
     const size_t index = CellOfToken(c, choice.token, choice.expert);

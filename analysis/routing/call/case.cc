@@ -12,10 +12,11 @@
 namespace plumbline::rules {
 namespace {
 
-// Rows in rank order that an order by number would not have so: 1 in a million by accident.
+// Rows in rank order that would be in another order if sorted by number: 1 in a million by chance.
 constexpr int64_t kTellingRows = 20;
 
-// Who chose what and who was kept, row by row: the scores' own choices beside the recorded ones.
+// Reconstructs the choices and which of them were kept, row by row, from the scores' own choices
+// and the recorded ones.
 class Reconstruction {
  public:
   explicit Reconstruction(RecordedRouting recorded)
@@ -27,7 +28,7 @@ class Reconstruction {
         case_(std::move(recorded.call)) {}
 
   RoutingCase Case() {
-    // The group score is often unrecorded: the reading that explains more rows is the one used.
+    // The group score is often not recorded. The reading that explains more rows is used.
     const bool ambiguous =
         rule_.limited() && config_.group_score() == v1::RoutingConfig::GROUP_SCORE_ABSENT;
     rule_.group_score = config_.group_score() == v1::RoutingConfig::GROUP_SCORE_SUM2
@@ -57,11 +58,11 @@ class Reconstruction {
   }
   int32_t Index(int32_t t, int32_t j) const { return indices_[ChoiceAt(t, j)]; }
 
-  // Fills in_map_ and mapped_ for row t.
+  // Sets in_map_ and mapped_ for row t.
   void ReadMap(int32_t t) {
     if (!sample_.has_routing_map()) return;
     ReadMask(sample_.routing_map(), int64_t{t} * case_.experts, case_.experts, in_map_.data());
-    // A map padded to capacity carries true entries of probability zero.
+    // A map padded to capacity has true entries of probability zero.
     const bool padded = case_.probs.present() && case_.probs.columns() == case_.experts;
     mapped_.clear();
     for (int32_t e = 0; e < case_.experts; ++e) {
@@ -74,7 +75,7 @@ class Reconstruction {
       }
     }
   }
-  // Of the row that ReadMap read.
+  // For the row that ReadMap read.
   bool InMap(int32_t e) const { return in_map_[static_cast<size_t>(e)] != 0; }
   bool Kept(int32_t t, int32_t j, int32_t e) const {
     if (!keep_.empty() && keep_[ChoiceAt(t, j)] == 0) return false;
@@ -94,8 +95,8 @@ class Reconstruction {
     if (disordered_rows_ == 0 && telling_rows_ >= kTellingRows) RanksFromColumns();
   }
 
-  // Where scores leave the order of a row's choices open, its columns give it, once every row that
-  // can tell has them in rank order.
+  // If scores leave the order of a row's choices open, uses its columns, provided that every
+  // decidable row has them in rank order.
   void RanksFromColumns() {
     int32_t token = -1;
     int16_t column = 0;
@@ -106,7 +107,8 @@ class Reconstruction {
     }
   }
 
-  // Does a row of known ranks list them in rank order, and would an order by number differ?
+  // Counts whether a row of known ranks lists them in rank order, and whether an order by number
+  // would differ.
   void CompareOrder(int32_t t) {
     bool ranked = true, numbered = true;
     for (int32_t j = 0; j < case_.top_k; ++j) {
@@ -117,7 +119,7 @@ class Reconstruction {
     telling_rows_ += ranked && !numbered ? 1 : 0;
   }
 
-  // Enters one row: its state, its choices, who was kept.
+  // Enters one row: its state, its choices, and which were kept.
   void RowOf(int32_t t) {
     RowState& state = case_.rows[static_cast<size_t>(t)];
     if (state == RowState::kPadding) {
@@ -153,13 +155,13 @@ class Reconstruction {
 
   void FromIndices(int32_t t, RowState& state) {
     bool own = state == RowState::kExplained;
-    bool whole = true;  // no choice is left out
+    bool whole = true;  // no choice is missing
     for (int32_t j = 0; j < case_.top_k && own; ++j) {
       whole &= Index(t, j) >= 0;
       own = Index(t, j) < 0 || OwnRank(Index(t, j)) >= 0;
     }
     if (state == RowState::kExplained && !own) state = RowState::kUnexplained;
-    // Indices may be sorted by number: the scores tell ranks (one choice has but one rank).
+    // Indices may be sorted by number, so the scores give the ranks (one choice has only one rank).
     const bool ranks_known = state == RowState::kExplained && own_.rank_order_known;
     if (ranks_known && whole && case_.top_k > 1) CompareOrder(t);
     for (int32_t j = 0; j < case_.top_k; ++j) {
@@ -194,13 +196,14 @@ class Reconstruction {
         } else {
           Enter(t, e, known && own_.rank_order_known ? rank : -1, true);
         }
-      } else if (known && rank >= 0 && kept < case_.top_k) {  // a row that keeps k refused none
+      } else if (known && rank >= 0 &&
+                 kept < case_.top_k) {  // if a row keeps k, it was refused none
         Enter(t, e, own_.rank_order_known ? rank : -1, false);
       }
     }
   }
 
-  // A keep mask [T,k] without indices speaks of the choices in rank order.
+  // A keep mask [T,k] without indices is about the choices in rank order.
   void FromMaskAlone(int32_t t, const RowState& state) {
     if (state != RowState::kExplained || !own_.rank_order_known) {
       int kept = 0;
@@ -212,7 +215,7 @@ class Reconstruction {
     for (int32_t j = 0; j < case_.top_k; ++j) Enter(t, OwnExpert(j), j, Kept(t, j, OwnExpert(j)));
   }
 
-  // Padding may take capacity; what it was refused is nobody's loss.
+  // Padding may take capacity, but its refusals do not matter.
   void KeptOnly(int32_t t) {
     if (sample_.has_routing_map()) {
       for (const int32_t e : mapped_) Enter(t, e, -1, true);
@@ -234,11 +237,11 @@ class Reconstruction {
   RouterRule rule_;
   OwnChoices::Choice own_;
   std::vector<int32_t> indices_;  // [T,k]
-  std::vector<uint8_t> keep_;     // [T,k], empty when not recorded
+  std::vector<uint8_t> keep_;     // [T,k], empty if not recorded
   std::vector<uint8_t> in_map_;   // [E], of one row
   std::vector<int32_t> mapped_;   // its experts, ascending
   int64_t disordered_rows_ = 0;   // rows of known ranks whose columns are in another order
-  int64_t telling_rows_ = 0;      // rows in rank order that are not in order of number
+  int64_t telling_rows_ = 0;      // rows in rank order that are not in numerical order
   RoutingCase case_;
 };
 

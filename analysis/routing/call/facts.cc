@@ -11,7 +11,7 @@ namespace {
 
 using Config = v1::RoutingConfig;
 
-// A text of a few equal words may well have equal scores at the first layer.
+// A text of a few equal words may have equal scores at the first layer.
 constexpr int64_t kFewestRows = 8;
 
 class RowBytes {
@@ -40,7 +40,7 @@ bool AlikeWithinASequence(const RoutingCase& c) {
   int64_t id = 0;
   for (int32_t t = 0; t < c.tokens; ++t) {
     if (!c.judged(t)) continue;
-    // Runs of one sequence are the common case.
+    // Usually a sequence's rows are consecutive.
     if (const int64_t mine = c.sequence[static_cast<size_t>(t)]; at == nullptr || mine != id) {
       id = mine;
       at = &sequences.try_emplace(id, Sequence{t}).first->second;
@@ -103,7 +103,7 @@ bool CapacityCannotRefuse(const RoutingCase& c) {
 }
 
 bool ScoresOfSequences(const RoutingCase& c) {
-  // One expert is scored alike by a router that has nothing to choose.
+  // With one expert, all scores may be alike because there is nothing to choose.
   if (c.experts < 2) return false;
   return c.sequence.empty() ? HardlyAnyUnlike(c) : AlikeWithinASequence(c);
 }

@@ -1,4 +1,4 @@
-// What the recorder declared of a router, and what a proof may rest on. docs/decisions/0004.
+// The declarations on a router, and the conditions of a proof. docs/decisions/0004.
 #pragma once
 
 #include <string>
@@ -7,33 +7,35 @@
 
 namespace plumbline::rules {
 
-// A number of places was recorded, whoever found it.
+// Returns true if a number of places was recorded, from any source.
 bool SetsCapacity(const v1::RoutingConfig& config);
-// ... and it is the configuration's. An inferred number is no more than what experts exhibit.
+// ... and it comes from the configuration. An inferred number is no more than what experts exhibit.
 bool DeclaresCapacity(const v1::RoutingConfig& config);
-// The router has no capacity, by its configuration.
+// Returns true if the configuration states that the router has no capacity.
 bool ExcludesCapacity(const v1::RoutingConfig& config);
 
-// A draw of the token's own was declared (jitter, a sampled second expert), and the recorded scores
-// do not hold it: they leave some choice unexplained. A draw among those that compete for a full
-// expert ("token-selection") is no such draw.
+// Returns true if a token's own draw was declared (jitter, a sampled second expert) and the
+// recorded scores do not contain it: they leave some choice unexplained. A draw among the
+// candidates of a full expert ("token-selection") does not count.
 bool UnrecordedDraws(const RoutingCase& c);
-// Draws of the token's own were declared, whether or not the scores hold them.
+// Returns true if a token's own draws were declared, whether or not the scores contain them.
 bool OwnDraws(const v1::RoutingConfig& config);
 
-// The configuration names a policy that admits by a score, a rank, a draw or ties, or a draw among
-// those that compete: no queue that thins what comes to it by what it knows of its load.
+// Returns true if the configuration names a policy that admits by a score, a rank, a draw or ties,
+// or by a draw among the candidates. Such a policy is not a queue that drops some of its input by
+// its load.
 bool NamesNoQueue(const v1::RoutingConfig& config);
 
-// The configuration names a queue: first come, first served.
+// Returns true if the configuration names a queue: first come, first served.
 bool NamesQueue(const v1::RoutingConfig& config);
 
-// The capacity can refuse nobody: no pool has more rows. False where pools are not known.
+// Returns true if the capacity cannot refuse: no pool has more rows. If pools are not known,
+// returns false.
 bool CapacityCannotRefuse(const RoutingCase& c);
 
-// In some sequence every row holds the same scores, bit for bit: they are the sequence's (its mean,
-// its first token), not those of each token. Without sequence ids: hardly any row is unlike the
-// others.
+// Returns true if in some sequence every row has bit-identical scores: they belong to the sequence
+// (its mean, its first token), not to each token. Without sequence ids: if almost all rows are
+// alike.
 bool ScoresOfSequences(const RoutingCase& c);
 
 }  // namespace plumbline::rules

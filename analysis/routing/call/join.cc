@@ -23,10 +23,10 @@ bool Sampled(const Item& item) {
   return item.evidence->has_routing() && item.evidence->routing().has_sample();
 }
 
-// Ranks of the pool that sent no rows of this call; of many, some.
+// Returns ranks of the pool that sent no rows of this call. If there are many, returns some.
 std::vector<uint32_t> Missing(const SiteStep& step, const std::set<uint32_t>& have) {
   std::set<uint32_t> missing(step.missing_ranks.begin(), step.missing_ranks.end());
-  // Of a world of unknown size at least the ranks below the highest one are known to exist.
+  // If the world's size is not known, at least the ranks below the highest one exist.
   const uint32_t world = step.world_size > 0 ? step.world_size : *have.rbegin() + 1;
   for (uint32_t rank = 0; rank < world && missing.size() < SiteStep::kNamedMissing; ++rank) {
     if (!have.contains(rank)) missing.insert(rank);
@@ -42,7 +42,7 @@ std::string RankList(const std::vector<uint32_t>& ranks) {
                       ranks.size() > kNamed ? ", ..." : "");
 }
 
-// Appends rows; false when dtype or row shape differ, or there are fewer bytes than rows.
+// Appends rows. If dtype or row shape differ, or if there are fewer bytes than rows, returns false.
 bool Append(const v1::Tensor& from, v1::Tensor* to) {
   const int64_t rows = from.shape_size() > 0 ? from.shape(0) : 0;
   if (rows < 0 || static_cast<uint64_t>(rows) > from.data().size()) return false;
@@ -100,9 +100,9 @@ struct Fragment {
   bool whole() const { return first == 0 && rows == last + 1; }
 };
 
-// Numbers sequences by (rank, id) where some (id, position) occurs on two ranks. `ends`: rows up to
-// and with each rank. False where ranks then hold parts of sequences: whose parts belong together
-// cannot be told from ids that each rank numbers for itself.
+// Numbers sequences by (rank, id) if some (id, position) occurs on two ranks. `ends` are the
+// numbers of rows up to and including each rank. Returns false if ranks then hold parts of
+// sequences, because ids that each rank numbers itself do not show which parts belong together.
 bool SeparateSequences(const std::vector<int64_t>& ends, v1::RoutingSample* sample) {
   const int64_t rows = ends.back();
   if (!IsColumn(sample->sequence_id(), rows) || !IsColumn(sample->position(), rows)) return true;
@@ -140,18 +140,19 @@ bool SeparateSequences(const std::vector<int64_t>& ends, v1::RoutingSample* samp
   return true;
 }
 
-// Each rank numbers its own sequences from 0. One after the other, and of a sequence that several
-// ranks hold, the first one's number: enough to tell sequences apart, no order between ranks. False
-// where the order was not recorded as it must be.
+// Renumbers the orders, because each rank numbers its own sequences from 0. Numbers them
+// consecutively. If several ranks hold a sequence, it gets the first one's number. This
+// distinguishes sequences, but gives no order between ranks. If the order was not recorded
+// correctly, returns false.
 bool RenumberOrder(const std::vector<int64_t>& ends, v1::RoutingSample* sample) {
   const int64_t rows = ends.back();
   if (!IsColumn(sample->sequence_id(), rows) || !IsColumn(sample->sequence_order(), rows))
     return false;
-  std::map<int64_t, int64_t> number;  // of a sequence id
+  std::map<int64_t, int64_t> number;  // by sequence id
   std::vector<int64_t> order(static_cast<size_t>(rows));
   int64_t begin = 0;
   for (const int64_t end : ends) {
-    std::map<int64_t, int64_t> ids;  // of the rank's, by order
+    std::map<int64_t, int64_t> ids;  // ids of the rank, by order
     for (int64_t row = begin; row < end; ++row)
       ids.emplace(IntegerAt(sample->sequence_order(), row), IntegerAt(sample->sequence_id(), row));
     for (const auto& [at, id] : ids) number.try_emplace(id, static_cast<int64_t>(number.size()));
@@ -166,7 +167,8 @@ bool RenumberOrder(const std::vector<int64_t>& ends, v1::RoutingSample* sample) 
   return true;
 }
 
-// All rows of these items in rank order; null and a reason where they do not fit together.
+// Returns all rows of these items in rank order. If they do not fit together, returns null and sets
+// a reason.
 std::shared_ptr<v1::Routing> Join(const std::vector<const Item*>& items, uint32_t world,
                                   std::vector<int64_t>* rank_ends, std::string* blocked) {
   auto joined = std::make_shared<v1::Routing>();
@@ -202,7 +204,7 @@ std::shared_ptr<v1::Routing> Join(const std::vector<const Item*>& items, uint32_
     *blocked = "bad-tensor: sequence_id and sequence_order: expected one integer for each row";
     return nullptr;
   }
-  // One pool of all ranks: the joined rows are it.
+  // If the pool has all ranks, it is the joined rows.
   const bool everyone = first.config().pool() == v1::RoutingConfig::POOL_WORLD || world == 1;
   if (!sample.has_pool_id() && everyone) {
     joined->mutable_config()->set_pool(v1::RoutingConfig::POOL_MICROBATCH);

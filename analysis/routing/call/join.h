@@ -1,4 +1,4 @@
-// Pools that span ranks: the rows of several ranks put together into one router call.
+// Pools that span ranks: joins the rows of several ranks into one router call.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,24 @@
 
 namespace plumbline::rules {
 
-// What is judged at one item of a step.
+// The call to judge at one item of a step.
 struct RoutingCall {
-  const v1::Routing* routing = nullptr;       // null: no sample here, or judged at an earlier item
-  std::shared_ptr<const v1::Routing> joined;  // owns `routing` where ranks were joined
+  const v1::Routing* routing =
+      nullptr;  // null if there is no sample here, or if it is judged at an earlier item
+  std::shared_ptr<const v1::Routing> joined;  // owns `routing` if ranks were joined
   std::vector<uint32_t> ranks;
   std::vector<int64_t>
-      rank_ends;        // where joined, parallel to `ranks`: the row after the rank's last
-  std::string blocked;  // "short-id: sentence": these rows cannot be judged
-  // Sequences of several ranks whose ids are hashes: which of two ranks' sequences comes first is
-  // not known.
+      rank_ends;        // if joined: parallel to `ranks`, the row after the rank's last row
+  std::string blocked;  // "short-id: sentence" if these rows cannot be judged
+  // True for sequences of several ranks with hashed ids: the order of two ranks' sequences is not
+  // known.
   bool order_lost = false;
   std::vector<std::string> assumptions;
 };
 
-// Parallel to step.items. Calls whose pool is a group or the world are joined over the ranks of the
-// step, rank by rank, call by call; a rank that is missing blocks them, by name. Sequence ids that
-// ranks number for themselves are told apart by rank.
+// Returns calls parallel to step.items. If the pool is a group or the world, joins the step's
+// ranks, rank by rank and call by call. If a rank is missing, the call is blocked, and the reason
+// names the rank. If ranks number their own sequences, the ids are distinguished by rank.
 std::vector<RoutingCall> JoinRanks(const SiteStep& step);
 
 }  // namespace plumbline::rules

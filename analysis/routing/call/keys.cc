@@ -16,16 +16,16 @@ double Sigmoid(double x) {
 
 bool Divides(KeyKind kind) { return kind != KeyKind::kRecorded && kind != KeyKind::kProbs; }
 
-// One ulp of a recorded value; a masked expert's -inf is exact.
+// Returns one ulp of a recorded value. A masked expert's -inf is exact.
 double Rounding(double x, DType dtype) { return IsMasked(x) ? 0 : UlpOf(x, dtype); }
 
-// The part of the key that is summed: exponentials, or scores as they are (sigmoids of logits).
+// Returns the part of the key that is summed: exponentials, or plain scores (sigmoids of logits).
 double Share(const RoutingCase& c, KeyKind kind, const KeyScale& row, double x) {
   if (kind != KeyKind::kShareOfChosen) return std::exp(x - row.max);
   return c.routing->sample().scores_are_logits() ? Sigmoid(x) : x;
 }
 
-// `visit_all(visit)` calls visit(x) for every expert that the row's key is divided over.
+// `visit_all(visit)` calls visit(x) for every expert in the sum of the row's key.
 template <typename VisitAll>
 KeyScale ScaleOver(const RoutingCase& c, KeyKind kind, VisitAll visit_all) {
   KeyScale row{-HUGE_VAL, 0, 0};
@@ -49,14 +49,15 @@ KeyScale ScaleOverChosen(const RoutingCase& c, KeyKind kind, std::span<const Cho
   });
 }
 
-// Of one row alone.
+// Computes the scale of one row.
 KeyScale ScaleOf(const RoutingCase& c, KeyKind kind, int32_t token) {
   if (kind == KeyKind::kSoftmax) return ScaleOverRow(c, kind, token);
   return ScaleOverChosen(c, kind, c.ChoicesOf(token));
 }
 
-// A share divided by the row's sum. Its rounding `delta` is carried to first order: relative for
-// exponentials and sigmoids, absolute for plain scores; two fp32 ulp for the function itself.
+// Returns a share divided by the row's sum. Its rounding `delta` is propagated to first order:
+// relative for exponentials and sigmoids, absolute for plain scores; plus two fp32 ulp for the
+// function itself.
 Key Divided(const RoutingCase& c, KeyKind kind, const KeyScale& row, double share, double delta) {
   const double value = share / row.sum;
   const bool plain = kind == KeyKind::kShareOfChosen && !c.routing->sample().scores_are_logits();
@@ -105,7 +106,7 @@ const char* KeyName(KeyKind kind) {
 
 std::vector<KeyKind> KeyKinds(const RoutingCase& c) {
   const bool logits = c.routing->sample().scores_are_logits();
-  // Over one expert a softmax is 1 whatever the logit is: no key.
+  // Over one expert a softmax is always 1, so it is not a key.
   const bool several = c.experts > 1;
   const bool softmax =
       several && logits && c.routing->config().score_function() == v1::SCORE_SOFTMAX;
@@ -113,7 +114,7 @@ std::vector<KeyKind> KeyKinds(const RoutingCase& c) {
   if (softmax) kinds.push_back(KeyKind::kSoftmax);
   kinds.push_back(KeyKind::kRecorded);
   if (several && logits && !softmax) kinds.push_back(KeyKind::kSoftmax);
-  // Over one choice every share is 1: nothing to rank by.
+  // Over one choice every share is 1, so it cannot rank.
   if (c.top_k > 1 && logits) kinds.push_back(KeyKind::kSoftmaxChosen);
   if (c.top_k > 1) kinds.push_back(KeyKind::kShareOfChosen);
   if (c.probs.present() && (several || ProbsVary(c))) kinds.push_back(KeyKind::kProbs);
@@ -138,7 +139,7 @@ RowKeyReader::RowKeyReader(const RoutingCase& c, KeyKind kind) : case_(c), kind_
 
 RowKeyReader::~RowKeyReader() = default;
 
-// As fast as the processor can.
+// Uses the vectorised code.
 KeyScale RowKeyReader::SoftmaxScale(int32_t token) {
   KeyScale scale;
   if (case_.softmax != nullptr && case_.softmax->Get(token, &scale)) return scale;
@@ -156,7 +157,7 @@ KeyScale RowKeyReader::Scale(int32_t token) {
                                     : ScaleOverChosen(case_, kind_, case_.ChoicesOf(token));
 }
 
-// KeyOf each choice, each share computed but once.
+// Computes KeyOf for each choice, with each share computed once.
 void RowKeyReader::DivideOverChosen(int32_t token) {
   KeyScale scale{-HUGE_VAL, 0, 0};
   for (const Choice& choice : case_.ChoicesOf(token)) {

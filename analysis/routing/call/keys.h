@@ -11,7 +11,8 @@
 
 namespace plumbline::rules {
 
-// Within one expert's column a bias is constant and a sigmoid monotone: neither makes a new order.
+// Within one expert's column a bias is constant and a sigmoid monotone, so neither gives a new
+// order.
 enum class KeyKind {
   kRecorded,       // the scores as recorded
   kSoftmax,        // softmax over all experts
@@ -22,27 +23,26 @@ enum class KeyKind {
 
 const char* KeyName(KeyKind kind);
 
-// Key and its carried rounding for one (token, expert).
+// Key and its propagated rounding for one (token, expert).
 struct Key {
   double value = 0;
   double tolerance = 0;
 };
 
-// The kinds that this case can be ranked by; the likeliest first.
+// Returns the kinds by which this case can be ranked, the likeliest first.
 std::vector<KeyKind> KeyKinds(const RoutingCase& c);
 
-// The key of one (token, expert) alone, for witnesses.
+// Returns the key of one (token, expert), for witnesses.
 double KeyValue(const RoutingCase& c, KeyKind kind, int32_t token, int32_t expert, int16_t rank);
 
-// What the key of a row's experts is divided by, and how well that is known.
+// The divisor of the keys of a row's experts, and its accuracy.
 struct KeyScale {
   double max = 0;  // subtracted before exponentials
   double sum = 1;
-  double delta = 0;  // largest recorded rounding among the summed
+  double delta = 0;  // largest recorded rounding among the terms
 };
 
-// Softmax scales that were computed once: several kinds of evidence ask for the same rows.
-// Thread-safe.
+// Cache of softmax scales, because several kinds of evidence use the same rows. Thread-safe.
 class SoftmaxScales {
  public:
   explicit SoftmaxScales(int32_t tokens)
@@ -58,7 +58,7 @@ class SoftmaxScales {
   void Put(int32_t token, const KeyScale& scale) {
     const auto row = static_cast<size_t>(token);
     State none = State::kNone;
-    if (!state_[row].compare_exchange_strong(none, State::kTaken)) return;  // another thread's
+    if (!state_[row].compare_exchange_strong(none, State::kTaken)) return;  // another thread has it
     scale_[row] = {scale.max, scale.sum, scale.delta};
     state_[row].store(State::kHeld, std::memory_order_release);
   }
@@ -72,17 +72,17 @@ class SoftmaxScales {
   std::unique_ptr<Scale[]> scale_;
 };
 
-// Reads the keys of rows one by one. One a thread, about 30 KiB; borrows the case.
+// Reads the keys of rows one by one. Use one per thread, about 30 KiB. Borrows the case.
 //
-// Tolerances are one ulp of each recorded value (twice what rounding to nearest can do), carried
-// through the function to first order, plus two fp32 ulp where a function was computed. Two keys
-// differ when they are further apart than both.
+// Tolerances are one ulp of each recorded value (twice the error of rounding to nearest),
+// propagated through the function to first order, plus two fp32 ulp if a function was computed. Two
+// keys differ if their distance exceeds both tolerances.
 class RowKeyReader {
  public:
   RowKeyReader(const RoutingCase& c, KeyKind kind);
   ~RowKeyReader();
 
-  // Parallel to c.ChoicesOf(token); valid until the next call.
+  // Returns keys parallel to c.ChoicesOf(token). Valid until the next call.
   const std::vector<Key>& Keys(int32_t token);
   KeyScale Scale(int32_t token);
 
@@ -97,12 +97,12 @@ class RowKeyReader {
   std::vector<Key> keys_;
 };
 
-// The keys of any expert of any row; what a row needs is computed once, in the constructor. Borrows
-// the case.
+// Returns the keys of any expert of any row. The constructor computes the data of each row once.
+// Borrows the case.
 class KeyReader {
  public:
   KeyReader(const RoutingCase& c, KeyKind kind);
-  // `rank`: the choice's column where probs are [T,k].
+  // `rank` is the choice's column if probs are [T,k].
   Key At(int32_t token, int32_t expert, int16_t rank) const;
 
  private:

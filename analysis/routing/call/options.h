@@ -1,19 +1,19 @@
-// The options that the routing rules share: how much evidence is a proof, and how much a hint.
+// The options that the routing rules share: the evidence needed for a proof and for a hint.
 #pragma once
 
 #include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 
-// What the options default to, where a judgement has none.
+// Defaults of the options, for a judgement without them.
 inline constexpr double kProofBits = 20;
 inline constexpr double kHintBits = 7;
-// Of a draw among all against refusals of the tokens' own, beside a hint's bits of pairs. Refusals
-// of their own seldom leave such pairs at all, so both together are rarer than either.
+// Bits for a draw among all candidates against a token's own refusals, in addition to a hint's bits
+// of pairs. Own refusals seldom leave such pairs, so both together are rarer than either.
 inline constexpr double kDrawnBits = 4;
-// Of pairs, where the configuration itself names a policy that leaves such pairs.
+// Bits of pairs, if the configuration itself names a policy that leaves such pairs.
 inline constexpr double kNamedBits = 2;
-// Own thresholds beside a declared capacity would have to hit it by luck, all of them: 1 in 1,000.
+// With a declared capacity, all own thresholds would have to match it by chance: 1 in 1,000.
 inline constexpr double kLuckBits = 10;
 
 inline constexpr OptionInfo kRoutingOptions[] = {

@@ -1,4 +1,4 @@
-// What every row's own scores choose, of a whole recorded call.
+// The choices by every row's own scores, for a whole recorded call.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace plumbline::rules {
 class OwnChoices {
  public:
   struct Choice {
-    bool finite = false;  // false: no choice
+    bool finite = false;  // if false, there is no choice
     bool tied = false;
     bool rank_order_known = false;
     std::span<const int16_t> expert;  // [k] in rank order
   };
 
-  // `scores`: [tokens, rule.experts], checked. `bias`: [rule.experts], read if rule.has_bias. Takes
-  // several threads for a call larger than live samples are.
+  // `scores` has shape [tokens, rule.experts] and was checked. `bias` has shape [rule.experts] and
+  // is read if rule.has_bias. For a call larger than live samples, uses several threads.
   OwnChoices(const RouterRule& rule, const Matrix& scores, int64_t tokens,
              const std::vector<double>& bias);
 

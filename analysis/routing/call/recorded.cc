@@ -96,7 +96,7 @@ class Reader {
     }
     case_.bias_matters = std::any_of(case_.bias.begin(), case_.bias.end(),
                                      [&](double b) { return b != case_.bias[0]; });
-    rule_.has_bias = case_.bias_matters;  // a constant changes no choice
+    rule_.has_bias = case_.bias_matters;  // a constant bias changes no choice
     return absl::OkStatus();
   }
 
@@ -119,7 +119,8 @@ class Reader {
     return case_.ordered() ? CheckDistinct() : absl::OkStatus();
   }
 
-  // Hashes have lost the order of the ids; what kept it must name the same sequences.
+  // Hashes do not preserve the order of the ids, so the recorded order must name the same
+  // sequences.
   absl::Status SequenceOrder() {
     auto order = Column("sequence_order", sample_.has_sequence_order(), sample_.sequence_order(),
                         case_.tokens);
@@ -176,7 +177,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // Shapes and ranges of what was recorded of the choices.
+  // Checks the shapes and ranges of the recorded choices.
   absl::Status Recorded() {
     const int64_t T = case_.tokens, E = case_.experts, k = case_.top_k;
     case_.indices_recorded = sample_.has_topk_indices();
@@ -206,8 +207,8 @@ class Reader {
   }
 
   absl::Status CheckIndices() {
-    // A choice that a declared draw of the token's own left out is none; what capacity refused is
-    // in the mask.
+    // If a declared own draw omitted a choice, it does not count as one. Refusals by the capacity
+    // are in the mask.
     const bool draws = OwnDraws(config_) && sample_.has_keep_mask();
     auto indices = ReadIndices(sample_.topk_indices(), case_.tokens, case_.top_k, case_.experts,
                                [this, draws](int32_t t) { return case_.judged(t) && !draws; });
@@ -216,7 +217,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // Both say what was kept: of what the mask keeps, the map leaves nothing out.
+  // Both record what was kept, so the map must contain all that the mask keeps.
   absl::Status Agreement() {
     if (indices_.empty() || keep_.empty() || !sample_.has_routing_map()) return absl::OkStatus();
     std::vector<uint8_t> in_map(static_cast<size_t>(case_.experts));

@@ -1,5 +1,5 @@
-// What one router call recorded, read and checked: shapes, rows, pools, choices. Nothing here asks
-// what the scores would have chosen; that is call/case.cc's.
+// The records of one router call, read and checked: shapes, rows, pools, choices. The choices by
+// the scores are computed in call/case.cc.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 namespace plumbline::rules {
 
 struct RecordedRouting {
-  RoutingCase call;              // all but what rests on choices; rows are padding or still kTied
-  RouterRule rule;               // but for the group score, which is often unrecorded
-  std::vector<int32_t> indices;  // [T,k], empty when not recorded
-  std::vector<uint8_t> keep;     // [T,k], empty when not recorded
+  RoutingCase call;  // everything except what depends on choices; rows are padding or still kTied
+  RouterRule rule;   // without the group score, which is often not recorded
+  std::vector<int32_t> indices;  // [T,k], empty if not recorded
+  std::vector<uint8_t> keep;     // [T,k], empty if not recorded
 };
 
-// Borrows from the message as RoutingCase does. Errors as DecodeRouting's.
+// Borrows from the message as RoutingCase does. Returns errors as DecodeRouting does.
 absl::StatusOr<RecordedRouting> ReadRouting(const v1::Routing& routing);
 
 }  // namespace plumbline::rules

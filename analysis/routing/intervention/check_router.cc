@@ -41,10 +41,11 @@ class Checker {
  private:
   using Row = RouterCheck::Row;
 
-  // One trial: whose rows are replaced from where on, and whose assignments are watched.
+  // One trial: the sequence whose rows are replaced from a row on, and the one whose assignments
+  // are compared.
   struct Trial {
     size_t changed, watched;  // indices into sequences_
-    size_t from;              // index into the changed one's rows; the watched ones lie before
+    size_t from;              // index into the changed one's rows; the compared ones come before
     Manner manner;
     FlipShare* share;
   };
@@ -81,7 +82,7 @@ class Checker {
     return Again();
   }
 
-  // The batch as given once more: a router that keeps a state may drift.
+  // Runs the unchanged batch once more, because a router with state may drift.
   absl::Status Again() {
     auto again = Call(inputs_.logits, "the batch as given, again");
     if (!again.ok()) return again.status();
@@ -89,7 +90,8 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // Every target, cut and manner; an even sample of them where calls do not suffice.
+  // Tries every target, cut and kind of replacement. If there are too few calls, an even sample of
+  // them.
   absl::Status Suffixes() {
     std::vector<Trial> trials;
     for (size_t s : intervention::Spread(sequences_.size(), Targets())) {
@@ -99,7 +101,7 @@ class Checker {
           trials.push_back({s, s, static_cast<size_t>(cut), manner, &check_.future});
       }
     }
-    // A quarter of the calls is left to what other sequences do.
+    // A quarter of the calls is reserved for the effect of other sequences.
     const int64_t most =
         sequences_.size() > 1 ? options_.max_calls - options_.max_calls / 4 : options_.max_calls;
     return TryAll(std::move(trials), most - check_.calls - kReserve);
@@ -131,7 +133,8 @@ class Checker {
     cut_short_ |= n > most;
     const int64_t taken = std::min(n, most);
     for (int64_t i = 0; i < taken && !nondeterministic_; ++i) {
-      // Spread over the list, which holds the manners in turn: each is used as often.
+      // Spread over the list, which alternates the kinds of replacement, so that each is used
+      // equally often.
       const int64_t spread = i * n / taken;
       const int64_t at = n < 2 * taken ? spread : spread / kTurns * kTurns + i % kTurns;
       if (absl::Status status = Try(trials[static_cast<size_t>(std::min(at, n - 1))]); !status.ok())
@@ -165,7 +168,7 @@ class Checker {
     return Confirm(logits, *answer, what);
   }
 
-  // The flip must come again, and the batch as given must still give what it gave.
+  // The flip must be reproducible, and the unchanged batch must still give the same result.
   absl::Status Confirm(const std::vector<double>& logits, const Assignments& seen,
                        const std::string& what) {
     for (int i = 0; i < 2; ++i) {
@@ -232,14 +235,14 @@ class Checker {
   }
 
   static constexpr int64_t kTurns = std::size(kManners);
-  static constexpr int64_t kReserve = 6;  // calls that confirm a flip and the batch as given
+  static constexpr int64_t kReserve = 6;  // calls to confirm a flip and the unchanged batch
 
   const RouterCall& router_;
   const RouterInputs& inputs_;
   const CheckOptions& options_;
   std::vector<Sequence> sequences_;
   Assignments base_;
-  std::optional<intervention::Replacement> replacement_;  // once the base is known
+  std::optional<intervention::Replacement> replacement_;  // set when the base is known
   size_t turn_ = 0;
   bool nondeterministic_ = false;
   bool future_witness_ = false;

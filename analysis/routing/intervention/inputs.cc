@@ -122,7 +122,7 @@ const char* Describe(Manner manner) {
 Replacement::Replacement(const RouterInputs& inputs, const Assignments& base,
                          const CheckOptions& options)
     : inputs_(inputs), base_(base), options_(options), rng_(options.seed) {
-  // Welford, over what is finite.
+  // Welford's method over the finite values.
   const auto experts = static_cast<size_t>(inputs.experts);
   mean_.assign(experts, 0);
   deviation_.assign(experts, 0);
@@ -144,7 +144,8 @@ void Replacement::Random(double* row) {
   for (size_t e = 0; e < mean_.size(); ++e) row[e] = mean_[e] + 1.5 * deviation_[e] * normal(rng_);
 }
 
-// Away from the row's mean, and up: whatever the score, it beats its model's.
+// Increases the distance from the row's mean, so that for any score function the row beats its
+// model.
 void Replacement::Sharpen(const double* model, double* row) const {
   double sum = 0;
   int finite = 0;

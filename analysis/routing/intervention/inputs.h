@@ -1,5 +1,5 @@
-// The material of an intervention: sequences in time order, cuts, and rows to replace others with.
-// Internal to analysis/routing/intervention/check_router*.cc.
+// The data of an intervention: sequences in time order, cuts, and replacement rows. Internal to
+// analysis/routing/intervention/check_router*.cc.
 #pragma once
 
 #include <random>
@@ -12,36 +12,36 @@ namespace plumbline::rules::intervention {
 struct Sequence {
   int64_t id = 0;
   int64_t rank = 0;
-  std::vector<int32_t> rows;  // not padding, by position
+  std::vector<int32_t> rows;  // rows that are not padding, by position
 };
 
 absl::Status CheckInputs(const RouterInputs& inputs);
 
-// By their first row.
+// Returns the sequences by their first row.
 std::vector<Sequence> Sequences(const RouterInputs& inputs);
 
-// Up to `most` indices of 0..count-1, spread evenly, the first and the last among them.
+// Returns up to `most` indices of 0..count-1, spread evenly, including the first and the last.
 std::vector<size_t> Spread(size_t count, size_t most);
 
-// 1, the powers of two and their neighbours, length - 1.
+// Returns 1, the powers of two and their neighbours, and length - 1.
 std::vector<int64_t> Cuts(int64_t length);
 
-// How replaced rows are made.
+// How replacement rows are made.
 enum class Manner {
   kRandom,  // normal, with each expert's mean and deviation in the batch
-  kCopies,  // of the models' strongest rows, a little sharper: they ask for the same experts
-  kFlood,   // all ask first for one expert that the models use
+  kCopies,  // the models' strongest rows, slightly sharper, so that they choose the same experts
+  kFlood,   // all choose first one expert that the models use
 };
 inline constexpr Manner kManners[] = {Manner::kRandom, Manner::kCopies, Manner::kFlood};
 const char* Describe(Manner manner);
 
 class Replacement {
  public:
-  // Borrows all but `options`.
+  // Borrows all arguments except `options`.
   Replacement(const RouterInputs& inputs, const Assignments& base, const CheckOptions& options);
 
-  // The batch's logits with `rows` replaced; `models` are the rows that shall feel it, `turn`
-  // varies the expert that is flooded.
+  // Returns the batch's logits with `rows` replaced. `models` are the rows that should be affected.
+  // `turn` varies the flooded expert.
   std::vector<double> Make(Manner manner, const std::vector<int32_t>& rows,
                            const std::vector<int32_t>& models, size_t turn);
 

@@ -1,5 +1,5 @@
-// A router run twice on tokens that differ: does a later one change an earlier one's expert? The
-// room's entry: who stands outside includes this header alone.
+// Runs a router twice on tokens that differ, to test whether a later token changes an earlier one's
+// expert. The entry header of this folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/routing/intervention/check_router.h"  // IWYU pragma: export

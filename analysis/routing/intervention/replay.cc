@@ -16,15 +16,15 @@ size_t At(const RoutingCase& c, int32_t token, int32_t expert) {
   return Index(token) * Index(c.experts) + Index(expert);
 }
 
-// [T,E] of what was kept.
+// Returns the map [T,E] of the kept choices.
 std::vector<uint8_t> RecordedMap(const RoutingCase& c) {
   std::vector<uint8_t> map(Index(c.tokens) * Index(c.experts), 0);
   for (const Choice& choice : c.choices) map[At(c, choice.token, choice.expert)] |= choice.kept;
   return map;
 }
 
-// In a tied row the recorded precision leaves the choice open: what was chosen is put first, by
-// less than that precision.
+// In a tied row the recorded precision does not determine the choice. Puts the recorded choice
+// first, by less than that precision.
 void SettleTies(const RoutingCase& c, std::vector<double>* logits) {
   std::vector<double> highest(Index(c.tokens), -std::numeric_limits<double>::infinity());
   std::vector<uint8_t> chosen(logits->size(), 0);
@@ -78,7 +78,7 @@ class Search {
     return none;
   }
 
-  // As recorded, ties settled.
+  // As recorded, with ties decided.
   const std::vector<double>& logits() const { return logits_; }
 
  private:
@@ -116,7 +116,7 @@ class Search {
     candidates_.push_back({how, policy, std::move(p), &queues_[queue].order});
   }
 
-  // The declared capacity; without one, that of the cells that are full.
+  // Returns the declared capacity. If there is none, that of the full cells.
   int64_t Capacity() const {
     const v1::RoutingConfig& config = c_.routing->config();
     if (DeclaresCapacity(config)) return static_cast<int64_t>(config.capacity());
@@ -151,8 +151,8 @@ class Search {
     if (c_.pool_basis != PoolBasis::kRecorded) ListChunks();
   }
 
-  // What a cell keeps of one choice rank where it refuses some of it; unlimited where it never
-  // does.
+  // Returns how many of one choice rank a cell keeps if it refuses some. If it never refuses, it is
+  // unlimited.
   std::vector<int64_t> RankCapacities() const {
     const size_t cells = Index(c_.pools) * Index(c_.experts), k = Index(c_.top_k);
     std::vector<int64_t> kept(cells * k, 0), most(k, std::numeric_limits<int64_t>::max());
@@ -187,7 +187,8 @@ class Search {
     }
   }
 
-  // What every refusing cell of this cut holds, if it is one number and none holds more; else 0.
+  // Returns what every refusing cell of this cut holds, if it is one number and no cell holds more;
+  // else 0.
   int64_t PieceCapacity(const std::vector<int32_t>& order, int chunks, bool short_first) const {
     const auto rows = static_cast<int64_t>(order.size());
     const int64_t length = (rows + chunks - 1) / chunks, pieces = (rows + length - 1) / length;
@@ -214,8 +215,8 @@ class Search {
                : 0;
   }
 
-  // The replay that named the policy says which key; a key that was recorded beside the scores
-  // cannot be computed for other rows.
+  // The replay that named the policy gives the key. A key that was recorded separately from the
+  // scores cannot be computed for other rows.
   void ListByScore() {
     const RankedReplay* leak = a_.leak();
     if (leak == nullptr || leak->key == KeyKind::kProbs) return;
@@ -270,8 +271,8 @@ class Search {
     return router;
   }
 
-  // True if the router keeps exactly what was recorded as kept. Padding counts only where it holds
-  // places.
+  // Returns true if the router keeps exactly what was recorded as kept. Padding counts only if it
+  // uses capacity.
   bool Exact(const ReplayedRouter& router) const {
     const auto fates = router.Call()(logits_);
     if (!fates.ok()) return false;
@@ -293,7 +294,7 @@ class Search {
   bool padding_holds_ = false;
 };
 
-// [T], or empty where one rank's rows stand alone.
+// Returns the rank of each row [T]. If there is one rank, returns an empty vector.
 std::vector<int64_t> RowRanks(const RoutingAnalysis& a) {
   std::vector<int64_t> of(a.rank_ends.empty() ? 0 : Index(a.c.tokens));
   size_t rank = 0;
@@ -304,7 +305,8 @@ std::vector<int64_t> RowRanks(const RoutingAnalysis& a) {
   return of;
 }
 
-// Returns why this recording cannot be replayed, as "code: text"; empty if it can.
+// Returns why this recording cannot be replayed, as "code: text". If it can, returns an empty
+// string.
 std::string Unreplayable(const RoutingAnalysis& a) {
   const RoutingCase& c = a.c;
   if (!c.ordered()) return "no-order: sequence_id and position were not both recorded";

@@ -1,5 +1,5 @@
-// The reference router that gives a recorded call exactly: what CheckRouter runs when there is no
-// router but a recording whose policy was named.
+// Finds the reference router that gives a recorded call exactly. CheckRouter runs it if there is no
+// router but a recording with a named policy.
 #pragma once
 
 #include <string>
@@ -12,22 +12,22 @@
 namespace plumbline::rules {
 
 struct ReplayedRouter {
-  std::string problem;  // not empty: "short-id: sentence", nothing else is set
+  std::string problem;  // "short-id: sentence" if there is none; nothing else is set then
   std::string how;      // "drop by score (softmax)", "first come first served, seq-major order"
   RouterPolicy policy = RouterPolicy::kTokenChoice;
   RouterParameters parameters;
   RouterBatch batch;           // rows in the order of the queue
-  std::vector<int32_t> order;  // the recorded row of each
+  std::vector<int32_t> order;  // recorded row of each row
 
-  // The recorded rows as an intervention's inputs.
+  // Returns the recorded rows as the inputs of an intervention.
   RouterInputs Inputs(const RoutingAnalysis& a) const;
-  // Routes [T,E] logits in recorded order. Borrows *this.
+  // Returns a function that routes [T,E] logits in recorded order. Borrows *this.
   RouterCall Call() const;
 };
 
-// Tries what the name leaves open: order of the queue, key, pieces. Exact means that every known
-// fate of every judged row comes out as recorded. Never wrong about that; whether the policy is
-// the trainer's own is for the caller to weigh.
+// Tries what the name leaves open: order of the queue, key, pieces. A router is exact if every
+// known fate of every judged row is as recorded. That is always correct. The caller must decide
+// whether the policy is the trainer's own.
 ReplayedRouter ReplayNamedPolicy(const RoutingAnalysis& a);
 
 }  // namespace plumbline::rules

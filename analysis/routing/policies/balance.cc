@@ -10,9 +10,10 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr int64_t kMostScores = int64_t{1} << 25;  // beyond it the fits cost more than they tell
+constexpr int64_t kMostScores = int64_t{1}
+                                << 25;  // beyond it the fits cost more than they are worth
 
-// The rows of one pool whose choice is known.
+// The rows of one pool whose choices are known.
 struct Market {
   size_t experts = 0;
   std::vector<std::vector<double>> value;    // [rows][E]
@@ -45,8 +46,8 @@ std::vector<Market> MarketsOf(const RoutingCase& c) {
   return markets;
 }
 
-// -log2 of the multinomial chance that uniform choices fall as evenly as these loads do (which
-// differ by one at most).
+// Returns -log2 of the multinomial probability that uniform choices give loads as even as these,
+// which differ by at most one.
 double EvenBits(const int64_t* load, size_t experts) {
   int sign = 0;
   double total = 0, bits = 0, upper = 0;
@@ -54,14 +55,15 @@ double EvenBits(const int64_t* load, size_t experts) {
   for (size_t e = 0; e < experts; ++e) {
     total += static_cast<double>(load[e]);
     upper += load[e] > least;
-    bits += lgamma_r(static_cast<double>(load[e]) + 1, &sign);  // std::lgamma writes a global
+    bits +=
+        lgamma_r(static_cast<double>(load[e]) + 1, &sign);  // std::lgamma writes a global variable
   }
   const auto all = static_cast<double>(experts);
   return (bits - lgamma_r(total + 1, &sign)) / std::numbers::ln2 + total * std::log2(all) -
          Log2Choose(all, upper);
 }
 
-// Loads count every row, tied ones too.
+// Loads count every row, including tied ones.
 bool CheckEqual(const RoutingCase& c, double* bits) {
   const auto experts = static_cast<size_t>(c.experts);
   std::vector<int64_t> load(static_cast<size_t>(c.pools) * experts, 0);
@@ -77,8 +79,8 @@ bool CheckEqual(const RoutingCase& c, double* bits) {
 
 // ---- prices ----------------------------------------------------------------------------------
 
-// slack[e][f]: the least lead of a token's chosen expert e over its unchosen f. Prices explain
-// every choice when p_e - p_f <= slack[e][f] + epsilon.
+// Returns slack[e][f]: the smallest lead of a token's chosen expert e over its unchosen expert f.
+// Prices explain every choice if p_e - p_f <= slack[e][f] + epsilon.
 std::vector<double> Slack(const Market& market) {
   const size_t experts = market.experts;
   std::vector<double> slack(experts * experts, HUGE_VAL);
@@ -97,7 +99,8 @@ std::vector<double> Slack(const Market& market) {
   return slack;
 }
 
-// Bellman-Ford over the difference constraints; false on a negative cycle: no such prices.
+// Solves the difference constraints by Bellman-Ford. Returns false if there is a negative cycle:
+// then no such prices exist.
 bool SolvePrices(const std::vector<double>& slack, size_t experts, double epsilon,
                  std::vector<double>* price) {
   price->assign(experts, 0);
@@ -117,9 +120,9 @@ bool SolvePrices(const std::vector<double>& slack, size_t experts, double epsilo
   return false;
 }
 
-// Of every row: how many of the experts would have been within epsilon of its choice? Bits against
-// a random choice of k among E, less E log2(rows) for the prices; negative infinity where a choice
-// is not explained.
+// Returns the evidence for the prices in bits. Counts for every row how many experts would have
+// been within epsilon of its choice. The bits are against a random choice of k among E, less E
+// log2(rows) for the prices. If a choice is not explained, returns negative infinity.
 double PriceBits(const Market& market, const std::vector<double>& price, double epsilon) {
   const auto experts = static_cast<double>(market.experts);
   double bits = -experts * std::log2(static_cast<double>(market.value.size()) + 1);
@@ -153,7 +156,7 @@ void FitPrices(const std::vector<Market>& markets, Balance& out) {
         low = std::min(low, *least);
         high = std::max(high, *most);
       }
-      // An auction stops within epsilon of the best; a 50th of the range is what it is run with.
+      // An auction stops within epsilon of the best; a 50th of the range is a usual epsilon.
       const double here = loose ? std::max((high - low) / 50, 1e-4) : 1e-6 * (high - low);
       std::vector<double> price;
       fits = SolvePrices(Slack(market), market.experts, here, &price);
@@ -171,8 +174,8 @@ void FitPrices(const std::vector<Market>& markets, Balance& out) {
 
 // ---- optimal transport -----------------------------------------------------------------------
 
-// Row and column scalings of exp(x) in turn, until the columns are equal. Rows count `weight`
-// times.
+// Scales the rows and columns of exp(x) in turn until the columns are equal. Each row counts
+// `weight` times.
 class Transport {
  public:
   explicit Transport(const Market& market) : market_(market) {
@@ -182,8 +185,8 @@ class Transport {
     }
   }
 
-  // Scales rows and columns in turn, at most `rounds` times; after each round visit(prices, round)
-  // may stop it. Prices are minus the log of the column scalings.
+  // Scales rows and columns in turn, at most `rounds` times. Calls visit(prices, round) after each
+  // round, which may stop it. Prices are minus the log of the column scalings.
   template <typename Visit>
   void Balance(const std::vector<double>& weight, int rounds, Visit visit) const {
     const size_t experts = market_.experts;
@@ -215,7 +218,7 @@ class Transport {
   std::vector<double> kernel_;  // [rows, E]
 };
 
-// A generator of its own: verdicts must be the same everywhere.
+// An own generator, so that verdicts are the same on every host.
 class SplitMix {
  public:
   explicit SplitMix(uint64_t seed) : state_(seed) {}
@@ -231,10 +234,11 @@ class SplitMix {
 };
 
 constexpr int kMostRounds = 200;
-// What fp32 arithmetic leaves open in a price.
+// Error of a price due to fp32 arithmetic.
 constexpr double kTransportTolerance = 1e-4;
 
-// The number of rounds whose prices explain every choice of the market; 0: none does.
+// Returns the number of rounds whose prices explain every choice of the market. If there is none,
+// returns 0.
 int RoundsThatExplain(const Market& market, const Transport& transport, double bits) {
   int found = 0;
   const std::vector<double> once(market.value.size(), 1);
@@ -251,7 +255,7 @@ bool TransportExplains(const std::vector<Market>& markets) {
     const int rounds =
         RoundsThatExplain(market, transport, kProofBits / static_cast<double>(markets.size()));
     if (rounds == 0) return false;
-    // Prices of other rows of the same kind that explain as much might have been stored.
+    // If prices of resampled rows explain as much, the prices might have been stored.
     SplitMix random(0x706c756d62);
     std::vector<double> weight(market.value.size());
     bool another = false;
@@ -272,7 +276,8 @@ bool TransportExplains(const std::vector<Market>& markets) {
 
 // ---- tables ----------------------------------------------------------------------------------
 
-// Round robin, blocks, or a function of the position: choices that look at no score.
+// Returns true if the choices ignore the scores: round robin, blocks, or a function of the
+// position.
 bool Tabular(const RoutingCase& c) {
   std::vector<uint64_t> choice(static_cast<size_t>(c.tokens), 0);
   for (const Choice& made : c.choices) {
@@ -290,12 +295,12 @@ bool Tabular(const RoutingCase& c) {
     position_repeats |= !fresh;
     position_decides &= entry->second == choice[row];
   }
-  // With every position seen once, some function of the position always fits.
+  // If every position occurs once, some function of the position always fits.
   if (position_decides || !position_repeats) return true;
   int64_t runs = 1;
   for (size_t i = 1; i < rows.size(); ++i) runs += rows[i] != rows[i - 1];
   if (runs <= 2 * c.experts) return true;
-  // The shortest period, by the prefix function.
+  // Find the shortest period by the prefix function.
   std::vector<size_t> prefix(rows.size(), 0);
   for (size_t i = 1; i < rows.size(); ++i) {
     size_t k = prefix[i - 1];

@@ -1,5 +1,5 @@
-// Choices that own scores do not explain but a price per expert does: balanced assignment (auction,
-// optimal transport) solves for such prices over the whole batch.
+// Detects choices that a token's own scores do not explain but a price per expert does. Balanced
+// assignment (auction, optimal transport) solves for such prices over the whole batch.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,23 @@ namespace plumbline::rules {
 
 struct Balance {
   bool equal = false;     // every expert of a pool holds the same number of tokens
-  double equal_bits = 0;  // that this is no accident of independent, uniform choices
-  bool priced = false;    // one price an expert explains every choice of a pool
-  double price_bits = 0;  // against random choices, less what fitting the prices could do
+  double equal_bits = 0;  // against independent, uniform choices
+  bool priced = false;    // one price per expert explains every choice of a pool
+  double price_bits = 0;  // against random choices, less the freedom of the fitted prices
   double epsilon = 0;     // how far below the best a choice was allowed to be
   bool sinkhorn = false;  // the prices of an optimal transport of these rows explain every choice,
-                          // those of 32 resamples of the rows do not
-  bool tabular = false;   // a function of position or row could have made the choices
-  // A stored bias that balances this very text evenly would leave the same choices. Excluded where
-  // the bias was recorded and does not explain them, or the configuration names the assignment.
+                          // and those of 32 resamples of the rows do not
+  bool tabular = false;   // a function of the position or the row could have made the choices
+  // A stored bias that balances exactly this text would leave the same choices. False if the bias
+  // was recorded and does not explain them, or if the configuration names the assignment.
   bool bias_possible = true;
   bool found() const;
-  // Prices explain the choices, and a stored bias may be all they are.
+  // True if prices explain the choices, but may be only a stored bias.
   bool as_a_bias() const;
 };
 
-// Needs c.ordered(); pools as recorded, or the whole call. Tied and non-finite rows are left out.
+// Requires c.ordered(). Uses pools as recorded, or the whole call. Tied and non-finite rows are
+// ignored.
 Balance FindBalance(const RoutingCase& c);
 
 }  // namespace plumbline::rules

@@ -9,7 +9,7 @@ namespace plumbline::rules {
 namespace {
 
 constexpr int64_t kMostChoicesInQueues = 1 << 14, kMostOfCell = 4096;
-// What most draws are refuted by.
+// Number of choices of a first test that refutes most cells.
 constexpr size_t kFirstLook = 128;
 
 enum class Clock { kPlace, kChoices, kPosition };
@@ -19,18 +19,18 @@ struct Asked {
   double time;
   bool kept;
   bool judged;
-  bool fresh;  // the bucket is full again: another sequence
+  bool fresh;  // the bucket is full again because another sequence begins
 };
 using Queued = std::vector<Asked>;
 
-// The least wait that was refused and the greatest that was not, both of them no less the longer
-// the period is. A bucket that admits one token a period, and several at once from what it saved,
-// admits while the moment at which it will have saved for all it took lies ahead by no more than
-// its size. Each wait is a convex function of the period: a maximum of lines.
+// The smallest wait of a refused choice and the largest of an admitted one. Neither falls as the
+// period grows. A bucket that admits one token per period, and several at once from its savings,
+// admits as follows. It admits while the time at which it will have saved for all it took is ahead
+// by at most its size. Each wait is a convex function of the period: a maximum of lines.
 struct Waits {
   double refused = HUGE_VAL, admitted = -HUGE_VAL;
-  size_t least_refused = 0;   // whose it is
-  double admitted_slope = 0;  // periods in the greatest one that was admitted
+  size_t least_refused = 0;   // index of the choice with that wait
+  double admitted_slope = 0;  // number of periods in the largest admitted wait
   double watched = 0;         // the wait of `watch`
 };
 Waits WaitsOf(const Queued& cell, size_t most, double period, size_t watch = SIZE_MAX) {
@@ -69,8 +69,8 @@ double Span(const Queued& cell) {
 
 constexpr double kApart = 1e-9;
 
-// No period from `from` to `to` separates them: the wait that is refused soonest at `middle` lies
-// below its chord, and the one admitted last above its tangent, since both are convex.
+// Returns true if no period from `from` to `to` separates them. The wait refused first at `middle`
+// is below its chord, and the wait admitted last is above its tangent, because both are convex.
 bool NoneBetween(const Queued& cell, size_t most, double from, double to, double middle,
                  const Waits& at) {
   const auto apart = [&](double period) {
@@ -80,9 +80,10 @@ bool NoneBetween(const Queued& cell, size_t most, double from, double to, double
   return apart(from) <= kApart && apart(to) <= kApart;
 }
 
-// Some period separates the refused waits from the others. Between two periods no wait is refused
-// later than at the longer one, nor admitted sooner than at the shorter one: what these two exclude
-// is not looked into. Where the search is given up, a bucket is not excluded.
+// Returns true if some period separates the refused waits from the others. Between two periods no
+// wait is refused later than at the longer one, nor admitted sooner than at the shorter one. So
+// intervals that both ends exclude are skipped. If the search is given up, the bucket is not
+// excluded.
 bool Fits(const Queued& cell, size_t most) {
   constexpr int kMostTries = 1000;
   constexpr double kShortest = 0.25, kPieces = 32;
@@ -113,8 +114,8 @@ bool Fits(const Queued& cell, size_t most) {
   return false;
 }
 
-// Behind the bucket the capacity may have refused: what follows the last admission. Empty where
-// nothing else was refused.
+// Removes the choices after the last admission, because the capacity may have refused them. If
+// nothing else was refused, empties the cell.
 void LeaveOutTheLast(Queued& cell) {
   if (cell.size() < kMostOfCell) {
     while (!cell.empty() && !cell.back().kept) cell.pop_back();
@@ -123,7 +124,8 @@ void LeaveOutTheLast(Queued& cell) {
   if (std::none_of(cell.begin(), cell.end(), refused)) cell.clear();
 }
 
-// The refusing cells' choices along a queue, but for the last refusals; of the first cells alone.
+// Returns the refusing cells' choices along a queue, without the last refusals. In a large call,
+// uses the first cells only.
 std::vector<Queued> CellsAlong(const RoutingCase& c, const Saturation& s, const TimeQueue& queue,
                                Clock clock) {
   std::vector<int32_t> number(s.cells.size(), -1);
@@ -135,7 +137,7 @@ std::vector<Queued> CellsAlong(const RoutingCase& c, const Saturation& s, const 
     choices += s.cells[i].candidates();
   }
   std::vector<Queued> cells(static_cast<size_t>(count));
-  std::vector<std::unordered_map<int64_t, uint8_t>> seen(cells.size());  // sequences
+  std::vector<std::unordered_map<int64_t, uint8_t>> seen(cells.size());  // per cell: its sequences
   for (size_t place = 0; place < queue.order.size(); ++place) {
     const QueuedRow row = queue.At(c, place);
     for (const Choice& choice : row.choices) {
@@ -156,7 +158,8 @@ std::vector<Queued> CellsAlong(const RoutingCase& c, const Saturation& s, const 
   return cells;
 }
 
-// log2 of the kept sets that a cell could have had, less log2 of its rates and sizes.
+// Returns log2 of the number of kept sets that a cell could have had, less log2 of the rates and
+// sizes.
 double Surplus(const Queued& cell) {
   const auto n = static_cast<double>(cell.size());
   const auto kept = static_cast<double>(
@@ -180,7 +183,7 @@ bool AllFit(const std::vector<Queued>& cells) {
 bool BucketsFit(const RoutingCase& c, const Saturation& s, const std::vector<TimeQueue>& queues) {
   for (const TimeQueue& queue : queues) {
     for (const Clock clock : kClocks) {
-      // Sequences that are mixed in a queue go through it side by side.
+      // If sequences are mixed in a queue, each advances in parallel.
       if (clock == Clock::kPosition && queue.name != "batch-major") continue;
       if (AllFit(CellsAlong(c, s, queue, clock))) return true;
     }

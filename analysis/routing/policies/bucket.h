@@ -1,6 +1,6 @@
-// Token buckets: an expert takes a token while its budget, which fills again as time goes by, holds
-// one. Stored rates and sizes; hot experts that are always asked take equal numbers, as under a
-// capacity.
+// Tests for token buckets: an expert takes a token while its budget, which refills over time, holds
+// one. Rates and sizes are stored. Experts with a constant high load then take equal numbers, as
+// under a capacity.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,10 @@
 
 namespace plumbline::rules {
 
-// Under some clock (places in a queue, choices of the expert, positions of a sequence with a bucket
-// of its own) every refusing cell has a rate and a size that give its choices as recorded, and
-// there are fewer of these than kept sets. Of a large call the first cells are looked at.
+// Returns true if under some clock (places in a queue, choices of the expert, positions of a
+// sequence with a bucket of its own) every refusing cell has a rate and a size that reproduce its
+// choices, and there are fewer of these than kept sets. In a large call, tests the first cells
+// only.
 bool BucketsFit(const RoutingCase& c, const Saturation& s, const std::vector<TimeQueue>& queues);
 
 }  // namespace plumbline::rules

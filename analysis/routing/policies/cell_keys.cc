@@ -8,9 +8,10 @@
 namespace plumbline::rules {
 namespace {
 
-// Candidates that are read one cell at a time; beyond, all that is left is read at once.
+// Up to this number of candidates, cells are read one at a time. Then all remaining cells are read
+// at once.
 constexpr size_t kReadAlone = 4096;
-// Candidates of one cell that are worth a thread.
+// Candidates of one cell from which a further thread pays off.
 constexpr int64_t kWorthAThread = 16384;
 
 int Threads(const RoutingCase& c) { return ThreadsFor(c.routing->sample().scores().data().size()); }

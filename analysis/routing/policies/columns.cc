@@ -13,7 +13,7 @@
 namespace plumbline::rules {
 namespace {
 
-// Does a key separate the kept from the refused, but for what its rounding may have swapped?
+// Tests whether a key separates the kept from the refused, up to its rounding.
 class Boundary {
  public:
   void Add(const Key& key, bool kept) {
@@ -21,7 +21,7 @@ class Boundary {
     if (!kept) most_refused_ = std::max(most_refused_, key.value - key.tolerance);
   }
   bool Separates() const { return !(most_refused_ > least_kept_); }
-  // A bar that does the same lies between these.
+  // Adds the limits between which a bar must lie to do the same.
   void AskFor(size_t entry, StoredNumbers& bars) const {
     bars.AtLeast(entry, most_refused_);
     bars.AtMost(entry, least_kept_);
@@ -32,7 +32,7 @@ class Boundary {
   double most_refused_ = -HUGE_VAL;
 };
 
-// Columns whose scores do not repeat another pool's of the same expert.
+// Returns the columns whose scores do not repeat those of another pool for the same expert.
 std::vector<uint8_t> FreshColumns(const RoutingCase& c) {
   std::vector<std::vector<int32_t>> rows(static_cast<size_t>(c.pools));
   for (int32_t t = 0; t < c.tokens; ++t)
@@ -49,7 +49,8 @@ std::vector<uint8_t> FreshColumns(const RoutingCase& c) {
   return fresh;
 }
 
-// The same tokens taken at the same positions of every sequence, or scores of few values: a table.
+// Returns true if the same tokens are taken at the same positions of every sequence, or if scores
+// have few values: a table.
 bool Positional(const RoutingCase& c, const std::vector<uint8_t>& taken) {
   const auto experts = static_cast<size_t>(c.experts);
   std::map<int64_t, size_t> first;  // position -> row
@@ -69,7 +70,8 @@ bool Positional(const RoutingCase& c, const std::vector<uint8_t>& taken) {
   return (repeated && same) || FewValues(values.size(), static_cast<size_t>(c.judged_rows));
 }
 
-// Every position holds the same number at every expert: the experts choose among the sequences.
+// Returns true if each expert holds the same number of tokens at every position: then the experts
+// choose among the sequences.
 bool EqualByPosition(const RoutingCase& c, const std::vector<uint8_t>& taken) {
   const auto experts = static_cast<size_t>(c.experts);
   struct Position {
@@ -85,7 +87,7 @@ bool EqualByPosition(const RoutingCase& c, const std::vector<uint8_t>& taken) {
     ++at.rows;
     for (size_t e = 0; e < experts; ++e) at.held[e] += taken[row * experts + e];
   }
-  std::map<int64_t, int64_t> holding;  // sequences at a position -> tokens an expert takes
+  std::map<int64_t, int64_t> holding;  // sequences at a position -> tokens that each expert takes
   for (const auto& [position, at] : positions) {
     for (int64_t held : at.held) {
       if (holding.try_emplace(at.rows, held).first->second != held) return false;
@@ -94,7 +96,7 @@ bool EqualByPosition(const RoutingCase& c, const std::vector<uint8_t>& taken) {
   return true;
 }
 
-// Holdings per cell; equal over cells of pools of one size?
+// Fills the holdings per cell, and tests whether they are equal over cells of pools of one size.
 void CheckEqualHoldings(const RoutingCase& c, const std::vector<int64_t>& held, ColumnChoice& out) {
   std::map<int64_t, int64_t> holding;  // pool size -> C
   const std::vector<uint8_t> fresh_cell = FreshColumns(c);
@@ -124,7 +126,7 @@ void CheckEqualHoldings(const RoutingCase& c, const std::vector<int64_t>& held, 
 
 using Boundaries = std::vector<Boundary>;  // by pool and expert
 
-// The least taken key of every cell, and the greatest left out.
+// Returns the smallest taken key of every cell and the largest left out.
 Boundaries BoundariesOf(const RoutingCase& c, const std::vector<uint8_t>& taken,
                         const KeyReader& reader) {
   const auto experts = static_cast<size_t>(c.experts);
@@ -141,7 +143,7 @@ Boundaries BoundariesOf(const RoutingCase& c, const std::vector<uint8_t>& taken,
   return boundaries;
 }
 
-// One bar an expert, the same in all pools.
+// Returns one bar per expert, common to all pools.
 StoredNumbers BarsOf(const RoutingCase& c, const Boundaries& boundaries, KeyKind kind) {
   const auto experts = static_cast<size_t>(c.experts);
   StoredNumbers bars(KeyName(kind), experts);
@@ -149,7 +151,7 @@ StoredNumbers BarsOf(const RoutingCase& c, const Boundaries& boundaries, KeyKind
   return bars;
 }
 
-// A pool's judged rows by (sequence, position).
+// Returns each pool's judged rows by (sequence, position).
 std::map<int32_t, std::vector<int32_t>> RowsOfPools(const RoutingCase& c) {
   std::map<int32_t, std::vector<int32_t>> pools;
   for (int32_t t = 0; t < c.tokens; ++t) {
@@ -165,7 +167,8 @@ std::map<int32_t, std::vector<int32_t>> RowsOfPools(const RoutingCase& c) {
   return pools;
 }
 
-// Probabilities of one value wherever a token was left out are weights, not scores.
+// Returns true if probabilities can be scores. If they have one value where tokens were left out,
+// they are weights.
 bool ProbsAreScores(const RoutingCase& c, const std::vector<uint8_t>& taken) {
   if (!c.probs.present() || c.probs.columns() != c.experts) return false;
   std::unordered_map<double, int64_t> values;
@@ -183,8 +186,9 @@ bool ProbsAreScores(const RoutingCase& c, const std::vector<uint8_t>& taken) {
   return 2 * most <= left_out;
 }
 
-// Experts that take their best cut a column anywhere: the gap at the cut is like those beside it. A
-// table that scores have learned leaves gaps far wider than their neighbours.
+// Returns true if the gaps at the cut are wide. Experts that take their best tokens cut a column
+// anywhere, so the gap at the cut is like its neighbours. A table that scores have learned leaves
+// gaps far wider than their neighbours.
 bool GapsOfATable(const RoutingCase& c, const std::vector<uint8_t>& taken,
                   const KeyReader& reader) {
   constexpr size_t kBeside = 8;
@@ -205,7 +209,7 @@ bool GapsOfATable(const RoutingCase& c, const std::vector<uint8_t>& taken,
         const double x = reader.At(t, static_cast<int32_t>(e), 0).value;
         (taken[static_cast<size_t>(t) * experts + e] ? in : out).push_back(x);
       }
-      // At the end of a column gaps grow by themselves.
+      // At the end of a column the gaps are wider anyway.
       if (in.size() <= kBeside || out.size() <= kBeside) continue;
       std::partial_sort(in.begin(), in.begin() + kBeside + 1, in.end());
       std::partial_sort(out.begin(), out.begin() + kBeside + 1, out.end(), std::greater<>());
@@ -217,14 +221,14 @@ bool GapsOfATable(const RoutingCase& c, const std::vector<uint8_t>& taken,
   return columns > 0 && 8 * wide > columns;
 }
 
-// Two taken tokens of one expert and pool, of two sequences where there are such.
+// Two taken tokens of one expert and pool, if possible of two sequences.
 struct TakenTwo {
   int32_t first = -1;
   int32_t other = -1;
 };
 
-// Who was left out by an expert that took a later token of its sequence, or one of another
-// sequence.
+// Finds tokens that were left out by an expert that took a later token of their sequence, or a
+// token of another sequence.
 class ColumnPairs {
  public:
   ColumnPairs(const RoutingCase& c, const std::vector<uint8_t>& taken, ColumnChoice* out)
@@ -253,7 +257,7 @@ class ColumnPairs {
   }
   int64_t Sequence(int32_t t) const { return c_.sequence[static_cast<size_t>(t)]; }
 
-  // Tokens are visited from the end of their sequence, so later_ is what follows.
+  // Tokens are visited from the end of their sequence, so later_ holds what follows.
   void Token(int32_t t) {
     bool future = false, cross = false;
     for (size_t e = 0; e < later_.size(); ++e) {
@@ -300,7 +304,7 @@ ColumnChoice FindColumnChoice(const RoutingCase& c) {
   }
   CheckEqualHoldings(c, held, out);
   if (!out.equal) return out;
-  // Asked only where it might be a proof: each reads every score once more.
+  // Only done if it might be a proof, because each test reads every score again.
   const bool may_prove = DeclaresCapacity(c.routing->config()) && out.bits >= kProofBits;
   for (KeyKind kind : {KeyKind::kSoftmax, KeyKind::kRecorded, KeyKind::kProbs}) {
     const bool whole_rows = kind != KeyKind::kProbs || ProbsAreScores(c, taken);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kMostEqualPieces = 1024;
 
-// One piece as it grows row by row.
+// One piece, extended row by row.
 class Piece {
  public:
   explicit Piece(size_t experts) : stamp_(experts, 0), count_(experts), refused_(experts) {}
@@ -19,7 +19,7 @@ class Piece {
     capacity_ = -1;
     most_ = 0;
   }
-  // False: this row cannot belong to the piece.
+  // Returns false if this row cannot belong to the piece.
   bool Add(const QueuedRow& row) {
     for (const Choice& choice : row.choices) {
       if (choice.kept && !Admit(static_cast<size_t>(choice.expert))) return false;
@@ -58,13 +58,15 @@ class Piece {
   int64_t most_ = 0;
 };
 
-// The least number of pieces; 0: no cut does it. A prefix of a possible piece is a possible piece,
-// so the rows that n pieces reach are a run from the start: it suffices to push its end. `budget`
-// bounds the work; spent, a cut cannot be excluded, and is taken to be of one piece.
+// Returns the smallest number of pieces. If no cut fits, returns 0. A prefix of a possible piece is
+// a possible piece, so the rows that n pieces reach are a run from the start, and it suffices to
+// move its end. `budget` bounds the work. If it is used up, a cut cannot be excluded, and the
+// result is 1.
 int64_t LeastPieces(const PoolRows& rows, size_t experts, int64_t* budget) {
   Piece piece(experts);
   int64_t pieces = 1;
-  size_t reach = 0, of_fewer = 0;  // rows that `pieces` pieces reach, and that one fewer does
+  size_t reach = 0,
+         of_fewer = 0;  // rows that `pieces` pieces reach, and that one piece less reaches
   for (size_t from = 0; from <= reach; ++from) {
     if (from > of_fewer) {
       of_fewer = reach;
@@ -89,7 +91,8 @@ bool RefusesAny(const PoolRows& rows) {
   });
 }
 
-// log2 of where the pieces may end and what each may hold.
+// Returns log2 of the number of places where the pieces may end and of capacities that they may
+// have.
 double FreeBits(double rows, double pieces, double capacity) {
   return Log2Choose(rows - 1, pieces - 1) + pieces * std::log2(std::max(capacity, 1.0));
 }
@@ -110,10 +113,11 @@ QueueCut CutOf(const RoutingCase& c, const Saturation& s, const TimeQueue& queue
   return cut;
 }
 
-// Pieces of one size, the same in every pool, have next to nothing free.
+// Returns true if pieces of one size, the same in every pool, fit. They have almost no free
+// parameters.
 bool EqualCutFits(const RoutingCase& c, const TimeQueue& queue) {
   const auto pools = RowsOfPools(c, queue);
-  std::vector<int64_t> begin(c.pool_rows.size(), 0);  // the pools' first places
+  std::vector<int64_t> begin(c.pool_rows.size(), 0);  // the first place of each pool
   std::partial_sum(c.pool_rows.begin(), c.pool_rows.end() - 1, begin.begin() + 1);
   const int64_t longest = *std::max_element(c.pool_rows.begin(), c.pool_rows.end());
   Piece piece(static_cast<size_t>(c.experts));

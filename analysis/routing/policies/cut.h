@@ -1,5 +1,5 @@
-// A cut of a queue into contiguous pieces, each first come first served with a capacity of its own:
-// what refusals look like where the real pools were smaller than the recorded ones.
+// Tests whether a queue can be cut into contiguous pieces, each first come first served with its
+// own capacity. Refusals look like this if the real pools were smaller than the recorded ones.
 #pragma once
 
 #include <vector>
@@ -9,19 +9,19 @@
 
 namespace plumbline::rules {
 
-// Some cut gives the refusals (piece: no admission after a refusal at one expert; refusing experts
-// hold one number of at least 1, none more).
+// Whether some cut explains the refusals. In each piece, an expert admits nothing after a refusal.
+// All refusing experts hold one number of at least 1, and no other expert holds more.
 struct QueueCut {
   bool fits = false;
-  // log2 of the cuts with as few pieces, and of the capacities they could have had.
+  // log2 of the number of cuts with as few pieces, and of the capacities that they could have.
   double free_bits = 0;
-  // log2 of the kept sets that the refusing cells could have had.
+  // log2 of the number of kept sets that the refusing cells could have.
   double refusal_bits = 0;
-  // There are fewer such cuts than kept sets: that one of them fits is no accident.
+  // True if there are fewer such cuts than kept sets, so that a fit is not a coincidence.
   bool explains() const { return fits && free_bits < refusal_bits; }
 };
 
-// The queue whose cut leaves least free.
+// Returns the cut of the queue that leaves the fewest free bits.
 QueueCut FindCut(const RoutingCase& c, const Saturation& s, const std::vector<TimeQueue>& queues);
 
 }  // namespace plumbline::rules

@@ -11,19 +11,20 @@
 namespace plumbline::rules {
 namespace {
 
-// What one cell saw within the piece at hand.
+// Counts of one cell within the current piece.
 struct CellCounts {
-  int64_t kept = 0;  // padding included
+  int64_t kept = 0;  // including padding
   int64_t judged_kept = 0;
   int64_t refused = 0;
   uint64_t hash = 0;  // of the scores of its judged candidates
 };
 
-// Takes choices piece by piece; says when they contradict one capacity per piece (and choice rank).
+// Takes choices piece by piece. Reports if they contradict one capacity per piece (and choice
+// rank).
 class PieceLedger {
  public:
-  // Cells are (expert, rank) with `ranks` ranks. `capacity` < 0: whatever the first refusing cell
-  // of that rank holds in a piece of that many rows.
+  // Cells are (expert, rank), with `ranks` ranks. If `capacity` < 0, the capacity is what the first
+  // refusing cell of that rank holds in a piece of the same number of rows.
   PieceLedger(size_t experts, size_t ranks, int64_t capacity, bool queued)
       : ranks_(ranks),
         cells_(experts * ranks),
@@ -31,7 +32,8 @@ class PieceLedger {
         declared_(capacity),
         queued_(queued) {}
 
-  // False: an admission after a refusal, or more than the declared capacity.
+  // Returns false after an admission that follows a refusal, or if more than the declared capacity
+  // is held.
   bool Take(size_t expert, size_t rank, bool kept, bool judged) {
     const size_t cell = expert * ranks_ + rank;
     CellCounts& tally = cells_[cell];
@@ -45,11 +47,11 @@ class PieceLedger {
     return ++tally.kept <= declared_ || declared_ < 0;
   }
 
-  // A choice whose rank is not known: an admission counts at one of the expert's cells.
+  // Takes a choice whose rank is not known. An admission counts at one of the expert's cells.
   void TakeUnranked(size_t expert, bool kept) { unranked_[expert] += kept; }
 
-  // Ends a piece of `rows` rows. False: refusing cells hold different numbers, or another holds
-  // more. A short piece may have a capacity of its own.
+  // Ends a piece of `rows` rows. Returns false if refusing cells hold different numbers, or if
+  // another cell holds more. A short piece may have a capacity of its own.
   bool Close(int64_t rows, bool is_short) {
     bool fits = true;
     for (size_t rank = 0; rank < ranks_; ++rank) fits = fits && CloseRank(rank, rows, is_short);
@@ -99,12 +101,12 @@ class PieceLedger {
   int64_t refusing_ = 0;
 };
 
-// How a queue is cut into pieces and what shares a capacity in one.
+// How a queue is cut into pieces, and which choices share a capacity in a piece.
 struct Variant {
   enum class Pieces { kPools, kSequences, kShortLast, kShortFirst };
   Pieces pieces = Pieces::kPools;
-  int32_t chunk = 0;        // rows, of the last two
-  int16_t first_ranks = 0;  // > 0: choices of this rank and above are unused
+  int32_t chunk = 0;        // rows, for the last two
+  int16_t first_ranks = 0;  // if > 0: choices of this rank and above are unused
   bool per_rank = false;
 };
 
@@ -122,8 +124,8 @@ class Stream {
            static_cast<size_t>(std::max<int16_t>(choice.rank, 0));
   }
 
-  // take(choice, judged) along the queue, close(rows, is_short) after each piece; stops at the
-  // first false.
+  // Calls take(choice, judged) along the queue and close(rows, is_short) after each piece. Stops at
+  // the first false.
   template <typename Take, typename Close>
   bool Walk(const Variant& v, Take take, Close close) const {
     for (int32_t from = 0; from < c_.tokens;) {
@@ -140,7 +142,7 @@ class Stream {
     return true;
   }
 
-  // The pieces as pools.
+  // Returns the pieces as pools.
   Chunking Pools(const Variant& v) const {
     Chunking out;
     out.pool.resize(static_cast<size_t>(c_.tokens));
@@ -192,12 +194,12 @@ int64_t DeclaredCapacity(const RoutingCase& c) {
   return DeclaresCapacity(config) ? static_cast<int64_t>(config.capacity()) : -1;
 }
 
-// Is every known choice as this variant says?
+// Returns true if the variant gives every known choice as recorded.
 bool Fits(const RoutingCase& c, const TimeQueue& queue, const Variant& v, bool queued,
           int64_t* budget) {
   const Stream stream(c, queue);
   const size_t ranks = v.per_rank ? static_cast<size_t>(c.top_k) : 1;
-  // A capacity per choice rank is another number than the declared one.
+  // A capacity per choice rank differs from the declared one.
   PieceLedger ledger(static_cast<size_t>(c.experts), ranks, v.per_rank ? -1 : DeclaredCapacity(c),
                      queued);
   const auto take = [&](const Choice& choice, bool judged) {
@@ -205,7 +207,7 @@ bool Fits(const RoutingCase& c, const TimeQueue& queue, const Variant& v, bool q
     const auto expert = static_cast<size_t>(choice.expert);
     const bool by_rank = v.per_rank || v.first_ranks > 0;
     if (by_rank && choice.rank < 0) {
-      // Refused, it may have been of a rank that is not used.
+      // If it was refused, its rank may be one that is not used.
       if (v.first_ranks > 0 && choice.kept) return ledger.Take(expert, 0, true, judged);
       ledger.TakeUnranked(expert, choice.kept);
       return true;
@@ -218,8 +220,8 @@ bool Fits(const RoutingCase& c, const TimeQueue& queue, const Variant& v, bool q
   return stream.Walk(v, take, close) && (!queued || ledger.refusing() > 0 || v.first_ranks > 0);
 }
 
-// log2 of how many other kept sets each refusing cell could have had; repeats of a cell's scores
-// count once.
+// Returns log2 of the number of other kept sets that each refusing cell could have. Cells with
+// equal scores count once.
 double ArrangementBits(const RoutingCase& c, const TimeQueue& queue, const Variant& v) {
   const Stream stream(c, queue);
   std::vector<CellCounts> cells(stream.Cells(v));
@@ -257,7 +259,7 @@ double ArrangementBits(const RoutingCase& c, const TimeQueue& queue, const Varia
   return bits + Log2Choose(static_cast<double>(ranked), static_cast<double>(unused));
 }
 
-// Sizes of equal chunkings into 2 to 1,024 pieces.
+// Returns the sizes of equal chunkings into 2 to 1,024 pieces.
 std::vector<int32_t> ChunkSizes(int32_t rows) {
   std::vector<int32_t> sizes;
   for (int32_t n = 2; n <= std::min(rows, 1024); ++n) {
@@ -267,7 +269,7 @@ std::vector<int32_t> ChunkSizes(int32_t rows) {
   return sizes;
 }
 
-// Stops when the budget of choices to look at is spent; false then.
+// Returns false if it stops because the budget of choices is used up.
 template <typename Visit>
 bool ForEachChunking(const RoutingCase& c, const std::vector<TimeQueue>& queues, int64_t* budget,
                      Visit visit) {
@@ -283,12 +285,12 @@ bool ForEachChunking(const RoutingCase& c, const std::vector<TimeQueue>& queues,
   return true;
 }
 
-// Most chunkings fail early; some recordings let thousands run to their end.
+// Most chunkings fail early, but some recordings let thousands run to their end.
 int64_t ChunkingBudget(const RoutingCase& c) {
   return 16 * static_cast<int64_t>(c.choices.size()) + 20'000'000;
 }
 
-// What each cell kept of judged rows.
+// Returns the number of judged rows that each cell kept.
 std::vector<int64_t> JudgedKept(const RoutingCase& c, const Saturation& s) {
   std::vector<int64_t> kept(s.cells.size(), 0);
   for (const Choice& choice : c.choices) {
@@ -298,8 +300,8 @@ std::vector<int64_t> JudgedKept(const RoutingCase& c, const Saturation& s) {
   return kept;
 }
 
-// Share of the choices of refusing cells that one queue gives as recorded, with `room` in each
-// cell.
+// Returns the share of the refusing cells' choices that one queue gives as recorded. `room` is the
+// capacity of each cell.
 double QueueShare(const RoutingCase& c, const Saturation& s, const TimeQueue& queue,
                   std::vector<int64_t> room) {
   int64_t agree = 0;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kFewestNormalisedRows = 32;
 constexpr double kChanceBits = 10;
-// What an iteration that has not quite converged leaves.
+// Relative error of an iteration that has not fully converged.
 constexpr double kUnconverged = 1e-4;
 
 using Rows = std::vector<int32_t>;
@@ -22,8 +22,8 @@ using Rows = std::vector<int32_t>;
 // One expert's scores over a group of rows.
 struct Column {
   double sum = 0;
-  double spread = 0;    // standard deviation of the sum, were rows independent
-  double rounding = 0;  // the most that rounding the recorded values may have moved it
+  double spread = 0;    // standard deviation of the sum, if rows were independent
+  double rounding = 0;  // the most that rounding of the recorded values may have changed it
 };
 
 Column ColumnOf(const RoutingCase& c, const Rows& rows, int32_t e) {
@@ -41,8 +41,8 @@ Column ColumnOf(const RoutingCase& c, const Rows& rows, int32_t e) {
   return out;
 }
 
-// Six standard deviations of what rounding moves a sum by. Equal values are rounded alike, others
-// each by its own share of an ulp.
+// Returns six standard deviations of the sum's rounding error. Equal values are rounded alike; the
+// others each by its own share of an ulp.
 double LikelyRounding(const RoutingCase& c, const Rows& rows, int32_t e) {
   std::vector<double> values;
   for (const int32_t t : rows) values.push_back(c.scores.At(t, e));
@@ -58,8 +58,8 @@ double LikelyRounding(const RoutingCase& c, const Rows& rows, int32_t e) {
   return 6 * std::sqrt(variance);
 }
 
-// -log2 of the chance that independent columns come as near to each other as `tolerance`; infinite
-// below zero where these do not.
+// Returns -log2 of the probability that independent columns agree to `tolerance`. If these do not
+// agree, returns negative infinity.
 double AgreementBits(const std::vector<Column>& columns, double tolerance) {
   const auto [least, most] =
       std::minmax_element(columns.begin(), columns.end(),
@@ -71,7 +71,7 @@ double AgreementBits(const std::vector<Column>& columns, double tolerance) {
   return bits;
 }
 
-// Likewise of a group of rows, by the tolerance that says most.
+// Returns the same for a group of rows, with the tolerance that gives most bits.
 double GroupBits(const RoutingCase& c, const Rows& rows) {
   std::vector<Column> columns;
   double rounding = 0, sum = 0;
@@ -80,7 +80,7 @@ double GroupBits(const RoutingCase& c, const Rows& rows) {
     const Column &first = columns[0], &last = columns.back();
     rounding = std::max(rounding, last.rounding);
     sum = std::max(sum, last.sum);
-    // Further apart than all rounding together moves them.
+    // Further apart than all rounding errors together.
     const double open = first.rounding + last.rounding + kUnconverged * sum;
     if (!(std::abs(first.sum - last.sum) <= open)) return -HUGE_VAL;
   }
@@ -91,7 +91,7 @@ double GroupBits(const RoutingCase& c, const Rows& rows) {
   return std::max(bits, AgreementBits(columns, std::min(likely, rounding)));
 }
 
-// Every group's columns agree.
+// Returns true if the columns of every group agree.
 bool AllAgree(const RoutingCase& c, const std::vector<Rows>& groups) {
   double bits = 0;
   int64_t seen = 0;

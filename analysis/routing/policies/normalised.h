@@ -1,14 +1,14 @@
-// Scores that hold the batch: normalised over its tokens before they were recorded.
+// Detects scores that depend on the batch: normalised over its tokens before they were recorded.
 #pragma once
 
 #include "analysis/routing/call/call.h"
 
 namespace plumbline::rules {
 
-// Columns of a softmax over tokens, or of optimal transport, sum to one number, over the call, or
-// in every pool, or in every sequence, but for the rounding of the recording. Those of a router
-// that scores each token by itself differ by far more: they are taken to be normalised where they
-// would agree so well with a chance below 2^-10.
+// Returns true if the columns have equal sums over the call, in every pool, or in every sequence,
+// up to the rounding of the recording. A softmax over tokens and optimal transport give such sums.
+// If a router scores each token by itself, its columns differ by far more. The probability of such
+// agreement must be below 2^-10.
 bool NormalisedOverTokens(const RoutingCase& c);
 
 }  // namespace plumbline::rules

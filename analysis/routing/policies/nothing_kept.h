@@ -1,6 +1,6 @@
-// Experts that kept none of the choices that fell on them. No capacity does that, since it keeps
-// what fits; a null expert does, by a stored rule, and so does a router that leaves out experts
-// that too few or too many tokens of the batch want. Which of them does not show.
+// Finds experts that kept none of their choices. A capacity does not do that, because it keeps what
+// fits. A null expert does, by a stored rule. So does a router that drops experts that too few or
+// too many tokens of the batch want. The recording does not show which of them it is.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace plumbline::rules {
 
 struct NothingKept {
   std::vector<int32_t> experts;
-  int64_t refused = 0;    // choices of judged rows that fell on them
-  bool everybody = true;  // no expert kept anything
+  int64_t refused = 0;    // choices of judged rows of these experts
+  bool everybody = true;  // no expert kept any choice
   bool any() const { return !experts.empty(); }
-  // "experts 6 and 7 kept none of the 41 choices that fell on them".
+  // Returns a text such as "experts 6 and 7 kept none of the 41 choices that fell on them".
   std::string Describe() const;
 };
 
-// Takes their choices out of the case, so that what full experts refused can be judged.
+// Removes their choices from the case, so that the refusals of full experts can be judged.
 NothingKept SetNothingKeptAside(RoutingCase& c);
 
 v1::Verdict NothingKeptVerdict(const NothingKept& nothing);
-// A pass beside such experts rests on a stored rule that nobody recorded: it is none.
+// Replaces a pass: if such experts exist, a pass depends on a stored rule that was not recorded.
 v1::Verdict NoPassBeside(const NothingKept& nothing, v1::Verdict verdict);
 
 }  // namespace plumbline::rules

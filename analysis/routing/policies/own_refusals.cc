@@ -9,12 +9,12 @@ namespace plumbline::rules {
 namespace {
 
 constexpr int64_t kMostChoices = 1 << 17;
-constexpr size_t kLevels = 4;  // how full an expert is
+constexpr size_t kLevels = 4;  // how full an expert is, in quarters
 
-// Kept and refused, until an expert's last admission.
+// Numbers of kept and refused choices until an expert's last admission.
 struct Fates {
   double kept = 0, refused = 0;
-  // log2 of their likelihood at the rate that favours them.
+  // Returns log2 of their likelihood at the most likely rate.
   double Likelihood() const {
     if (kept == 0 || refused == 0) return 0;
     const double rate = refused / (kept + refused);
@@ -22,9 +22,9 @@ struct Fates {
   }
 };
 
-// Refusals after the last admission are the capacity's.
+// Refusals after the last admission are due to the capacity.
 struct CellFates {
-  std::array<Fates, kLevels> of, since;  // until the last admission, and since
+  std::array<Fates, kLevels> of, since;  // until the last admission, and after it
   double tail = 0;
 
   void Add(bool kept, double capacity) {

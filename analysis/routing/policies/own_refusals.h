@@ -1,5 +1,6 @@
-// Refusals of the tokens' own before a capacity refuses: experts that were hot, or that fill up,
-// thin what comes to them by a draw or a rate of their own, and then take the first that are left.
+// Models refusals that do not come from the capacity. Experts that are hot, or that fill up, drop
+// some of their tokens at random or at a rate of their own. Then they take the first remaining
+// tokens.
 #pragma once
 
 #include <vector>
@@ -9,11 +10,12 @@
 
 namespace plumbline::rules {
 
-// log2 of how much likelier a draw of the kept among the candidates is than refusals of the token's
-// own followed by first come first served (whose last run of refusals is long): at one rate per
-// cell, or at rates that follow how full an expert is, whichever is likelier. Summed over the
-// refusing cells that are evidence of their own, in the order that favours the innocent; of a large
-// call the first cells.
+// Returns log2 of the likelihood ratio of two models: a random draw of the kept among the
+// candidates, against own refusals followed by first come first served (whose last run of refusals
+// is long). The own refusals have one rate per cell, or rates that depend on how full an expert is,
+// whichever is likelier. The result is summed over the refusing cells that are independent
+// evidence, in the order that favours the innocent explanation. In a large call, uses the first
+// cells only.
 double OwnRefusalBits(const RoutingCase& c, const Saturation& s,
                       const std::vector<TimeQueue>& queues);
 

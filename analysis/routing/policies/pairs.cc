@@ -11,8 +11,8 @@
 namespace plumbline::rules {
 namespace {
 
-// Walks the choices of full cells by (sequence, position); of the first cells alone, where those
-// hold `most` choices or more.
+// Iterates over the choices of full cells by (sequence, position). If the first cells have `most`
+// choices or more, uses these cells only.
 class FullCells {
  public:
   FullCells(const RoutingCase& c, const Saturation& s, int64_t most = INT64_MAX)
@@ -25,7 +25,7 @@ class FullCells {
     }
   }
 
-  // visit(cell's number, index into c.choices) of judged rows' choices.
+  // Calls visit(number of the cell, index into c.choices) for the choices of judged rows.
   template <typename Visit>
   void Forward(Visit visit) const {
     for (int32_t token : rows_) VisitRow(token, visit);
@@ -36,7 +36,7 @@ class FullCells {
   }
 
   size_t count() const { return count_; }
-  // -1: its cell is not walked.
+  // Returns -1 if the choice's cell is not used.
   int32_t NumberOf(const Choice& choice) const {
     return number_[CellOfToken(c_, choice.token, choice.expert)];
   }
@@ -58,13 +58,14 @@ class FullCells {
 
   const RoutingCase& c_;
   std::vector<int32_t> rows_;
-  std::vector<int32_t> number_;  // per cell; -1: not full
+  std::vector<int32_t> number_;  // per cell; -1 if it is not full
   size_t count_ = 0;
 };
 
 constexpr int32_t kNone = -1;
 
-// Of pairs found on the way back, the one of the lowest cell and sequence, and there the last.
+// Keeps, of the pairs found in backward order, the one of the lowest cell and sequence, and there
+// the last.
 class FirstPair {
  public:
   void Take(size_t cell, int64_t sequence, const Choice& refused, const Choice& admitted) {
@@ -82,16 +83,16 @@ class FirstPair {
   RefusalPair pair_;
 };
 
-// Choices by rank: of cells below capacity (N), and of full ones.
+// Counts of choices by rank: of cells below capacity (N), and of full ones.
 struct RankCounts {
   std::vector<double> below, at_full, refused;
 };
 
-// Choices of full cells on which a certificate rests at most, and the rest of their last cell: of
-// a million alike the first tell as much.
+// A certificate uses at most this number of choices of full cells, plus the rest of the last cell.
+// More choices of the same kind add no information.
 constexpr int64_t kEnoughChoices = 1 << 17;
 
-// Choices by (sequence, position), and the number of each one's cell.
+// The choices by (sequence, position), and the number of each one's cell.
 struct Walk {
   std::vector<int32_t> choice;
   std::vector<uint32_t> cell;
@@ -126,13 +127,13 @@ double SpareBits(double below, double refused, double all) {
   return refused > 0 ? -below * std::log2(1 - refused / (all + 1)) : 0;
 }
 
-// Of the sequences whose tokens a cell keeps: one of them, and whether there are several.
+// The sequences whose tokens a cell keeps: one choice, and whether there are several sequences.
 struct Keeps {
   int32_t choice = kNone;
   bool several = false;
 };
 
-// In the order in which the choices stand.
+// In the order of c.choices.
 std::vector<Keeps> KeepsOf(const FullCells& cells, const RoutingCase& c) {
   std::vector<Keeps> keeps(cells.count());
   for (size_t i = 0; i < c.choices.size(); ++i) {
@@ -149,11 +150,12 @@ std::vector<Keeps> KeepsOf(const FullCells& cells, const RoutingCase& c) {
   return keeps;
 }
 
-// Refusals with a later admission in their own sequence, and those at a cell that kept a token of
-// another one. Returns the lowest cell of these, or the number of cells.
+// Counts refusals with a later admission in their own sequence, and refusals at a cell that kept a
+// token of another sequence. Returns the lowest cell of these. If there is none, returns the number
+// of cells.
 size_t CountInversions(const FullCells& cells, const RoutingCase& c, Inversions& out) {
   const std::vector<Keeps> keeps = KeepsOf(cells, c);
-  std::vector<int32_t> later(cells.count(), kNone);  // an admission further on
+  std::vector<int32_t> later(cells.count(), kNone);  // a later admission
   FirstPair any;
   size_t first = cells.count();
   cells.Backward([&](size_t cell, int32_t choice) {
@@ -175,7 +177,8 @@ size_t CountInversions(const FullCells& cells, const RoutingCase& c, Inversions&
   return first;
 }
 
-// The first refusal of a cell, by sequence and position, that kept another sequence's token.
+// Returns the first refusal of a cell, by sequence and position, for which the cell kept another
+// sequence's token.
 RefusalPair CrossSequencePair(const FullCells& cells, size_t of_cell) {
   int32_t kept = kNone, kept_other = kNone;  // the first; the last of another sequence
   cells.Forward([&](size_t cell, int32_t choice) {
@@ -215,13 +218,13 @@ std::vector<Key> KeysOf(const RoutingCase& c, const FullCells& cells, const Walk
   return keys;
 }
 
-// Per step of the walk: refusals that an own threshold on a score explains, being below every
-// admission of their cell. Equal scores share a fate, but for what rounding hides: candidates as
-// near to the lowest admission as rounding is wide count as below it where they are few.
+// Marks, per step of the walk, the refusals that an own threshold on a score explains: they are
+// below every admission of their cell. Equal scores have equal fates, up to rounding. If few
+// candidates are as close to the lowest admission as the rounding, they count as below it.
 std::vector<uint8_t> BelowAdmissions(const RoutingCase& c, const FullCells& cells, const Walk& walk,
                                      KeyKind kind) {
   struct Edge {
-    Key least{HUGE_VAL, 0};  // admitted
+    Key least{HUGE_VAL, 0};  // smallest admitted key
     int64_t members = 0;
     int64_t near = 0;
     bool Near(const Key& key) const {
@@ -250,14 +253,15 @@ std::vector<uint8_t> BelowAdmissions(const RoutingCase& c, const FullCells& cell
   return below;
 }
 
-// The best rank's certificate, refusals that `excused` marks left out.
+// Returns the best rank's certificate, without the refusals that `excused` marks.
 PairCertificate Certify(const FullCells& cells, const Walk& walk, const RankCounts& tally,
                         const std::vector<uint8_t>& excused) {
   const size_t ranks = tally.below.size();
   std::vector<double> preceding(ranks), refused(ranks);
   std::vector<FirstPair> pairs(ranks);
-  std::vector<int32_t> later(cells.count(), kNone);                  // an admission further on
-  std::vector<int32_t> later_of_rank(cells.count() * ranks, kNone);  // and one of that rank
+  std::vector<int32_t> later(cells.count(), kNone);  // a later admission
+  std::vector<int32_t> later_of_rank(cells.count() * ranks,
+                                     kNone);  // a later admission of that rank
   for (size_t i = walk.size(); i-- > 0;) {
     const size_t cell = walk.cell[i];
     const int32_t at = walk.choice[i];

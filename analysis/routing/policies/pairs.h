@@ -1,5 +1,5 @@
-// Inversions: a token refused by a full expert that admitted a later one, and how much the pairs
-// are worth against every cause but capacity. docs/rules/causality/moe-future-leak.md.
+// Finds inversions: a full expert refused a token and admitted a later one. Computes how strong the
+// pairs are as evidence against every cause but capacity. docs/rules/causality/moe-future-leak.md.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace plumbline::rules {
 
-// Refused token n, admitted token m, same expert and pool.
+// Refused token n and admitted token m of the same expert and pool.
 struct RefusalPair {
   int32_t refused = -1;
   int32_t admitted = -1;
@@ -19,28 +19,30 @@ struct RefusalPair {
 };
 
 struct Inversions {
-  int64_t inversions = 0;      // refused choices with a later admission there in their own sequence
+  int64_t inversions =
+      0;  // refused choices with a later admission at that expert in their own sequence
   int64_t cross_sequence = 0;  // refused choices at an expert that kept another sequence's token
-  RefusalPair any;    // same sequence, refused earlier than admitted, whatever the choice ranks
-  RefusalPair batch;  // of two sequences
+  RefusalPair any;             // same sequence, refused earlier than admitted, for any choice ranks
+  RefusalPair batch;           // the same, of two sequences
   double batch_bits = 0;
 };
 
-// Needs c.ordered().
+// Requires c.ordered().
 Inversions FindInversions(const RoutingCase& c, const Saturation& s);
 
-// A pair of one choice rank, and the bits against refusals of the token's own.
+// A pair of one choice rank, and the bits against a token's own refusals.
 struct PairCertificate {
   RefusalPair pair;
   double bits = 0;
-  double raw_bits = 0;  // no refusal left out
+  double raw_bits = 0;  // without excused refusals
 };
 
-// -N log2(1 - f): a cause other than capacity would have hit the N choices of experts below
-// capacity (all kept) at the rate f at which it refused the choices of full experts that precede a
-// later admission in their own sequence. Refusals below every admission of their cell by a score
-// may be an own threshold's and do not count; each score is one hypothesis, the one that leaves
-// least is granted. The choice rank with most bits. Needs c.ordered().
+// Computes -N log2(1 - f). Full experts refused choices at the rate f, counting choices that
+// precede a later admission in their own sequence. A cause other than capacity would have refused
+// the N choices of experts below capacity at that rate too, but all were kept. If a score puts a
+// refusal below every admission of its cell, an own threshold may explain it, so it does not count.
+// Each score is one hypothesis; the one that leaves fewest bits is granted. Returns the choice rank
+// with most bits. Requires c.ordered().
 PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s);
 
 }  // namespace plumbline::rules

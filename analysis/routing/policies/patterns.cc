@@ -14,13 +14,13 @@ namespace {
 
 // ---- budgets ---------------------------------------------------------------------------------
 
-// Admissions or refusals of one pool as (place of the row, count before), those alone that can lie
-// furthest up or down from a line that rises: of one count the place that matters.
+// Admissions and refusals of one pool as (place of the row, count before). Keeps only the points
+// that can lie furthest from a rising line: one place per count.
 struct BudgetPoints {
-  std::vector<double> first_kept;    // by count; infinite: none
-  std::vector<double> last_refused;  // by count; negative: none
+  std::vector<double> first_kept;    // by count; infinite if there is none
+  std::vector<double> last_refused;  // by count; negative if there is none
 
-  // Of the first `most` rows.
+  // Uses the first `most` rows.
   BudgetPoints(const PoolRows& rows, size_t experts, size_t most) {
     std::vector<size_t> held(experts, 0);
     rows.All([&](const QueuedRow& row) {
@@ -43,7 +43,8 @@ struct BudgetPoints {
     });
   }
 
-  // Between the lowest refusal and the highest admission, over a line of this slope.
+  // Returns the gap between the lowest refusal and the highest admission, relative to a line of
+  // this slope.
   double Room(double slope) const {
     double least_refused = HUGE_VAL, most_kept = -HUGE_VAL;
     for (size_t i = 0; i < first_kept.size(); ++i) {
@@ -56,8 +57,8 @@ struct BudgetPoints {
   }
 };
 
-// Is there a line with every admission below it and no refusal? With slope c the room between them
-// is concave in c, so its maximum is found by thirds.
+// Returns true if a line has every admission below it and no refusal. The gap is concave in the
+// slope c, so ternary search finds its maximum.
 bool GrowsEvenly(const BudgetPoints& points) {
   double low = 0, high = 2;
   for (int i = 0; i < 60; ++i) {
@@ -69,7 +70,8 @@ bool GrowsEvenly(const BudgetPoints& points) {
   return false;
 }
 
-// For some c: an expert refuses exactly when its c-th last admission lies less than w rows back.
+// Returns true if for some c an expert refuses exactly when its c-th last admission is less than w
+// rows back.
 bool SlidesAlong(const std::vector<PoolRows>& pools, size_t experts) {
   struct Window {
     size_t count;             // c
@@ -100,7 +102,7 @@ bool SlidesAlong(const std::vector<PoolRows>& pools, size_t experts) {
   });
 }
 
-// No refusal at a count that an expert had passed before.
+// Returns true if no expert refused at a count that an expert had exceeded before.
 bool BudgetNeverFalls(const std::vector<PoolRows>& pools, size_t experts) {
   return std::all_of(pools.begin(), pools.end(), [&](const PoolRows& rows) {
     std::vector<int64_t> held(experts, 0);
@@ -120,7 +122,7 @@ bool BudgetNeverFalls(const std::vector<PoolRows>& pools, size_t experts) {
 }
 
 bool BudgetGrowsEvenly(const std::vector<PoolRows>& pools, size_t experts) {
-  // What fits no line in its first rows fits none.
+  // If the first rows fit no line, all rows fit none.
   constexpr size_t kFirst = 1 << 14;
   return std::all_of(pools.begin(), pools.end(), [&](const PoolRows& rows) {
     return (rows.size() <= kFirst || GrowsEvenly(BudgetPoints(rows, experts, kFirst))) &&
@@ -156,12 +158,13 @@ struct FateCounts {
   int64_t refused = 0;
 };
 
-// visit(fates) of every (position, expert) that judged rows chose; false at the first false.
+// Calls visit(fates) for every (position, expert) that judged rows chose. Stops and returns false
+// at the first false.
 template <typename Visit>
 bool AllByPosition(const RoutingCase& c, Visit visit) {
   const std::vector<int32_t> rows = RowsByPosition(c);
   std::vector<FateCounts> fates(static_cast<size_t>(c.experts));
-  std::vector<int32_t> chosen;  // experts with fates, as far as they go
+  std::vector<int32_t> chosen;  // experts with fates at this position
   for (size_t i = 0; i < rows.size();) {
     const int64_t position = c.position[static_cast<size_t>(rows[i])];
     for (; i < rows.size() && c.position[static_cast<size_t>(rows[i])] == position; ++i) {

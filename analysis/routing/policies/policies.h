@@ -1,5 +1,5 @@
-// Policies replayed on a recorded call: which of them give every assignment. The room's entry:
-// who stands outside includes this header alone.
+// Replays policies on a recorded call to find those that give every assignment. The entry header of
+// this folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/routing/policies/balance.h"       // IWYU pragma: export

@@ -7,7 +7,7 @@
 namespace plumbline::rules {
 namespace {
 
-// Stable counting sort of `order` by value[row]; falls back to comparison where values are sparse.
+// Sorts `order` by value[row], stably, by counting. If values are sparse, sorts by comparison.
 template <typename T>
 void StableSortBy(const std::vector<T>& value, std::vector<int32_t>& order) {
   const auto at = [&](int32_t row) { return value[static_cast<size_t>(row)]; };
@@ -31,7 +31,7 @@ void StableSortBy(const std::vector<T>& value, std::vector<int32_t>& order) {
   order.swap(sorted);
 }
 
-// The stored rows are a queue in time order when each sequence's positions rise.
+// Returns true if the stored rows are a queue in time order: each sequence's positions rise.
 bool RowsInTimeOrder(const RoutingCase& c) {
   std::unordered_map<int64_t, int64_t> last;
   int64_t sequence = 0, position = 0;
@@ -39,7 +39,8 @@ bool RowsInTimeOrder(const RoutingCase& c) {
   for (int32_t t = 0; t < c.tokens; ++t) {
     if (!c.judged(t)) continue;
     const auto row = static_cast<size_t>(t);
-    // Runs of one sequence are the common case: the table is asked only when it changes.
+    // Usually a sequence's rows are consecutive, so the table is read only when the sequence
+    // changes.
     if (!first && c.sequence[row] == sequence) {
       if (c.position[row] <= position) return false;
     } else {
@@ -60,7 +61,7 @@ std::vector<int32_t> StoredOrder(const RoutingCase& c) {
   return order;
 }
 
-// Rows by (major, minor).
+// Returns the rows by (major, minor).
 std::vector<int32_t> RowsBy(const RoutingCase& c, const std::vector<int64_t>& major,
                             const std::vector<int64_t>& minor) {
   std::vector<int32_t> order = StoredOrder(c);

@@ -1,5 +1,5 @@
 // Queues in time order: the orders in which a causal router may have taken its rows. Every replay
-// of first come first served runs over these.
+// of first come first served uses these.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace plumbline::rules {
 // A row on its way through a queue.
 struct QueuedRow {
   int32_t place = 0;
-  bool judged = false;  // padding takes room; where in the queue it stood is not known
+  bool judged = false;  // padding uses capacity, but its place in the queue is not known
   std::span<const Choice> choices;
 };
 
@@ -28,14 +28,14 @@ struct TimeQueue {
   }
 };
 
-// One pool's rows along a queue, those without choices left out. Borrows both.
+// The rows of one pool along a queue, without rows that have no choices. Borrows both arguments.
 class PoolRows {
  public:
   PoolRows(const RoutingCase& c, const TimeQueue& queue) : c_(&c), queue_(&queue) {}
   void Add(size_t place) { places_.push_back(static_cast<int32_t>(place)); }
   size_t size() const { return places_.size(); }
   QueuedRow operator[](size_t i) const { return queue_->At(*c_, static_cast<size_t>(places_[i])); }
-  // visit(row) along the queue; false at the first false.
+  // Calls visit(row) along the queue. Stops and returns false at the first false.
   template <typename Visit>
   bool All(Visit visit) const {
     for (size_t i = 0; i < places_.size(); ++i) {
@@ -52,12 +52,12 @@ class PoolRows {
 
 std::vector<PoolRows> RowsOfPools(const RoutingCase& c, const TimeQueue& queue);
 
-// The rows as stored (where each sequence's positions rise), batch-major (sequence by sequence) and
-// seq-major (position by position), pool by pool; orders that coincide are listed under one name,
-// in that order of preference. Needs c.ordered().
+// Returns the rows as stored (if each sequence's positions rise), batch-major (sequence by
+// sequence) and seq-major (position by position), pool by pool. Equal orders are listed once, in
+// that order of preference. Requires c.ordered().
 std::vector<TimeQueue> TimeQueues(const RoutingCase& c);
 
-// All rows by position, and by (sequence, position), whatever their pools. Need c.ordered().
+// Return all rows by position, and by (sequence, position), over all pools. Require c.ordered().
 std::vector<int32_t> RowsByPosition(const RoutingCase& c);
 std::vector<int32_t> RowsBySequence(const RoutingCase& c);
 

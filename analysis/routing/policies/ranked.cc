@@ -25,7 +25,7 @@ bool MostRanksKnown(const RoutingCase& c, const RefusingCells& cells) {
   return 2 * known > static_cast<std::ptrdiff_t>(cells.list.choices.size());
 }
 
-// The keys of a kind, as one priority has them.
+// The keys of a kind, as one priority uses them.
 class ScoreKeys : public KeySource {
  public:
   ScoreKeys(CellKeys& keys, const RankedReplay& replay)
@@ -36,7 +36,7 @@ class ScoreKeys : public KeySource {
   std::span<const Key> Sample(size_t stride) override { return Ordered(keys_.Sample(by_, stride)); }
 
  private:
-  // The highest first.
+  // Returns the keys with the highest first.
   std::span<const Key> Ordered(std::span<const Key> keys) {
     if (!lowest_) return keys;
     reversed_.assign(keys.begin(), keys.end());
@@ -50,7 +50,7 @@ class ScoreKeys : public KeySource {
   std::vector<Key> reversed_;
 };
 
-// Rows in an order: place(row), the lowest first.
+// Keys by an order of the rows: place(row), the lowest first.
 template <typename PlaceOfRow>
 class PlaceKeys : public KeySource {
  public:
@@ -83,7 +83,7 @@ class PlaceKeys : public KeySource {
 
 using TrialList = std::vector<Trial>;
 
-// What trials share.
+// Arguments common to all trials.
 struct Tried {
   const RoutingCase& c;
   const RefusingCells& cells;
@@ -97,7 +97,7 @@ struct Tried {
 TrialList ByScore(const Tried& t, KeyKind kind) {
   TrialList out;
   CellKeys keys(t.c, t.cells.list, kind);
-  // Over the chosen, shares sum to one in every row.
+  // Over the chosen experts, the shares of every row sum to one.
   const bool shares = kind == KeyKind::kSoftmaxChosen || kind == KeyKind::kShareOfChosen;
   for (Priority priority :
        {Priority::kOwnScore, Priority::kBestOfRow, Priority::kSumOfRow, Priority::kLowestScore}) {
@@ -113,7 +113,7 @@ TrialList ByScore(const Tried& t, KeyKind kind) {
   return out;
 }
 
-// Each row's place in a queue.
+// Returns each row's place in a queue.
 std::vector<int32_t> PlacesIn(const TimeQueue& queue) {
   std::vector<int32_t> place(queue.order.size());
   for (size_t i = 0; i < place.size(); ++i) {
@@ -122,21 +122,21 @@ std::vector<int32_t> PlacesIn(const TimeQueue& queue) {
   return place;
 }
 
-// All second choices queue behind all first ones.
+// Tries a queue in which all second choices come after all first ones.
 void ByRank(const Tried& t, const TimeQueue& queue, const std::vector<int32_t>& place,
             TrialList& out) {
   PlaceKeys keys(t.c, t.cells, [&](size_t row) { return static_cast<double>(place[row]); });
   t.Try(keys, {.priority = Priority::kPlace, .rank_first = true, .order = queue.name}, out);
 }
 
-// First come first served in the opposite of time's order.
+// Tries first come first served in reverse time order.
 void ByLastFirst(const Tried& t, const TimeQueue& queue, const std::vector<int32_t>& place,
                  TrialList& out) {
   PlaceKeys keys(t.c, t.cells, [&](size_t row) { return -static_cast<double>(place[row]); });
   t.Try(keys, {.priority = Priority::kPlace, .order = queue.name + ", the last row first"}, out);
 }
 
-// ... and in that of context-parallel layouts.
+// Tries the order of context-parallel layouts.
 TrialList ByZigzag(const Tried& t) {
   TrialList out;
   const Sequences sequences = NumberSequences(t.c);
@@ -156,7 +156,7 @@ TrialList ByZigzag(const Tried& t) {
   return out;
 }
 
-// In no sequence does a later token come before an earlier one.
+// Returns true if no later token of a sequence comes before an earlier one.
 template <typename PlaceOfRow>
 bool KeepsTime(const Sequences& sequences, const TimeQueue& queue, PlaceOfRow place) {
   std::vector<double> last(sequences.length.size(), -HUGE_VAL);
@@ -169,7 +169,8 @@ bool KeepsTime(const Sequences& sequences, const TimeQueue& queue, PlaceOfRow pl
   });
 }
 
-// ... and in that of lanes: every so many rows, or positions, first those of the first lane.
+// Tries the order of lanes: every n-th row, or position, belongs to one lane, and lanes follow each
+// other.
 void ByLanes(const Tried& t, const Sequences& sequences, const TimeQueue& queue,
              const std::vector<int32_t>& place, TrialList& out) {
   for (const int64_t lanes : {2, 4, 8, 16, 32}) {
@@ -203,8 +204,8 @@ TrialList ByQueues(const Tried& t, const std::vector<TimeQueue>& queues) {
   return by_rank;
 }
 
-// Every policy, in the order of preference among equals. Groups are tried side by side in a large
-// call.
+// Tries every policy, in the order of preference among equals. In a large call, groups run in
+// parallel.
 std::vector<Trial> TryAll(const Tried& t, const std::vector<TimeQueue>& queues) {
   std::vector<std::function<TrialList()>> groups;
   for (KeyKind kind : UsableKeys(t.c)) groups.push_back([&, kind] { return ByScore(t, kind); });

@@ -1,5 +1,5 @@
-// Leaking replays: full experts that keep the best of their candidates by a score, or by choice
-// rank before anything else.
+// Replays of leaking policies: full experts keep the best of their candidates by a score, or by
+// choice rank first.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace plumbline::rules {
 
-// How a policy that ranks each cell's candidates fares on the refusing cells.
+// How well a policy that ranks each cell's candidates explains the refusing cells.
 struct RankedReplay {
   enum class Priority {
     kOwnScore,     // the choice's own key
@@ -24,47 +24,47 @@ struct RankedReplay {
   };
   Priority priority = Priority::kOwnScore;
   KeyKind key = KeyKind::kRecorded;
-  bool rank_first = false;  // choices of a lower rank come before all of a higher one
-  bool exact = false;       // every known choice comes out as recorded
-  double bits = 0;      // log2 of how many other kept sets were possible, less what ties leave open
-  double raw_bits = 0;  // the same, with cells that another policy would have filled alike
-  double tie_bits = 0;  // what ties left open
-  double luck_bits = 0;  // that refusals of the token's own would have left exactly what was kept
-  double share = 0;      // of the choices looked at, as the policy says
-  std::string order;     // kPlace: the queue; in time order where rank_first
-  StoredNumbers stored;  // exact: the table that gives the same
-  // Own keys decide, from either end.
+  bool rank_first = false;  // choices of a lower rank come before all of a higher rank
+  bool exact = false;       // every known choice is as recorded
+  double bits = 0;          // log2 of the number of other possible kept sets, less the bits of ties
+  double raw_bits = 0;      // the same, including cells that another policy would have filled alike
+  double tie_bits = 0;      // bits that ties leave undecided
+  double luck_bits = 0;     // that own refusals would have left exactly the kept number by chance
+  double share = 0;         // of the tested choices, those as the policy decides
+  std::string order;        // if kPlace: the queue, in time order if rank_first
+  StoredNumbers stored;     // if exact: the table that gives the same
+  // True if own keys decide, in either direction.
   bool by_own_score() const {
     return priority == Priority::kOwnScore || priority == Priority::kLowestScore;
   }
-  // kOwnScore, exact: cells (index in Saturation::cells) that refused a choice with exactly the key
-  // of their lowest admission.
+  // If kOwnScore and exact: cells (index in Saturation::cells) that refused a choice whose key
+  // equals that of their lowest admission.
   std::vector<size_t> tied_cells;
 
   std::string Describe()
-      const;  // "drop by score (softmax)", "a rank-major queue (seq-major order)"
+      const;  // such as "drop by score (softmax)", "a rank-major queue (seq-major order)"
   bool by_score() const { return priority != Priority::kPlace; }
 };
 
-// What of a row a replay by score queues it by.
+// Returns the value of a row by which a replay by score queues it.
 QueueBy ByOf(const RankedReplay& replay);
 
-// KeyKinds that can have ranked the refused: not probabilities that are zero because of the
-// refusal.
+// Returns the KeyKinds that can have ranked the refused choices. Probabilities that are zero
+// because of the refusal cannot.
 std::vector<KeyKind> UsableKeys(const RoutingCase& c);
 
-// Every policy of this kind, exact ones first, then by bits and raw bits. Choices whose rank is
-// unknown are left out of those by rank; where that is half of them, so are those policies.
+// Returns every policy of this kind: exact ones first, then by bits and raw bits. Policies by rank
+// ignore choices of unknown rank. If these are half of all choices, policies by rank are skipped.
 std::vector<RankedReplay> ReplayRanked(const RoutingCase& c, const Saturation& s,
                                        const std::vector<TimeQueue>& queues);
 
-// Scores of a few values are a table, not a competition.
+// Returns true if scores have so few values that they are a table and not a competition.
 inline bool FewValues(size_t values, size_t rows) {
   return values <= 2 || values <= (rows / 4 < 16 ? rows / 4 : 16);
 }
 
-// -log2 of the binomial chance of exactly `count` of n at probability count/n: what own thresholds
-// would have to hit by luck.
+// Returns -log2 of the binomial probability of exactly `count` of n at probability count/n: own
+// thresholds would need this luck.
 double ExactCountBits(double n, double count);
 
 }  // namespace plumbline::rules

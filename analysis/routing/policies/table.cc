@@ -10,14 +10,15 @@ namespace {
 
 constexpr int64_t kFewestRepeats = 8;
 
-// What became of those that asked one expert at one position.
+// Fate of the tokens that chose one expert at one position.
 struct Entry {
   bool kept = false;
   double asked = 0;
 };
 using Entries = std::map<std::pair<int64_t, int32_t>, Entry>;  // by position, expert
 
-// Empty: position and expert do not decide, or nothing shows that they do.
+// Returns an empty map if position and expert do not decide the fates, or if nothing shows that
+// they do.
 Entries ReadTable(const RoutingCase& c) {
   Entries entries;
   int64_t repeats = 0;
@@ -32,11 +33,11 @@ Entries ReadTable(const RoutingCase& c) {
   return repeats >= kFewestRepeats ? entries : Entries{};
 }
 
-// Variance of how many of a cell's candidates a table lets through, and of how many it refuses.
+// Variances of the numbers of a cell's candidates that a table admits and that it refuses.
 struct Spread {
   double kept = 0;
   double refused = 0;
-  // Of what is let through, given how many asked.
+  // Returns the variance of the admitted number, given the number of candidates.
   double of_kept() const { return kept > 0 && refused > 0 ? kept * refused / (kept + refused) : 0; }
 };
 
@@ -54,7 +55,7 @@ std::vector<Spread> SpreadOfCells(const RoutingCase& c, const Saturation& s,
   for (const auto& [at, entry] : entries) {
     const double n = all[at.first];
     if (n < 2) continue;
-    // Unbiased for the variance p(1-p) of one row's asking, from n of them.
+    // Unbiased estimate of the variance p(1-p) of one row's choice, from n rows.
     const double of_row = entry.asked * (n - entry.asked) / (n * (n - 1));
     for (const auto& [pool, count] : rows[at.first]) {
       Spread& cell = spread[static_cast<size_t>(pool) * static_cast<size_t>(c.experts) +
@@ -65,7 +66,7 @@ std::vector<Spread> SpreadOfCells(const RoutingCase& c, const Saturation& s,
   return spread;
 }
 
-// Per cell the refusals after its last admission.
+// Returns, per cell, the number of refusals after its last admission.
 std::vector<double> LastRefusals(const RoutingCase& c, const Saturation& s,
                                  const TimeQueue& queue) {
   std::vector<double> last(s.cells.size(), 0);
@@ -79,13 +80,14 @@ std::vector<double> LastRefusals(const RoutingCase& c, const Saturation& s,
   return last;
 }
 
-// -log2 of the chance of one value, or of up to `more` above it, for a normal count.
+// Returns -log2 of the probability of one value, or of up to `more` values above it, for a normal
+// count.
 double ValueBits(double variance, double more) {
   const double density = 2 * std::numbers::pi * variance;
   return density > 1 ? std::max(0.5 * std::log2(density) - std::log2(more + 1), 0.0) : 0;
 }
 
-// In the queue that favours the table.
+// Uses the queue that favours the table.
 double CountBits(const RoutingCase& c, const Saturation& s, const Entries& entries,
                  const std::vector<TimeQueue>& queues) {
   const std::vector<Spread> spread = SpreadOfCells(c, s, entries);

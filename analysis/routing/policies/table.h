@@ -1,4 +1,4 @@
-// A stored table of positions: who is refused by which expert is the same in every sequence.
+// Tests for a stored table of positions: each expert refuses the same positions in every sequence.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,13 @@
 namespace plumbline::rules {
 
 struct PositionTable {
-  // Position and expert decide every fate, at least 8 of them that another sequence had set before.
+  // Position and expert decide every fate, including at least 8 fates that another sequence had
+  // fixed before.
   bool fits = false;
-  // Against a table: -log2 of the chance that what it let through came to the capacity, in each
-  // full cell; where a queue may have refused the last ones, to the capacity or up to as many more.
-  // Who asks an expert varies from sequence to sequence, position by position; where it does not
-  // vary, what is let through is no accident.
+  // Evidence against a table: -log2 of the probability that the admitted number equals the capacity
+  // in each full cell. If a queue may have refused the last ones, it may exceed the capacity by as
+  // many. The choices of an expert vary from sequence to sequence at each position. Where they do
+  // not vary, the admitted number is not random.
   double count_bits = 0;
 };
 

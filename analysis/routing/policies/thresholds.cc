@@ -15,7 +15,7 @@
 namespace plumbline::rules {
 namespace {
 
-// One number between all that were refused and all that were taken?
+// Tests whether one number separates all refused keys from all taken ones.
 class Cut {
  public:
   void Add(const Key& key, bool taken) {
@@ -30,7 +30,7 @@ class Cut {
   double most_refused_ = -HUGE_VAL;
 };
 
-// Do all of these cuts fit, and at least `fewest` of them decide something?
+// Returns true if all cuts fit, and at least `fewest` of them decide something.
 template <typename Cuts>
 bool AllFit(const Cuts& cuts, int64_t fewest) {
   int64_t deciding = 0;
@@ -41,7 +41,7 @@ bool AllFit(const Cuts& cuts, int64_t fewest) {
   return deciding >= fewest;
 }
 
-// A threshold that the prefix moves stays for so many tokens.
+// A threshold that moves along the prefix stays for this number of tokens.
 constexpr int64_t kStays = 8;
 
 class Tester {
@@ -74,7 +74,7 @@ class Tester {
     if (window < windows.size()) windows[window].Add(key, taken);
   }
 
-  // Whatever else is added, something may fit: what does not fit once never will.
+  // True if a threshold may still fit. If one does not fit once, it never will.
   bool open() const {
     const auto all = [](const auto& cuts) {
       return std::all_of(cuts.begin(), cuts.end(), [](const Cut& cut) { return cut.fits(); });
@@ -92,7 +92,7 @@ class Tester {
                                        [](const Cut& cut) { return cut.decides(); });
     out.common = cells > 1 && all_.fits();
     out.per_expert = cells > experts && AllFit(of_expert_, 1);
-    // With one expert, or one pool a sequence and expert, they are the cells themselves.
+    // With one expert, or one pool per sequence and expert, the cuts equal the cells.
     out.per_sequence = experts > 1 && AllFit(of_sequence_, 2);
     out.moving = experts > 1 && std::all_of(of_window_.begin(), of_window_.end(),
                                             [](const auto& cuts) { return AllFit(cuts, 0); });
@@ -105,7 +105,7 @@ class Tester {
   DenseIds sequences_;
   Cut all_;
   std::vector<Cut> of_expert_, of_cell_, of_sequence_;
-  std::vector<std::vector<Cut>> of_window_;  // of each sequence, by position
+  std::vector<std::vector<Cut>> of_window_;  // per sequence, by position
 };
 
 bool Known(const RoutingCase& c, int32_t token) {
@@ -113,13 +113,13 @@ bool Known(const RoutingCase& c, int32_t token) {
   return state != RowState::kPadding && state != RowState::kNonFinite;
 }
 
-// What became of each judged row, as one number; equal numbers: equal fates.
+// Returns each judged row's fate as one number. Equal fates have equal numbers.
 std::vector<uint64_t> Fates(const RoutingCase& c, bool kept_alone) {
   std::vector<uint64_t> fate(static_cast<size_t>(c.tokens), 0);
   for (const Choice& choice : c.choices) {
     if (kept_alone && !choice.kept) continue;
     const uint64_t one = 2 * static_cast<uint64_t>(choice.expert) + (choice.kept ? 1 : 0) + 1;
-    uint64_t z = one * 0x9e3779b97f4a7c15ull;  // order must not matter: mixed, then added
+    uint64_t z = one * 0x9e3779b97f4a7c15ull;  // mixed and added, so that the order has no effect
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
     fate[static_cast<size_t>(choice.token)] += z ^ (z >> 27);
   }
@@ -136,8 +136,9 @@ bool CommonDivisor(const Kinds& kinds, size_t fewest) {
   return kinds.size() >= fewest && divisor > 1;
 }
 
-// Surely some fate is one row's alone: kinds then neither occur equally often by a common divisor
-// nor in every sequence. Counts up to 2 in as many buckets as there are rows, and more.
+// Returns true if some fate surely belongs to one row only. Then kinds have no common divisor, and
+// do not occur in every sequence. Counts up to 2 per bucket; there are at least four times as many
+// buckets as rows.
 bool SomeFateIsUnique(const RoutingCase& c, const std::vector<uint64_t>& fate) {
   size_t buckets = 64;
   while (buckets < 4 * fate.size()) buckets *= 2;
@@ -150,7 +151,7 @@ bool SomeFateIsUnique(const RoutingCase& c, const std::vector<uint64_t>& fate) {
   return std::find(rows.begin(), rows.end(), uint8_t{1}) != rows.end();
 }
 
-// What occurs as often in each of n sequences occurs n times that in all.
+// A fate that occurs equally often in each of n sequences occurs a multiple of n times in all.
 bool MayOccurAlike(const std::vector<Kinds>& of_pool, const RoutingCase& c) {
   if (c.sequence.empty()) return false;
   std::unordered_set<int64_t> sequences;
@@ -168,8 +169,8 @@ bool MayOccurAlike(const std::vector<Kinds>& of_pool, const RoutingCase& c) {
                                [&](const auto& entry) { return entry.second % n == 0; });
 }
 
-// `kept_alone`: a token's kind is where it was kept, whatever refused it. Fewer kinds than `fewest`
-// tell nothing.
+// If `kept_alone`, a token's kind is the experts that kept it, whatever refused it. If there are
+// fewer kinds than `fewest`, they show nothing.
 bool FollowStructure(const RoutingCase& c, bool kept_alone, size_t fewest) {
   const std::vector<uint64_t> fate = Fates(c, kept_alone);
   if (SomeFateIsUnique(c, fate)) return false;
@@ -237,7 +238,7 @@ StoredThresholds ThresholdsOfChoices(const RoutingCase& c, const RankedReplay& r
 }
 
 bool CountsFollowStructure(const RoutingCase& c) {
-  // Full experts alone are as many kinds, of C rows each, and those kept nowhere one more.
+  // Full experts alone give as many kinds of C rows each, plus one kind for rows kept nowhere.
   const auto experts = static_cast<size_t>(c.experts);
   return FollowStructure(c, false, kFewKinds) ||
          FollowStructure(c, true, std::max(kFewKinds, experts + 2));
@@ -245,7 +246,7 @@ bool CountsFollowStructure(const RoutingCase& c) {
 
 namespace {
 
-// The keys by which these choices queue.
+// Returns the keys by which these choices queue.
 std::vector<Key> QueueKeys(const RoutingCase& c, const std::vector<int32_t>& choices, KeyKind kind,
                            QueueBy by) {
   const bool over_chosen = kind == KeyKind::kSoftmaxChosen || kind == KeyKind::kShareOfChosen;
@@ -265,7 +266,7 @@ std::vector<Key> QueueKeys(const RoutingCase& c, const std::vector<int32_t>& cho
 
 bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy by, bool lowest) {
   constexpr size_t kBeside = 8;
-  // Of a million choices the first cells tell as much as all.
+  // The first cells of a million choices are as informative as all of them.
   constexpr int64_t kEnoughChoices = 1 << 17, kFewestCells = 8;
   std::vector<uint8_t> refuses(s.cells.size(), 0);
   int64_t choices = 0, taken = 0;
@@ -288,7 +289,7 @@ bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy
         (c.choices[choice].kept ? kept : refused)
             .push_back(lowest ? -keys[n].value : keys[n].value);
     }
-    // At the ends of a cell gaps grow by themselves.
+    // At the ends of a cell the gaps are wider anyway.
     if (kept.size() <= kBeside || refused.size() <= kBeside) continue;
     std::partial_sort(kept.begin(), kept.begin() + kBeside + 1, kept.end());
     std::partial_sort(refused.begin(), refused.begin() + kBeside + 1, refused.end(),
@@ -322,7 +323,7 @@ bool ZeroDecides(const RoutingCase& c) {
     ++judged;
     for (size_t e = 0; e < experts; ++e) {
       double x = c.scores.At(t, static_cast<int64_t>(e));
-      double open = 0;  // how far rounding may have moved it across zero
+      double open = 0;  // how far rounding may have moved it towards zero
       if (!c.bias.empty()) {
         if (function == v1::SCORE_SIGMOID) x = 1 / (1 + std::exp(-x));
         open = UlpOf(x, c.scores.dtype()) + 2 * UlpOf(c.bias[e], DType::kF32);

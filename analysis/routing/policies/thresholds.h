@@ -1,5 +1,5 @@
-// Innocent explanations of score-separable assignments: thresholds that were stored, and data whose
-// structure makes counts equal. docs/decisions/0053.
+// Innocent explanations of score-separable assignments: stored thresholds, and data whose structure
+// makes counts equal. docs/decisions/0053.
 #pragma once
 
 #include <cstdint>
@@ -12,36 +12,37 @@
 
 namespace plumbline::rules {
 
-// Which stored rules, of fewer numbers than they explain, give every assignment as well; a
-// threshold for each (expert, pool) always does, and is what equal counts speak against.
+// Stored rules, with fewer numbers than they explain, that give every assignment as well. A
+// threshold for each (expert, pool) always does; only equal counts contradict it.
 struct StoredThresholds {
   bool common = false;        // one number for all experts and pools
-  bool per_expert = false;    // one an expert, over several pools
-  bool per_sequence = false;  // one a sequence, common to its experts
-  bool moving = false;        // one for some tokens in a row, as a prefix moves it, for all experts
+  bool per_expert = false;    // one per expert, over several pools
+  bool per_sequence = false;  // one per sequence, common to its experts
+  bool moving = false;  // one for some consecutive tokens, moving with the prefix, for all experts
   bool any() const { return common || per_expert || per_sequence || moving; }
-  const char* name() const;  // "one threshold for all experts"; "" where there is none
+  const char* name() const;  // "one threshold for all experts"; "" if there is none
 };
 
-// Of a map in which experts chose: `taken` [T,E].
+// For a map in which experts chose: `taken` has shape [T,E].
 StoredThresholds ThresholdsOfMap(const RoutingCase& c, const std::vector<uint8_t>& taken,
                                  const KeyReader& reader);
-// Of choices that were kept or refused, by the key of a replay.
+// For choices that were kept or refused, by the key of a replay.
 StoredThresholds ThresholdsOfChoices(const RoutingCase& c, const RankedReplay& replay);
 
-// Tokens come in kinds, each as often as the others or a multiple of it, or as often in every
-// sequence (nine of each symbol, permutations): any rule of the token's own then fills experts
-// evenly. A token's kind is what became of it. Few kinds (below 8) tell nothing.
+// Returns true if tokens come in kinds, each as often as the others or a multiple of it, or equally
+// often in every sequence (nine of each symbol, permutations). Then any rule that depends on the
+// token alone fills experts evenly. A token's kind is its fate. If there are fewer than 8 kinds,
+// returns false.
 bool CountsFollowStructure(const RoutingCase& c);
 
-// Full experts cut where their candidates' keys leave a gap far wider than those beside it: scores
-// that have learned which tokens to take, not places that ran out.
-// `lowest`: the lowest are kept.
+// Returns true if full experts cut where their candidates' keys leave a gap far wider than the
+// neighbouring gaps. Then the scores have learned which tokens to take, and the capacity did not
+// decide. If `lowest`, the lowest keys are kept.
 bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy by, bool lowest);
 
-// The scores of the experts a token holds lie above zero, those of all others do not: a threshold
-// that nobody fits (ReLU routing; with the stored thresholds as bias, adaptive gating). False where
-// counts are as even as a threshold fitted on the batch would make them.
+// Returns true if the scores of a token's experts are above zero and all other scores are not: a
+// fixed threshold (ReLU routing; with the stored thresholds as bias, adaptive gating). If counts
+// are as even as a threshold fitted on the batch would make them, returns false.
 bool ZeroDecides(const RoutingCase& c);
 
 }  // namespace plumbline::rules

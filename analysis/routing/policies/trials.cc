@@ -5,24 +5,24 @@
 namespace plumbline::rules {
 namespace {
 
-// a surely comes before b; neither: they tie.
+// Returns true if a surely comes before b. If neither does, they tie.
 bool Before(const Candidate& a, const Candidate& b) {
   if (a.rank != b.rank) return a.rank < b.rank;
   return a.value - b.value > a.tolerance + b.tolerance;
 }
 
-// The order of admission; among equals any.
+// The order of admission; equal candidates in any order.
 bool Ahead(const Candidate& a, const Candidate& b) {
   return a.rank != b.rank ? a.rank < b.rank : a.value > b.value;
 }
 
-// No refused candidate surely comes before a kept one.
+// Returns true if no refused candidate surely comes before a kept one.
 bool Separates(const std::vector<Candidate>& cell) {
   const Candidate* weakest_kept = nullptr;
   const Candidate* strongest_refused = nullptr;
   for (const Candidate& x : cell) {
     const Candidate*& end = x.kept ? weakest_kept : strongest_refused;
-    // The furthest a rounding may have moved it towards the other side.
+    // The furthest that rounding may have moved it towards the other side.
     const double edge = x.kept ? x.value + x.tolerance : -(x.value - x.tolerance);
     const int rank = x.kept ? -x.rank : x.rank;
     const bool further = end == nullptr || rank < (x.kept ? -end->rank : end->rank) ||
@@ -36,9 +36,9 @@ bool Separates(const std::vector<Candidate>& cell) {
 
 using Priority = RankedReplay::Priority;
 
-constexpr size_t kEnough = 4096;  // choices after which a refuted policy is given up
+constexpr size_t kEnough = 4096;  // choices after which a refuted policy is abandoned
 
-// Was a refused choice's key exactly that of the lowest admission?
+// Returns true if a refused choice's key equals that of the lowest admission.
 bool RefusesAnEqual(std::span<const Choice> choices, std::span<const Key> keys) {
   double least = HUGE_VAL;
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -115,14 +115,14 @@ CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed, bool
   }
   out.luck_bits = ExactCountBits(boundary, boundary_kept);
   out.raw_bits = out.bits;
-  // First choices alone filled it: whether second ones ever had a chance does not show.
+  // First choices alone filled the cell, so it does not show whether second ones had a chance.
   if (cut.rank == 0 && ranked) out.bits = out.luck_bits = 0;
   return out;
 }
 
 namespace {
 
-// A score that is not finite, or a rank that is not known, says nothing for or against.
+// Returns false if the score is not finite or the rank is not known: such a choice is no evidence.
 bool Tells(const RankedReplay& replay, const Choice& choice, const Key& key) {
   return std::isfinite(key.value) && !(replay.rank_first && choice.rank < 0);
 }
@@ -130,7 +130,7 @@ Candidate CandidateOf(const RankedReplay& replay, const Choice& choice, const Ke
   return {replay.rank_first ? choice.rank : int16_t{0}, choice.kept, key.value, key.tolerance};
 }
 
-// The table of numbers that would give what a policy gives; told cell by cell.
+// The table of numbers that would give the same as a policy; filled cell by cell.
 class StoredTable {
  public:
   StoredTable(const RankedReplay& replay, const RoutingCase& c)
@@ -157,7 +157,7 @@ class StoredTable {
              : numbers_.AtLeast(entry, x.value - x.tolerance);
     }
   }
-  // How many of a choice rank are kept; of a queue out of order, how many are refused.
+  // Adds how many choices of each rank are kept, or, for a queue out of order, refused.
   void AddCounts(size_t first, const std::vector<Candidate>& cell) {
     std::vector<double> kept(ranks_, 0), refused(ranks_, 0);
     for (const Candidate& x : cell) ++(x.kept ? kept : refused)[RankOf(x)];
@@ -173,8 +173,8 @@ class StoredTable {
   StoredNumbers numbers_;
 };
 
-// Where the first cell is large, some of its candidates refute most policies. True: refuted, and
-// `share` is theirs.
+// If the first cell is large, tests some of its candidates, which refute most policies. Returns
+// true if they refute this one; `share` is then theirs.
 bool RefutedBySample(const RoutingCase& c, const RefusingCells& cells, KeySource& keys,
                      RankedReplay& replay) {
   const std::span<const int32_t> choices = cells.list.ChoicesOf(0);
@@ -229,7 +229,7 @@ Trial TryPolicy(const RoutingCase& c, const RefusingCells& cells, KeySource& key
   return trial;
 }
 
-// Their replays are taken out.
+// Moves the replays out of `trials`.
 std::vector<RankedReplay> Weigh(
     std::vector<Trial> trials) {  // NOLINT(performance-unnecessary-value-param)
   std::set<int32_t> thresholds;

@@ -1,5 +1,5 @@
-// Trials of policies that rank the candidates of full experts: cell by cell, expert by expert, and
-// what the evidence is worth together. Inside of routing_ranked.
+// Trials of policies that rank the candidates of full experts: per cell, per expert, and the
+// combined evidence. Internal to routing_ranked.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,13 @@
 
 namespace plumbline::rules {
 
-// The cells that refuse.
+// The cells that refuse choices.
 struct RefusingCells {
   CellChoices list;
-  std::vector<uint8_t> fresh;  // per cell: evidence of its own
-  std::vector<Choice> head;  // copies of the first cells' choices: most policies ask for no others
+  std::vector<uint8_t> fresh;  // per cell: independent evidence
+  std::vector<Choice> head;    // copies of the first cells' choices; most policies read no others
   size_t cells() const { return list.size(); }
-  // The i-th cell's choices; in `scratch` where they are not at hand.
+  // Returns the i-th cell's choices. If they are not in `head`, copies them to `scratch`.
   std::span<const Choice> Candidates(const RoutingCase& c, size_t i,
                                      std::vector<Choice>& scratch) const;
 };
@@ -44,11 +44,11 @@ struct CellResult {
   double luck_bits = 0;
 };
 
-// Splits the candidates at the cut; reorders them. Own thresholds would have had to hit the count
-// of those of the rank at which admission ended; the others were settled by rank.
+// Splits the candidates at the cut, and reorders them. Own thresholds must have hit by chance the
+// count of the rank at which admission ended. Rank alone decided the others.
 CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed, bool ranked);
 
-// What one expert's cells are worth together under one policy.
+// The combined evidence of one expert's cells under one policy.
 class ExpertEvidence {
  public:
   void Add(const std::vector<Candidate>& cell, const CellResult& result, bool fresh) {
@@ -64,7 +64,7 @@ class ExpertEvidence {
     sum_.luck_bits += result.luck_bits;
     if (result.raw_bits >= best_.raw_bits) best_ = result;
   }
-  // One threshold, the same in all pools, would do what each of several cells does.
+  // True if one threshold, common to all pools, gives the same as each of several cells.
   bool one_threshold() const { return cells_ > 1 && !(most_refused_ > least_kept_); }
   const CellResult& best() const { return best_; }
   const CellResult& sum() const { return sum_; }
@@ -79,14 +79,14 @@ class ExpertEvidence {
 
 using EvidenceOfExperts = std::map<int32_t, ExpertEvidence>;
 
-// Where a policy finds the keys of its candidates.
+// Source of the keys of a policy's candidates.
 class KeySource {
  public:
   virtual ~KeySource() = default;
-  // Of the i-th cell's candidates, in their order; valid until the next call. `fits`: the policy
-  // fitted so far.
+  // Returns the keys of the i-th cell's candidates, in their order. Valid until the next call.
+  // `fits` is true if the policy has fitted so far.
   virtual std::span<const Key> Cell(size_t i, bool fits) = 0;
-  // The same of every `stride`-th candidate of the first cell.
+  // Returns the keys of every `stride`-th candidate of the first cell.
   virtual std::span<const Key> Sample(size_t stride) = 0;
 };
 
@@ -96,13 +96,13 @@ struct Trial {
   EvidenceOfExperts evidence;
 };
 
-// Tries the policy that `replay` describes. One that fails early is not followed to the end. The
-// bits are weighed later, with what the other policies showed.
+// Tries the policy that `replay` describes. Stops early if the policy fails. The bits are weighed
+// later, with the results of the other policies.
 Trial TryPolicy(const RoutingCase& c, const RefusingCells& cells, KeySource& keys,
                 RankedReplay replay);
 
-// The evidence of all trials, weighed together: where some score shows one threshold of an expert
-// in all its pools, that expert's cells are one piece of evidence under every score.
+// Weighs the evidence of all trials together. If some score shows one threshold of an expert in all
+// its pools, that expert's cells count as one piece of evidence under every score.
 std::vector<RankedReplay> Weigh(std::vector<Trial> trials);
 
 }  // namespace plumbline::rules

@@ -10,7 +10,7 @@ namespace plumbline::rules {
 Sequences NumberSequences(const RoutingCase& c) {
   std::map<int64_t, int32_t> numbers;
   for (size_t row = 0; row < c.sequence.size(); ++row) {
-    // Runs of one sequence are the common case.
+    // Usually a sequence's rows are consecutive.
     if (row == 0 || c.sequence[row] != c.sequence[row - 1]) numbers.try_emplace(c.sequence[row], 0);
   }
   int32_t next = 0;

@@ -1,4 +1,4 @@
-// The order of rows in a context-parallel layout that balances causal attention.
+// Computes the order of rows in a context-parallel layout that balances causal attention.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,18 @@ struct Sequences {
   int64_t longest = 0;
 };
 
-// Needs c.ordered().
+// Requires c.ordered().
 Sequences NumberSequences(const RoutingCase& c);
 
-// A row's place in the gathered order of a context-parallel layout that balances causal attention:
-// of 2n chunks of a sequence, rank r holds the r-th from either end. Flattened rank by rank.
+// Returns a row's place in the gathered order of a context-parallel layout that balances causal
+// attention. Each sequence has 2n chunks, and rank r holds the r-th chunk from either end. The
+// order is flattened rank by rank.
 double ZigzagPlace(const RoutingCase& c, const Sequences& s, int32_t ranks, bool by_position,
                    size_t row);
 
-// In no pool does a later token of a sequence come before an earlier one: a queue in this order
-// looks at nothing later (a context-parallel rank's own shard, whose rows are in time order).
+// Returns true if in no pool a later token of a sequence comes before an earlier one. A queue in
+// this order sees nothing later (a context-parallel rank's own shard, whose rows are in time
+// order).
 bool ZigzagKeepsTime(const RoutingCase& c, const Sequences& s, int32_t ranks, bool by_position);
 
 }  // namespace plumbline::rules

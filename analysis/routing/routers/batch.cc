@@ -1,4 +1,4 @@
-// Competitions over a whole pool: whoever comes later may win.
+// Competitions over a whole pool, in which later tokens may win.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,7 +9,7 @@
 namespace plumbline::rules::routers {
 namespace {
 
-// The tokens of each pool, in row order, without the idle.
+// Returns the tokens of each pool, in row order, without idle ones.
 std::vector<std::vector<int32_t>> Members(const State& s) {
   std::vector<std::vector<int32_t>> members(static_cast<size_t>(s.Pools()));
   for (int32_t t = 0; t < s.b.tokens; ++t) {
@@ -18,7 +18,7 @@ std::vector<std::vector<int32_t>> Members(const State& s) {
   return members;
 }
 
-// The slots that ask for each (pool, expert), in row order.
+// Returns the slots that choose each (pool, expert), in row order.
 std::vector<std::vector<std::pair<int32_t, int32_t>>> Candidates(const State& s) {
   std::vector<std::vector<std::pair<int32_t, int32_t>>> cells(static_cast<size_t>(s.Pools()) *
                                                               static_cast<size_t>(s.b.experts));
@@ -32,8 +32,8 @@ std::vector<std::vector<std::pair<int32_t, int32_t>>> Candidates(const State& s)
 
 constexpr int32_t kLanes = 8;
 
-// The rows that hold a one, in the order a partition leaves them: a zero is exchanged with the
-// last one behind it.
+// Returns the rows with a one, in the order of a partition: a zero is exchanged with the last one
+// after it.
 std::vector<int32_t> Partitioned(const std::vector<uint8_t>& ones, std::vector<int32_t> rows) {
   size_t left = 0, right = rows.size();
   while (left < right) {
@@ -49,9 +49,9 @@ std::vector<int32_t> Partitioned(const std::vector<uint8_t>& ones, std::vector<i
 
 // ---- balanced assignment by auction -----------------------------------------------------------
 
-// One round of the auction of Bertsekas (1988): the unassigned bid for the expert that is worth
-// most to them after its price; an expert holds the `capacity` highest bids, and its price is the
-// lowest of them once it is full.
+// The auction of Bertsekas (1988): unassigned tokens bid for the expert with the highest value
+// after its price. An expert holds the `capacity` highest bids. If it is full, its price is the
+// lowest of them.
 class Auctioneer {
  public:
   Auctioneer(const State& s, const std::vector<int32_t>& tokens, const std::vector<uint8_t>& taken)
@@ -63,9 +63,9 @@ class Auctioneer {
         price_(static_cast<size_t>(s.b.experts), 0),
         waiting_(tokens.rbegin(), tokens.rend()) {}
 
-  // The expert of each token, in `winner` [T].
+  // Sets the expert of each token, in `winner` [T].
   void Run(std::vector<int32_t>* winner) {
-    // Bids rise by at least epsilon: the bound is far beyond what an auction needs.
+    // Bids rise by at least epsilon, so the bound is far above what an auction needs.
     for (size_t bids = 0; !waiting_.empty() && bids < 20000 * (1 + held_.size()); ++bids) Bid();
     for (size_t e = 0; e < held_.size(); ++e) {
       for (const auto& [bid, t] : held_[e])
@@ -164,8 +164,8 @@ void ExpertsChoose(State& s, bool by_logits) {
   }
 }
 
-// Rows and columns of exp(logits) are scaled to equal sums in turn (Sinkhorn 1967); within a row
-// only the columns' scales change the choice.
+// Scales rows and columns of exp(logits) to equal sums in turn (Sinkhorn 1967). Within a row only
+// the columns' scales change the choice.
 void Sinkhorn(State& s) {
   for (const std::vector<int32_t>& members : Members(s)) {
     std::vector<double> column(static_cast<size_t>(s.b.experts), 1);
@@ -179,7 +179,7 @@ void Sinkhorn(State& s) {
           sums[static_cast<size_t>(e)] += s.softmax[s.At(t, e)] / row;
       }
       for (size_t e = 0; e < column.size(); ++e) {
-        // A column that nobody's exponential reaches is left as it is.
+        // If no exponential reaches a column, it is unchanged.
         if (sums[e] > 0) column[e] = static_cast<double>(members.size()) / (s.b.experts * sums[e]);
       }
     }
@@ -190,7 +190,8 @@ void Sinkhorn(State& s) {
   }
 }
 
-// Loss-free balancing (Wang 2024) with its update run to the end on the batch that it then routes.
+// Loss-free balancing (Wang 2024), with its update iterated to the end on the batch that it then
+// routes.
 void FitBias(State& s) {
   std::vector<double> fitted = s.selection;
   for (const std::vector<int32_t>& members : Members(s)) {

@@ -1,4 +1,4 @@
-// What a token asks for, from its own scores, position, id and stored statistics.
+// The choices of a token from its own scores, position, id and stored statistics.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,7 +24,7 @@ void SoftmaxRow(const double* x, int32_t n, double* out) {
   for (int32_t e = 0; e < n; ++e) out[e] /= sum;
 }
 
-// The value of an expert before it is divided by the sum over the choice.
+// Returns the value of an expert before the division by the sum over the choice.
 double Unscaled(const State& s, ScoreKey key, int32_t t, int32_t e) {
   const double x = s.logits[s.At(t, e)];
   switch (key) {
@@ -71,7 +71,8 @@ State::State(const RouterBatch& batch, const RouterParameters& parameters)
     : b(batch), p(parameters), logits(batch.logits), softmax(batch.logits.size()) {
   for (double& x : logits) {
     if (std::isnan(x)) x = kLowest;
-    x = std::min(x, std::numeric_limits<double>::max());  // differences of infinities are none
+    x = std::min(x,
+                 std::numeric_limits<double>::max());  // the difference of infinities would be NaN
   }
   for (int32_t t = 0; t < b.tokens; ++t)
     SoftmaxRow(&logits[At(t, 0)], b.experts, &softmax[At(t, 0)]);
@@ -143,7 +144,7 @@ void LimitGroups(State& s) {
   }
 }
 
-// Normal by Box and Muller, from two of the token's own draws.
+// Normal numbers by Box-Muller, from two of the token's own draws.
 void AddNoise(State& s) {
   for (int32_t t = 0; t < s.b.tokens; ++t) {
     for (int32_t e = 0; e < s.b.experts; ++e) {
@@ -154,7 +155,7 @@ void AddNoise(State& s) {
   }
 }
 
-// Without replacement, proportional to the gates: the largest of log p + Gumbel noise.
+// Samples without replacement, proportional to the gates: the largest of log p + Gumbel noise.
 void SampleLower(State& s) {
   for (int32_t t = 0; t < s.b.tokens; ++t) {
     const int32_t best = s.Ranking(t)[0];
@@ -245,8 +246,7 @@ void DropByTable(State& s) {
   });
 }
 
-// GShard (Lepikhin 2020): the second expert is used with probability 2 g2 of the two normalised
-// gates.
+// GShard (Lepikhin 2020): uses the second expert with probability 2 g2 of the two normalised gates.
 void DropLowerAtRandom(State& s) {
   Drop(s, [&](int32_t t, int32_t j) {
     const double first = s.softmax[s.At(t, s.Expert(t, 0))];

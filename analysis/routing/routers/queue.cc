@@ -1,4 +1,4 @@
-// Queues: tokens are served one after the other, and an expert that is full refuses.
+// Queues: tokens are served in sequence, and a full expert refuses.
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -16,7 +16,7 @@ int64_t CapacityOf(const State& s, int32_t t, int32_t e) {
   return s.p.expert_capacity.empty() ? s.p.capacity : s.p.expert_capacity[static_cast<size_t>(e)];
 }
 
-// What every (pool, expert) holds.
+// The number that every (pool, expert) holds.
 class Loads {
  public:
   explicit Loads(const State& s)
@@ -30,7 +30,7 @@ class Loads {
   std::vector<int64_t> held_;
 };
 
-// Each row's place in its pool.
+// Returns each row's place in its pool.
 std::vector<int64_t> Places(const State& s) {
   std::vector<int64_t> seen(static_cast<size_t>(s.Pools()), 0), places;
   for (int32_t t = 0; t < s.b.tokens; ++t) places.push_back(seen[static_cast<size_t>(s.Pool(t))]++);
@@ -52,7 +52,8 @@ void Split(State& s, const std::vector<int64_t>& piece) {
   }
 }
 
-// The best expert with room that the token does not use already; -1: none.
+// Returns the best expert with free capacity that the token does not use already. If there is none,
+// returns -1.
 int32_t NextWithRoom(const State& s, const Loads& loads, int32_t t) {
   for (int32_t e : s.Ranking(t)) {
     bool used = false;
@@ -117,8 +118,8 @@ Order ReverseOrder(const State& s) {
   return order;
 }
 
-// Context parallelism over n ranks cuts a sequence into 2n segments and gives rank i segments i
-// and 2n-1-i; the pool is gathered rank by rank.
+// Context parallelism over n ranks splits a sequence into 2n segments and gives rank i segments i
+// and 2n-1-i. The pool is gathered rank by rank.
 Order ZigzagOrder(const State& s) {
   std::map<int64_t, int64_t> length;
   for (int32_t t = 0; t < s.b.tokens; ++t) {
@@ -252,7 +253,7 @@ void OverflowGreedily(State& s) {
     }
     std::vector<uint8_t> taken(static_cast<size_t>(s.b.experts), 0);
     for (int32_t i = 0; i < j; ++i) taken[static_cast<size_t>(s.Expert(t, i))] = 1;
-    // Nowhere to go: the best of what is left is named, and not kept.
+    // There is no free expert: name the best remaining one, and do not keep it.
     for (int32_t e : s.Ranking(t)) {
       if (j == s.b.top_k) break;
       if (taken[static_cast<size_t>(e)]) continue;
@@ -277,7 +278,7 @@ void RerouteOverflow(State& s) {
       if (s.out.keep[s.Slot(t, j)]) continue;
       const int32_t e = NextWithRoom(s, loads, t);
       if (e < 0) continue;
-      // Another refused choice of this token may name e: they swap places.
+      // Another refused choice of this token may name e; if so, they are swapped.
       for (int32_t i = 0; i < s.b.top_k; ++i) {
         if (s.Expert(t, i) == e) s.out.indices[s.Slot(t, i)] = s.Expert(t, j);
       }

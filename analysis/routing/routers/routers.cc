@@ -69,7 +69,7 @@ constexpr NamedPolicy kPolicies[] = {
     {RouterPolicy::kScoreRankMajor, "score-rank-major", kFuture},
 };
 
-// The experts a token asks for. A stored bias and group limits hold under every policy.
+// Sets the experts that a token chooses. A stored bias and group limits apply under every policy.
 void Choose(State& s, RouterPolicy policy) {
   if (!s.p.bias.empty() || s.p.groups > 1) AddBias(s, s.p.bias);
   if (s.p.groups > 1) LimitGroups(s);
@@ -101,7 +101,7 @@ void Choose(State& s, RouterPolicy policy) {
   ChooseTopK(s);
 }
 
-// What a token drops of its choices by itself.
+// Drops choices by the token's own data.
 void DropOwn(State& s, RouterPolicy policy) {
   switch (policy) {
     case RouterPolicy::kStoredThreshold:
@@ -129,7 +129,7 @@ void DropOwn(State& s, RouterPolicy policy) {
   }
 }
 
-// Who is admitted of those that ask.
+// Decides which choices are admitted.
 void Admit(State& s, RouterPolicy policy) {
   switch (policy) {
     case RouterPolicy::kFifoChunks:
@@ -191,7 +191,7 @@ void Admit(State& s, RouterPolicy policy) {
   }
 }
 
-// Policies that fill the map by expert; false where tokens choose.
+// Applies policies that fill the map by expert. If tokens choose, returns false.
 bool FillByColumn(State& s, RouterPolicy policy) {
   const bool by_logits = s.p.key == ScoreKey::kLogits;
   switch (policy) {

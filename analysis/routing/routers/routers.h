@@ -1,6 +1,6 @@
-// Every routing policy of the taxonomy in the project's own words, plain rather than fast and in
-// double precision: what the tests take for truth (run twice with another suffix) and what a
-// replay of a named policy runs. Pure functions, safe from any thread.
+// Reference implementation of every routing policy of the taxonomy, simple instead of fast and in
+// double precision. The tests use it as ground truth (run twice with another suffix), and a replay
+// of a named policy runs it. Pure functions, safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,107 +11,110 @@
 
 namespace plumbline::rules {
 
-// A batch as a router sees it, rows in the order of its queue.
+// A batch as a router receives it, rows in the order of its queue.
 struct RouterBatch {
   int32_t tokens = 0;
   int32_t experts = 0;
   int32_t top_k = 1;
   std::vector<double> logits;     // [T,E]; NaN ranks last
   std::vector<int32_t> pool;      // [T], >= 0; tokens of one pool compete
-  std::vector<uint8_t> padding;   // [T] or empty: none
-  std::vector<int64_t> sequence;  // [T] or empty: one sequence
-  std::vector<int64_t> position;  // [T] or empty: the row
-  std::vector<uint64_t> token;    // [T] or empty: token ids, for hash tables alone
+  std::vector<uint8_t> padding;   // [T]; if empty, there is none
+  std::vector<int64_t> sequence;  // [T]; if empty, there is one sequence
+  std::vector<int64_t> position;  // [T]; if empty, the row number
+  std::vector<uint64_t> token;    // [T] token ids, only for hash tables; may be empty
 };
 
 enum class RouterPolicy {
-  // Clean: a token's own scores, position, id or stored statistics decide.
+  // Clean: decided by a token's own scores, position, id or stored statistics.
   kTokenChoice,      // dropless top-k
   kGroupLimited,     // top-k within the best `top_groups` of `groups`
   kStoredBias,       // top-k of function(logits) + stored bias
-  kStoredThreshold,  // top-k less those whose logit is below the expert's stored threshold
+  kStoredThreshold,  // top-k without experts whose logit is below the stored threshold
   kThresholdChoice,  // every expert whose stored threshold the token's logit reaches
-  kNullExperts,      // the last `null_experts` do nothing: a choice of them is dropped
+  kNullExperts,      // the last `null_experts` do nothing: choices of them are dropped
   kSharedExperts,    // the first `shared_experts` take every token, top-k of the others
   kNoisyTopK,        // top-k of the logits plus the token's own stored noise
-  kSampledSecond,    // the best, the others drawn with probability proportional to their gate
-  kRandomSecond,     // top-k; a lower choice is kept with probability by its gate (GShard)
-  kOwnThreshold,     // a token drops its own choices below `own_fraction` of its best probability
-  kRandomDrop,       // own choices dropped at `drop_rate` by the token's own draw
-  kRoundRobin,       // experts by position
-  kHashTable,        // experts by a hash of the token's id
-  kReplayed,         // choices forced from the table `replayed`
-  // Causal in time, dependent on the batch.
-  kFifo,                 // capacity, first come first served over the joint top-k order
-  kFifoChunks,           // the same, each pool cut into `chunks` equal pieces of their own capacity
-  kFifoUnequalChunks,    // the same, pieces of `chunk_rows`
+  kSampledSecond,  // the best one; the others are drawn with probability proportional to their gate
+  kRandomSecond,   // top-k; a lower choice is kept with a probability by its gate (GShard)
+  kOwnThreshold,   // a token drops its own choices below `own_fraction` of its best probability
+  kRandomDrop,     // own choices are dropped at `drop_rate` by the token's own draw
+  kRoundRobin,     // experts by position
+  kHashTable,      // experts by a hash of the token's id
+  kReplayed,       // choices are taken from the table `replayed`
+  // Causal in time, but dependent on the batch.
+  kFifo,        // capacity, first come first served over the joint top-k order
+  kFifoChunks,  // the same, with each pool cut into `chunks` equal pieces of their own capacity
+  kFifoUnequalChunks,    // the same, with pieces of `chunk_rows`
   kFifoSequence,         // each sequence of a pool has its own capacity (no batch dependence)
-  kFifoFirstRanks,       // only the first `first_ranks` choices are used, the others dropped
-  kFifoRankCapacity,     // one queue and capacity (`rank_capacity`) a choice rank
+  kFifoFirstRanks,       // only the first `first_ranks` choices are used, the others are dropped
+  kFifoRankCapacity,     // one queue and capacity (`rank_capacity`) per choice rank
   kFifoExpertCapacity,   // stored unequal capacities (`expert_capacity`)
-  kOwnThresholdFifo,     // kOwnThreshold, what is left queues
-  kStoredThresholdFifo,  // kStoredThreshold, what is left queues
+  kOwnThresholdFifo,     // kOwnThreshold, then a queue for the remaining choices
+  kStoredThresholdFifo,  // kStoredThreshold, then a queue for the remaining choices
   kPrefixBudget,         // at row i of its pool an expert holds at most ceil(factor*k*(i+1)/E)
   kWindowBudget,         // an expert holds at most `capacity` of the last `window` rows
-  kAllOrNothing,         // first come; a token that finds one of its experts full is in none
-  kGreedyOverflow,       // a refused token goes to its next best expert with room, in time order
+  kAllOrNothing,         // first come; if one of a token's experts is full, all refuse it
+  kGreedyOverflow,       // a refused token goes to its next best expert with free capacity, in time
+                         // order
   kSamePositionMixing,   // experts choose among the tokens of one position across sequences
   // Future leaks.
-  kScore,              // capacity, each expert keeps the highest of `key`
-  kPriority,           // capacity, tokens queue by their best (or summed) `key`
-  kPriorityRankMajor,  // the same, all second choices behind all first choices
-  kRankMajor,          // capacity, all second choices queue behind all first choices
-  kRandomSelection,    // capacity, each expert keeps the highest of fixed random draws
+  kScore,              // capacity; each expert keeps the highest of `key`
+  kPriority,           // capacity; tokens queue by their best (or summed) `key`
+  kPriorityRankMajor,  // the same, with all second choices after all first choices
+  kRankMajor,          // capacity; all second choices queue after all first choices
+  kRandomSelection,    // capacity; each expert keeps the highest of fixed random draws
   kTieOrder,           // top-C of a 0/1 mask, ties in the order `tie_rule`
   kExpertChoice,       // each expert takes its `capacity` best tokens of the pool
   kSequenceTopK,       // each expert takes its `capacity` best tokens of each sequence
   kSinkhorn,           // top-k after `iterations` of balancing over the pool
-  kAuction,            // balanced assignment: every expert ceil(n/E) tokens, the best in sum
-  kFittedBias,         // top-k of function(logits) + a bias fitted on this very batch
-  kOverflowReroute,    // the refused find the next expert with room after all own choices
+  kAuction,            // balanced assignment: every expert gets ceil(n/E) tokens, maximal in sum
+  kFittedBias,         // top-k of function(logits) + a bias fitted on this batch
+  kOverflowReroute,    // refused tokens go to the next free expert after all own choices
   kZigzagFifo,         // first come in the order of a zigzag context-parallel layout
   kReverseFifo,        // first come from the end
   // Nondeterministic.
   kAtomicsRace,  // first come in an arrival order that differs between runs (`run`)
-  // Clean, and dependent on the batch.
-  kStoredTable,      // top-k less what a stored table of positions and experts refuses
-  kStoredTableFifo,  // the same, what is left queues
-  // A future leak. Numbers stay as they are: the simulations' seeds hold them.
-  kScoreRankMajor,  // as kScore, all first choices before all second choices
+  // Clean, but dependent on the batch.
+  kStoredTable,      // top-k without what a stored table of positions and experts refuses
+  kStoredTableFifo,  // the same, then a queue for the remaining choices
+  // A future leak. The numbers must not change, because the simulations' seeds contain them.
+  kScoreRankMajor,  // as kScore, with all first choices before all second choices
 };
 
-// What an assignment may depend on besides the token's own prefix.
+// What an assignment may depend on in addition to the token's own prefix.
 enum class RouterClass { kClean, kBatchDependent, kFutureLeak, kNondeterministic };
 
-// What tokens are ranked by for an expert.
+// The value by which tokens are ranked for an expert.
 enum class ScoreKey {
   kLogits,
   kSoftmax,
   kSoftmaxChosen,      // softmax over the token's k choices
-  kSigmoidShare,       // sigmoid over its sum over the k choices
-  kSqrtSoftplusShare,  // sqrt(softplus) over its sum over the k choices
+  kSigmoidShare,       // sigmoid divided by its sum over the k choices
+  kSqrtSoftplusShare,  // sqrt(softplus) divided by its sum over the k choices
 };
 
-// In which order top-C of a 0/1 mask takes equal ones.
+// The order in which top-C of a 0/1 mask takes equal ones.
 enum class TieRule {
   kLastFirst,
   kStrided,      // by row modulo 8: lanes of a parallel selection
-  kPartitioned,  // as a partition leaves them: gaps in front are filled from the end
+  kPartitioned,  // as a partition leaves them: gaps at the front are filled from the end
 };
 
 struct RouterParameters {
-  int64_t capacity = 1;                  // tokens an expert takes from one unit of competition
+  int64_t capacity = 1;                  // tokens that an expert takes from one unit of competition
   std::vector<int64_t> expert_capacity;  // [E], for kFifoExpertCapacity
   std::vector<int64_t> rank_capacity;    // [k], for kFifoRankCapacity
   int chunks = 1;
-  bool short_chunk_first = false;       // where the short one of equal chunks lies
-  std::vector<int64_t> chunk_rows;      // rows of each unequal chunk; the last takes what is left
-  std::vector<int64_t> chunk_capacity;  // of each unequal chunk of a single pool; empty: `capacity`
-  uint64_t seed = 1;               // of all draws; a draw belongs to (seed, sequence, position)
-  uint64_t run = 0;                // arrival order of kAtomicsRace
-  std::vector<double> bias;        // [E] stored, added to function(logits)
+  bool short_chunk_first = false;   // place of the short one of equal chunks
+  std::vector<int64_t> chunk_rows;  // rows of each unequal chunk; the last takes the rest
+  std::vector<int64_t>
+      chunk_capacity;        // of each unequal chunk of a single pool; if empty: `capacity`
+  uint64_t seed = 1;         // of all draws; a draw is determined by (seed, sequence, position)
+  uint64_t run = 0;          // selects the arrival order of kAtomicsRace
+  std::vector<double> bias;  // [E] stored, added to function(logits)
   std::vector<double> thresholds;  // [E] stored, on the logits
-  std::vector<uint8_t> refusals;   // [positions,E] stored, 1: refused; beyond it nothing is
+  std::vector<uint8_t>
+      refusals;  // [positions,E] stored, 1: refused; positions beyond it are not refused
   ScoreFunction function = ScoreFunction::kIdentity;
   int groups = 1;  // must divide E
   int top_groups = 1;
@@ -121,15 +124,15 @@ struct RouterParameters {
   int first_ranks = 1;
   double own_fraction = 0.5;
   double drop_rate = 0.25;
-  double noise = 1;            // standard deviation of kNoisyTopK
-  double capacity_factor = 1;  // of kPrefixBudget
-  int window = 32;             // rows
-  ScoreKey key =
-      ScoreKey::kSoftmax;  // of kScore and kPriority*; experts that choose know kLogits, kSoftmax
-  ScoreKey combine = ScoreKey::kSoftmax;  // what RouterResult::probs holds
+  double noise = 1;                       // standard deviation of kNoisyTopK
+  double capacity_factor = 1;             // of kPrefixBudget
+  int window = 32;                        // rows
+  ScoreKey key = ScoreKey::kSoftmax;      // of kScore and kPriority*; experts that choose support
+                                          // kLogits and kSoftmax
+  ScoreKey combine = ScoreKey::kSoftmax;  // kind of RouterResult::probs
   bool priority_sum = false;  // queue by the sum of the chosen probabilities, not the best
   TieRule tie_rule = TieRule::kLastFirst;
-  int iterations = 16;            // Sinkhorn's, and of the fitted bias
+  int iterations = 16;            // of Sinkhorn and of the fitted bias
   double bias_rate = 0.02;        // step of the fitted bias
   int context_ranks = 2;          // of the zigzag layout
   bool padding_competes = false;  // padding is routed like any token
@@ -137,24 +140,24 @@ struct RouterParameters {
 };
 
 struct RouterResult {
-  std::vector<int32_t> indices;  // [T,k] in rank order, as finally used; empty: experts chose
-  std::vector<uint8_t> keep;     // [T,k]; empty: experts chose
+  std::vector<int32_t> indices;  // [T,k] in rank order, as finally used; empty if experts chose
+  std::vector<uint8_t> keep;     // [T,k]; empty if experts chose
   std::vector<uint8_t> map;      // [T,E] kept
   std::vector<double> probs;     // [T,E] by RouterParameters::combine, kept or not
-  std::vector<int32_t> pool;     // [T] who really competed: pieces of the batch's pools
+  std::vector<int32_t> pool;     // [T] the real pools of competition: pieces of the batch's pools
 };
 
 RouterResult Route(const RouterBatch& batch, RouterPolicy policy,
                    const RouterParameters& parameters);
 
 RouterClass PolicyClass(RouterPolicy policy);
-// Can the assignment of a token depend on later tokens, by what the policy is? (An arrival order
-// does: whoever comes first is served.)
+// Returns true if, by the policy's definition, the assignment of a token can depend on later
+// tokens. (An arrival order does, because the first to arrive is served.)
 bool PolicyLeaks(RouterPolicy policy);
 const char* PolicyName(RouterPolicy policy);
-// False when there is no such policy.
+// Returns false if there is no such policy.
 bool ParsePolicy(const std::string& name, RouterPolicy* policy);
-// All of them, in the order of the enum.
+// Returns all of them, in the order of the enum.
 std::vector<RouterPolicy> AllPolicies();
 
 }  // namespace plumbline::rules

@@ -1,4 +1,4 @@
-// What the parts of the reference routers share: the batch, its scores, and the result under
+// State that the parts of the reference routers share: the batch, its scores, and the result under
 // construction. Internal to analysis/routing/routers/routers*.cc.
 #pragma once
 
@@ -15,9 +15,9 @@ struct State {
 
   const RouterBatch& b;
   const RouterParameters& p;
-  std::vector<double> logits;     // [T,E], NaN made -infinity
+  std::vector<double> logits;     // [T,E], with NaN replaced by -infinity
   std::vector<double> softmax;    // [T,E]
-  std::vector<double> selection;  // [T,E] what a token ranks experts by
+  std::vector<double> selection;  // [T,E] value by which a token ranks experts
   RouterResult out;
 
   size_t At(int32_t t, int32_t e) const {
@@ -26,7 +26,7 @@ struct State {
   size_t Slot(int32_t t, int32_t j) const {
     return static_cast<size_t>(t) * static_cast<size_t>(b.top_k) + static_cast<size_t>(j);
   }
-  // Not routed at all.
+  // True if the token is not routed at all.
   bool Idle(int32_t t) const {
     return !p.padding_competes && !b.padding.empty() && b.padding[static_cast<size_t>(t)] != 0;
   }
@@ -42,9 +42,11 @@ struct State {
     return static_cast<size_t>(Pool(t)) * static_cast<size_t>(b.experts) + static_cast<size_t>(e);
   }
   int32_t Expert(int32_t t, int32_t j) const { return out.indices[Slot(t, j)]; }
-  // Uniform in (0,1), the token's own: by seed, sequence, position and salt.
+  // Returns a number uniform in (0,1) that belongs to the token: by seed, sequence, position and
+  // salt.
   double Draw(int32_t t, uint64_t salt) const;
-  // The best experts by selection, best first, the lower number first among equals.
+  // Returns the best experts by selection, best first. If two are equal, the lower number comes
+  // first.
   std::vector<int32_t> Ranking(int32_t t, int32_t most) const;
   std::vector<int32_t> Ranking(int32_t t) const { return Ranking(t, b.experts); }
 };
@@ -61,22 +63,22 @@ void SampleLower(State& s);
 void ChooseRoundRobin(State& s);
 void ChooseByHash(State& s);
 void ChooseReplayed(State& s);
-void ChooseAboveThreshold(State& s);  // fills the map alone
-void ReserveShared(State& s);         // before the choice
-void AddShared(State& s);             // after it
-// Keeps only the choices for which `keeps` holds.
+void ChooseAboveThreshold(State& s);  // only fills the map
+void ReserveShared(State& s);         // call before the choice
+void AddShared(State& s);             // call after it
+// Keeps only the choices for which `keeps` returns true.
 void Drop(State& s, const std::function<bool(int32_t t, int32_t j)>& keeps);
 void DropBelowOwnBest(State& s);
 void DropBelowThreshold(State& s);
 void DropByTable(State& s);
 void DropLowerAtRandom(State& s);
-// A token's value for one of its choices, by the key.
+// Returns a token's value for one of its choices, by the key.
 double KeyOf(const State& s, ScoreKey key, int32_t t, int32_t j);
 void FillProbs(State& s);
 
 // ---- queues (routers/queue.cc) -------------------------------------------------------
 
-// Redefine who competes: out.pool.
+// Change which tokens compete: out.pool.
 void CutIntoChunks(State& s);
 void CutUnequally(State& s);
 void CutBySequence(State& s);
@@ -103,8 +105,8 @@ void KeepHighest(State& s,
                  const std::function<std::pair<int32_t, double>(int32_t t, int32_t j)>& value);
 void KeepByTieRule(State& s);
 void ExpertsChoose(State& s, bool by_logits);  // among the tokens of one out.pool
-void Sinkhorn(State& s);                       // selection
-void FitBias(State& s);                        // selection
-void Auction(State& s);                        // indices and keep
+void Sinkhorn(State& s);                       // changes selection
+void FitBias(State& s);                        // changes selection
+void Auction(State& s);                        // changes indices and keep
 
 }  // namespace plumbline::rules::routers

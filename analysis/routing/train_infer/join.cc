@@ -13,7 +13,7 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr double kGateDifference = 0.01;  // of the larger gate
+constexpr double kGateDifference = 0.01;  // share of the larger gate
 constexpr uint64_t kFewScored = 16;
 
 bool Complete(const RoutedToken& t) {
@@ -26,8 +26,8 @@ std::vector<int16_t> SetOf(const RoutedToken& t) {
   return set;
 }
 
-// Values at the two experts on the edge of a's choice, less those that b gives them. An expert that
-// is not among b's best is further away than anything that is.
+// Appends the values at the two experts on the edge of a's choice, minus those of b. If an expert
+// is not among b's best, it is further away than any that is.
 void EdgeDifferences(const RoutedToken& a, const RoutedToken& b, size_t k,
                      std::vector<double>* out) {
   for (size_t i = k - 1; i <= k && i < a.ranked.size(); ++i) {
@@ -203,7 +203,7 @@ class Comparer {
     if (differs) ++c_.weight_only;
   }
 
-  // The last token of a sequence is sampled and never goes through the model again.
+  // The last token of a sequence is sampled and never passes through the model again.
   bool LastOfSequence(const RoutedToken& t) const {
     const auto at = train_.sequences.find(t.key.sequence);
     return at == train_.sequences.end() || t.key.position >= at->second.last;
@@ -224,8 +224,8 @@ class Comparer {
     if (c_.zero_gates++ == 0) c_.first_zero = {*p.train, *p.infer, true};
   }
 
-  // Sequences that training holds without a gap: inference must hold the same positions, the last
-  // one or none missing.
+  // Checks sequences that training has without a gap: inference must have the same positions,
+  // possibly without the last one.
   void Lengths() {
     for (const auto& [id, t] : train_.sequences) {
       const auto at = infer_.sequences.find(id);
@@ -258,7 +258,8 @@ double MostByRounding(int32_t experts, int32_t top_k) {
   constexpr double kLeast = 0.1, kDeviation = 0.125;
   if (!(top_k > 0) || !(top_k < experts)) return kLeast;
   const double share = static_cast<double>(top_k) / static_cast<double>(experts);
-  double low = -10, high = 10;  // of t, where a normal value exceeds t with probability `share`
+  double low = -10,
+         high = 10;  // bounds of t such that a normal value exceeds t with probability `share`
   for (int i = 0; i < 60; ++i) {
     const double t = (low + high) / 2;
     (std::erfc(t * std::numbers::sqrt2 / 2) / 2 > share ? low : high) = t;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMaxBytes = 64u << 20;
 
-// A dump's process has neither a host nor a number.
+// The process of a dump has neither a host nor a number.
 bool FromDump(const v1::Source& source) { return source.pid() == 0 && source.host().empty(); }
 
 }  // namespace
@@ -32,7 +32,7 @@ TrainInferRuns::Side TrainInferRuns::SideOf(const Item& item) {
 
 std::vector<ComparedStep> TrainInferRuns::Take(const SiteStep& step) {
   std::vector<ComparedStep> done;
-  // The role that completed a step has moved past it: no layer is to come.
+  // The role that completed a step has moved past it, so no further layer will arrive.
   for (auto at = compared_.begin(); at != compared_.end() && at->first < step.step;) {
     if (at->second.completed_by != step.role) {
       ++at;
@@ -65,7 +65,7 @@ std::vector<ComparedStep> TrainInferRuns::Take(const SiteStep& step) {
   return done;
 }
 
-// A later attempt's step takes the place of the earlier one that still waits.
+// If an earlier attempt's step still waits, a later attempt's step replaces it.
 void TrainInferRuns::Meet(int64_t step, const LayerSite& site, v1::Role role, Side side,
                           RoutedSide content) {
   const auto key = std::make_pair(step, site);

@@ -1,5 +1,5 @@
-// Waits with one side's sampled steps until the other side's come, and hands over the comparison of
-// a step's layers together, in the order of the layers' numbers.
+// Keeps one side's sampled steps until the other side's arrive. Returns the comparison of a step's
+// layers together, in the order of the layers' numbers.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +36,12 @@ struct ComparedStep {
 
 class TrainInferRuns {
  public:
-  // Keeps at most `tokens` tokens a layer, step and side, and about 64 MiB in all.
+  // Keeps at most `tokens` tokens per layer, step and side, and about 64 MiB in all.
   TrainInferRuns(size_t tokens, double factor) : tokens_(tokens), factor_(factor) {}
 
-  // Steps whose comparison became complete.
+  // Returns the steps whose comparison became complete.
   std::vector<ComparedStep> Take(const SiteStep& step);
-  // The rest of them.
+  // Returns the remaining steps.
   std::vector<ComparedStep> Finish();
 
   bool both_sides_seen() const { return seen_[0] && seen_[1]; }
@@ -52,7 +52,7 @@ class TrainInferRuns {
     int64_t first = 0;
     int64_t last = 0;
   };
-  // Sampled steps that still wait, by layer.
+  // Returns the sampled steps that still wait, by layer.
   std::map<LayerSite, Steps> Unmatched() const;
 
   void Persist(Archive& a) {

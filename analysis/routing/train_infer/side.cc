@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxSequences = 1 << 16;
 
-// A fixed mixing of a token's key (splitmix64's finaliser): which rows are kept.
+// A fixed hash of a token's key (splitmix64's finaliser), which decides the rows to keep.
 uint64_t Mixed(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
@@ -48,7 +48,7 @@ class CallReader {
   CallReader(const v1::Routing& routing, RoutedSide* side)
       : config_(routing.config()), s_(routing.sample()), side_(side) {}
 
-  // What is wrong with the call; empty when its rows can be read.
+  // Returns what is wrong with the call. If its rows can be read, returns an empty string.
   std::string Open() {
     if (!s_.has_scores() && !s_.has_topk_indices())
       return "no-choices: neither scores nor topk_indices were recorded";
@@ -73,7 +73,8 @@ class CallReader {
     return OpenScores();
   }
 
-  // Of many rows only those of the lowest hashes will be kept: the others are counted, not scored.
+  // If there are many rows, only those with the lowest hashes are kept. The others are counted, not
+  // scored.
   void ReadRows(size_t max_tokens) {
     const double share = 2 * static_cast<double>(max_tokens) / static_cast<double>(rows_);
     const uint64_t limit =
@@ -129,8 +130,8 @@ class CallReader {
       bias_.push_back(Number(s_.expert_bias(), e));
       rule_.has_bias = rule_.has_bias || bias_[static_cast<size_t>(e)] != bias_[0];
     }
-    // Where nothing else decides, logits are compared as they are: rounding moves them alike,
-    // which it does not move a softmax's large and small values.
+    // If nothing else decides, compare logits directly: rounding changes them by equal amounts,
+    // unlike a softmax's large and small values.
     const bool function = s_.scores_are_logits() && (rule_.has_bias || rule_.limited());
     rule_.function =
         function ? static_cast<ScoreFunction>(config_.score_function()) : ScoreFunction::kIdentity;
@@ -165,7 +166,7 @@ class CallReader {
     for (int64_t e = 0; e < experts_; ++e)
       x_[static_cast<size_t>(e)] = Number(s_.scores(), row * experts_ + e);
     const double* bias = rule_.has_bias ? bias_.data() : nullptr;
-    // The wider list first: the second call's choice is the one that is judged.
+    // The wider list first, because the second call's choice is the one that is judged.
     rule_.top_k = std::min({static_cast<int>(2 * k_ + 4), kMaxTopK, rule_.admitted()});
     ChooseExperts(rule_, x_.data(), bias, scratch_.get(), &choice_);
     if (choice_.finite) {
@@ -195,7 +196,7 @@ class CallReader {
       }
       return;
     }
-    // A map shows what was kept. Where that is part of the own choice, the rest was dropped.
+    // A map shows what was kept. If that is part of the own choice, the rest was dropped.
     const bool own = s_.has_scores() && choice_.finite;
     std::vector<int16_t> kept;
     for (int64_t e = 0; s_.has_routing_map() && e < experts_; ++e) {
@@ -215,7 +216,8 @@ class CallReader {
     }
   }
 
-  // Some record says that not all of the row's choices were kept, or may say so and is absent.
+  // Returns true if a record shows that not all of the row's choices were kept, or if that record
+  // is absent.
   bool MayBeDropped(int64_t row) const {
     if (s_.has_keep_mask()) {
       for (int64_t j = 0; j < k_; ++j) {
@@ -237,7 +239,7 @@ class CallReader {
     bool zero = true;
     for (int64_t j = 0; j < columns; ++j) zero = zero && Number(s_.probs(), row * columns + j) == 0;
     token.zero_gates = zero && !MayBeDropped(row);
-    // [T,k] beside no indices, or with k = E, has no experts to belong to.
+    // [T,k] without indices, or with k = E, cannot be assigned to experts.
     const bool by_rank = columns == k_ && k_ != experts_;
     if (by_rank && !s_.has_topk_indices()) return;
     for (int64_t j = 0; j < k_; ++j) {
@@ -273,7 +275,8 @@ double SpreadOf(std::vector<double>& values) {
     std::nth_element(values.begin(), at, values.end());
     return *at;
   };
-  constexpr double kQuartiles = 1.349, kMeanDistance = 0.798;  // of a normal law's deviation
+  constexpr double kQuartiles = 1.349,
+                   kMeanDistance = 0.798;  // for a normal distribution, in deviations
   const double low = quantile(1), middle = quantile(2), high = quantile(3);
   if (high > low) return (high - low) / kQuartiles;
   double distance = 0;
@@ -301,7 +304,7 @@ void RoutedSide::Finish(size_t max_tokens) {
   std::sort(tokens.begin(), tokens.end(), [](const RoutedToken& a, const RoutedToken& b) {
     return std::tie(a.key, a.chosen) < std::tie(b.key, b.chosen);
   });
-  // Replicas of a row (tensor parallel) are one row; rows that disagree are counted.
+  // Replicas of a row (tensor parallel) are one row. Rows that disagree are counted.
   const auto last = std::unique(tokens.begin(), tokens.end(), [this](const auto& a, const auto& b) {
     if (a.key != b.key) return false;
     conflicting += a.chosen == b.chosen ? 0 : 1;

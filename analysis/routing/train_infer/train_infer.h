@@ -1,5 +1,5 @@
-// The routing of training beside the routing of inference, of the same tokens. The room's entry:
-// who stands outside includes this header alone.
+// Compares the routing of training with that of inference, for the same tokens. The entry header of
+// this folder: code outside includes this header alone.
 #pragma once
 
 #include "analysis/routing/train_infer/runs.h"      // IWYU pragma: export

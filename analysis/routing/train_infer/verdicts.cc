@@ -9,11 +9,11 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr double kMostFlipped = 0.1;  // of all choices, where scores are far apart
+constexpr double kMostFlipped = 0.1;  // share of all choices, if scores are far apart
 
 }  // namespace
 
-// By the choices of all steps, whatever the margins: there are none without scores.
+// Uses the choices of all steps, ignoring margins, because there are none without scores.
 v1::Verdict VerdictByChoices(const RoutingComparison& last, const FlipTotals& totals,
                              double flip_share) {
   const double share = totals.share;
@@ -47,7 +47,7 @@ bool FlipsMuch(const RoutingComparison& last, const FlipTotals& totals) {
   return totals.share > (last.far_apart() ? kMostFlipped : most);
 }
 
-// Choices differ by the tenth, and no margin tells: the scores are far apart, or nearly tied.
+// A tenth of the choices differ, but no margin decides: the scores are far apart, or nearly tied.
 v1::Verdict VerdictByScores(const RoutingComparison& last, const FlipTotals& totals) {
   const bool far = last.far_apart();
   FindingBuilder found(far ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);

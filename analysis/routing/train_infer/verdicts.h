@@ -1,5 +1,5 @@
-// What is said of a layer whose choices differ between training and inference where no margin
-// tells: there are no scores, or they are far apart, or nearly tied. Pure, thread-safe.
+// Verdicts on a layer whose choices differ between training and inference if no margin decides:
+// there are no scores, or they are far apart, or nearly tied. Pure, thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace plumbline::rules {
 
-// Of all steps of a layer.
+// Sums over all steps of a layer.
 struct FlipTotals {
   uint64_t compared = 0;  // tokens
-  uint64_t flips = 0;     // with other sets of experts
-  double share = 0;       // of all choices, those that one side alone made
+  uint64_t flips = 0;     // those with different sets of experts
+  double share = 0;       // share of all choices that only one side made
 };
 
-// By the choices alone, whatever the margins. A pass up to `flip_share`.
+// Uses only the choices, ignoring margins. Passes up to `flip_share`.
 v1::Verdict VerdictByChoices(const RoutingComparison& last, const FlipTotals& totals,
                              double flip_share);
 
-// More choices differ than rounding moves.
+// Returns true if more choices differ than rounding can move.
 bool FlipsMuch(const RoutingComparison& last, const FlipTotals& totals);
-// Then: the scores are far apart, or nearly tied.
+// Call if FlipsMuch: the scores are far apart, or nearly tied.
 v1::Verdict VerdictByScores(const RoutingComparison& last, const FlipTotals& totals);
 
 }  // namespace plumbline::rules

@@ -1,6 +1,6 @@
-// Sound sums whose record is of something else: the results were changed before they were recorded,
-// or the inputs after. Over many ranks of 16 bits the bound that holds for every order lets nearly
-// all of it pass, and all of it is biased.
+// Correct sums that were recorded incorrectly: the results changed before the recording, or the
+// inputs after it. Over many 16-bit ranks, the bound for arbitrary summation order accepts nearly
+// all of them, although all of them are biased.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -26,7 +26,7 @@ Recorded ManyRanks(Dice& dice) {
   return call;
 }
 
-// Sums in f32, stored once; or by bf16 hops in an order that nobody knows.
+// Returns `call` with its results filled in as sums in f32.
 Recorded Summed(Recorded call, Dice& dice) {
   const Sum exact = [](const Values& x, const Recorded&, Dice&) {
     return RoundToFormat(Exact(x), DType::kF32);
@@ -38,7 +38,7 @@ void Store(Recorded& call) {
   for (double& y : call.output) y = RoundToFormat(y, call.input);
 }
 
-// The results of each column's addends after `change` of them.
+// Returns a change that applies `change` to the addends of each column and recomputes the results.
 Change Inputs(std::function<void(Values&, const Values& factors, Dice&)> change) {
   return [change = std::move(change)](Recorded& call, Dice& dice) {
     Values factors;
@@ -114,7 +114,7 @@ ArithmeticFamily Once(const std::string& name, const Change& change) {
   return {"altered-" + name, make, "", false};
 }
 
-// Twelve steps, of which only the large ones are changed: as a clip does.
+// Returns a family of twelve steps. Three of four are changed, as with gradient clipping.
 ArithmeticFamily Sometimes(const std::string& name, const Change& change) {
   const auto make = [change](Dice& dice) -> Attempt {
     const Recorded frame = ManyRanks(dice);

@@ -1,6 +1,6 @@
-// Collectives, products and updates as clean runs make them, and as broken ones do: the truth is
-// what each was made by, in code that shares nothing with the rules but the number formats. A
-// family is one function.
+// Generators of collectives, products and updates, both clean and broken. The ground truth is the
+// arithmetic that generated each recording. Of the code under test, the generators use only the
+// number formats. A family is one function.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace plumbline::rules::testing {
 
-// Draws of one recording.
+// The random draws of one recording.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : random_(seed * 0x9e3779b97f4a7c15ull + 1) {}
@@ -32,40 +32,45 @@ class Dice {
   std::normal_distribution<double> normal_;
 };
 
-// A recording, and how biased the arithmetic that made it really is.
+// A recording and the true bias of the arithmetic that generated it.
 struct Attempt {
   Attempt(v1::Batch made, std::function<double()> truth = nullptr)  // NOLINT: a batch is one
       : batch(std::move(made)), bias(std::move(truth)) {}
   v1::Batch batch;
-  // Mean error beyond rounding of the same arithmetic on thousands of other values of this kind, in
-  // ulp of the result (of bf16 where that is f32). Unset: 0, or no business of a sum's.
+  // Returns the mean error beyond rounding of the same arithmetic on thousands of other values of
+  // this kind. Unit: ulp of the result (of bf16 if the result is f32). If unset, the bias is 0 or
+  // does not apply.
   std::function<double()> bias;
 };
 
 struct ArithmeticFamily {
   std::string name;
   std::function<Attempt(Dice&)> make;
-  // Of a broken one: the rule that must find it, as an error or (`warning`) a warning.
+  // If the family is broken: the rule that must report it, as an error, or as a warning if
+  // `warning` is set.
   std::string rule;
   bool warning = false;
 };
 
 std::vector<ArithmeticFamily> CleanCollectives();
-// Sound sums that something was done to between the recording and the collective.
+// Returns the families of correct sums that were altered between the collective and the recording.
 std::vector<ArithmeticFamily> AlteredCollectives();
 std::vector<ArithmeticFamily> CleanProducts();
 std::vector<ArithmeticFamily> CleanUpdates();
 std::vector<ArithmeticFamily> BrokenArithmetics();
-// Sums that are biased by what they are made with: each must be found.
+// Returns the families of sums whose arithmetic is biased. Each must be reported.
 std::vector<ArithmeticFamily> BiasedCollectives();
-// Values that are not finite, where the arithmetic is sound: `rule` tells of them, no other may.
+// Returns the families with non-finite values and correct arithmetic. `rule` must report them, and
+// no other rule.
 std::vector<ArithmeticFamily> PoisonedArithmetics();
 
-// Compressed reductions over steps, with error feedback or without bias; and those that lose.
+// Return the families of compressed reductions over steps: with error feedback or unbiased, and
+// lossy.
 std::vector<ArithmeticFamily> CleanCompressions();
 std::vector<ArithmeticFamily> LossyCompressions();
 
-// x rounded up or down, each as often as it lies near.
+// Returns x rounded up or down at random. The probability of each neighbour is proportional to its
+// closeness.
 double StochasticRound(double x, DType t, Dice& dice);
 
 }  // namespace plumbline::rules::testing

@@ -1,6 +1,6 @@
-// The attack on what sums, products and updates are judged by: clean recordings of arithmetics that
-// the rules know and of such as they do not, of which none is an error; and broken ones, of which
-// each is found. PLUMB_LONG=1 makes 2,400 recordings, else a few of every family.
+// Attack on the rules for sums, products and updates. If a recording is clean, with known or
+// unknown arithmetic, no error is allowed; if it is broken, a finding is required. With
+// PLUMB_LONG=1, 2,400 recordings, otherwise a few per family.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,8 @@ namespace {
 
 bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
 
-// Of the rules that `rule` begins; of all but `besides`.
+// Returns the most severe finding of the rules whose name begins with `rule`, except `besides`;
+// nullptr if there is none.
 const v1::Finding* Worst(const Verdicts& verdicts, const std::string& rule, std::string* name,
                          const std::string& besides = "") {
   const v1::Finding* worst = nullptr;
@@ -28,7 +29,8 @@ const v1::Finding* Worst(const Verdicts& verdicts, const std::string& rule, std:
   return worst;
 }
 
-// PLUMB_SEED=7 makes other recordings than have ever been looked at.
+// Returns the seed. If PLUMB_SEED is set (for example to 7), the test makes other recordings than
+// by default.
 uint64_t Seed() {
   const char* seed = std::getenv("PLUMB_SEED");
   return seed == nullptr ? 0 : std::strtoull(seed, nullptr, 10);
@@ -38,8 +40,8 @@ struct Count {
   int recordings = 0, families = 0, errors = 0, warnings = 0, true_ones = 0;
 };
 
-// What is told of a sum that is as biased as it says is no false accusation: an error from one ulp,
-// a warning from the budget.
+// Returns true if the true bias justifies the finding: an error requires about one ulp, a warning
+// about the budget.
 bool IsTrue(const Attempt& attempt, v1::Level level) {
   const double bias = attempt.bias ? std::fabs(attempt.bias()) : 0;
   return bias > (level == v1::LEVEL_ERROR ? 0.8 : 0.04);
@@ -66,7 +68,8 @@ void Accuse(const std::vector<ArithmeticFamily>& families, int each, Count* coun
       std::string rule;
       const v1::Finding* worst = Worst(verdicts, "precision/", &rule, family.rule);
       if (worst == nullptr || worst->level() < v1::LEVEL_WARNING) continue;
-      // What was altered after it was recorded is not the sum of what was recorded.
+      // If results or inputs were altered after the collective, "not the sum of the recorded
+      // inputs" is correct.
       if (IsAltered(family.name) && worst->cause().id() == "not-the-sum") continue;
       if (IsTrue(attempt, worst->level())) {
         ++count->true_ones;
@@ -96,8 +99,8 @@ TEST(ArithmeticAttack, CleanOnesAreNoErrors) {
             << " biased and said to be\n";
 }
 
-// What longer runs of this attack found: 256 bf16 ranks whose clipped sums lay within what sums
-// toward zero span.
+// Regression test from longer runs: 256 bf16 ranks with clipped sums within the range of sums that
+// were rounded toward zero.
 TEST(ArithmeticAttack, ClippedValuesAreNoSumsTowardZero) {
   const EngineConfig config{.rules = {"precision/*"}};
   for (const ArithmeticFamily& family : CleanCollectives()) {
@@ -110,8 +113,8 @@ TEST(ArithmeticAttack, ClippedValuesAreNoSumsTowardZero) {
   }
 }
 
-// And these, over 128 to 512 ranks: good sums to whose inputs or results something was done are
-// some tenths short, as sums toward zero over so many are.
+// Regression test from longer runs, 128 to 512 ranks: if inputs or results of correct sums were
+// altered, the sums are short by some tenths of an ulp, as sums toward zero are over so many ranks.
 TEST(ArithmeticAttack, AlteredOnesOverManyRanksAreNoSumsTowardZero) {
   const EngineConfig config{.rules = {"precision/*"}};
   const std::map<std::string, std::vector<int>> found = {

@@ -1,4 +1,4 @@
-// One recording of the attack, for golden cases ([attack]).
+// One recording of the attack as the section [attack] of a golden case.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 namespace plumbline::rules::attack {
 
 struct AttackSpec {
-  std::string family;  // a name of CleanFamilies or LeakingFamilies
+  std::string family;  // A name from CleanFamilies or LeakingFamilies.
   int seed = 1;
-  bool facts = true;        // capacity, pools and policy recorded
-  bool misdeclare = false;  // ... as they are not
+  bool facts = true;        // If set, capacity, pools and policy are recorded.
+  bool misdeclare = false;  // If set, they are recorded incorrectly.
 };
 
-// Throws std::runtime_error on an unknown key or value.
+// Sets one field. Throws std::runtime_error if the key or the value is unknown.
 void Set(AttackSpec& spec, const std::string& key, const std::string& value);
 v1::Batch AttackRun(const AttackSpec& spec);
 

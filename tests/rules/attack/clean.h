@@ -1,4 +1,4 @@
-// The clean families' lists.
+// The lists of clean families.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,7 @@
-// Clean routers whose stored numbers were calibrated on the very text that is recorded: an epoch
-// that comes again, an evaluation whose prompts were seen. They look at no token but their own, and
-// leave what a leaking router leaves; only another text tells them apart.
+// Clean routers whose stored numbers were calibrated on the recorded text itself, for example
+// because an epoch repeats or evaluation prompts were seen before. Each token is routed from its
+// own data only, but the recording equals that of a leaking router. Only a different text
+// distinguishes them.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -24,13 +25,14 @@ double Reversed(const Rows& rows, int t, int e) { return -rows.At(t, e); }
 int64_t Room(const Lab& lab, const Rows& rows, int pools = 1) {
   return Places(lab, Blank(lab, rows), rows.count / pools, rows.experts);
 }
-// The configuration's places; its policy has no name.
+// Returns `call` with the configured capacity `room` and an optional policy name (empty by
+// default).
 Call Configured(Call call, int64_t room, const char* policy = "") {
   call.capacity = room;
   call.policy = policy;
   return call;
 }
-// The `room`-th best of each key's values; -infinity where there are fewer.
+// Returns the `room`-th largest value of each key, or -infinity if there are fewer values.
 template <typename Key>
 std::map<Key, double> Bars(const std::map<Key, std::vector<double>>& values, int64_t room) {
   std::map<Key, double> bars;
@@ -41,7 +43,7 @@ std::map<Key, double> Bars(const std::map<Key, std::vector<double>>& values, int
   return bars;
 }
 
-// ---- choices that a bar refuses -----------------------------------------------------------------
+// ---- choices refused by a threshold ----
 
 Call ChosenAbove(const Lab& lab, const Rows& rows, Score score, const char* policy = "") {
   const Rows then = lab.Text();
@@ -62,11 +64,11 @@ Call BarsOfLogits(const Lab& lab, const Rows& rows) { return ChosenAbove(lab, ro
 Call BarsOfSoftmax(const Lab& lab, const Rows& rows) { return ChosenAbove(lab, rows, Softmax); }
 Call BarsOfTheBest(const Lab& lab, const Rows& rows) { return ChosenAbove(lab, rows, Top); }
 Call BarsFromAbove(const Lab& lab, const Rows& rows) { return ChosenAbove(lab, rows, Reversed); }
-// ... by somebody who names them after what they imitate.
+// As above, but named after the policy that it imitates.
 Call BarsNamedDropByScore(const Lab& lab, const Rows& rows) {
   return ChosenAbove(lab, rows, Softmax, "score-capacity");
 }
-// A bar for each sequence, which has places of its own.
+// A threshold per sequence; each sequence has its own capacity.
 Call BarsOfSequences(const Lab& lab, const Rows& rows) {
   const Rows then = lab.Text();
   const Call chosen = TopK(lab, then);
@@ -85,7 +87,7 @@ Call BarsOfSequences(const Lab& lab, const Rows& rows) {
                           }),
                     Room(lab, then, pools));
 }
-// Of each choice rank; first choices have all places that they want.
+// A threshold per choice rank. First choices are never refused.
 Call BarsOfRanks(const Lab& lab, const Rows& rows) {
   const Rows then = lab.Text();
   const Call chosen = TopK(lab, then);
@@ -113,10 +115,9 @@ Call BarsOfRanks(const Lab& lab, const Rows& rows) {
                     room);
 }
 
-// ---- what a router saw, by rows
-// ------------------------------------------------------------------
+// ---- decisions stored by row ----
 
-// Whom another order of the same text kept, row by row and choice by choice.
+// Returns the decisions of another processing order of the same text, replayed per row and choice.
 Call Replayed(const Lab& lab, const Rows& rows, const Order& order) {
   const Rows then = lab.Text();
   const Call was = Limited(lab, then, TopK(lab, then), order, "");
@@ -145,7 +146,7 @@ Call ServedFromTheEnd(const Lab& lab, const Rows& rows) {
 Call ServedByStride(const Lab& lab, const Rows& rows) {
   return Replayed(lab, rows, [](int t, int, int) { return t % 8 * 1e6 + t; });
 }
-// So many of each choice rank as it was then.
+// The capacity of each choice rank equals its number of kept choices in the earlier run.
 Call PlacesOfRanks(const Lab& lab, const Rows& rows, const char* policy) {
   const Rows then = lab.Text();
   const Call chosen = TopK(lab, then);
@@ -171,7 +172,7 @@ Call PlacesStored(const Lab& lab, const Rows& rows) { return PlacesOfRanks(lab, 
 Call PlacesNamedRankMajor(const Lab& lab, const Rows& rows) {
   return PlacesOfRanks(lab, rows, "rank-major-capacity");
 }
-// So many are sent away first.
+// A stored number of requests is skipped first.
 Call SkipsStored(const Lab& lab, const Rows& rows) {
   const Rows then = lab.Text();
   std::vector<int64_t> demand(S(rows.experts), 0), asked(S(rows.experts), 0);
@@ -183,8 +184,7 @@ Call SkipsStored(const Lab& lab, const Rows& rows) {
       room);
 }
 
-// ---- experts whose bar decides alone
-// --------------------------------------------------------------
+// ---- experts with a threshold only ----
 
 Call ColumnsAbove(const Lab& lab, const Rows& rows, Score score, bool sequences,
                   const char* policy = "") {
@@ -219,7 +219,7 @@ Call ColumnsOfSequences(const Lab& lab, const Rows& rows) {
 Call ColumnsNamedExpertChoice(const Lab& lab, const Rows& rows) {
   return ColumnsAbove(lab, rows, Softmax, false, "expert-choice");
 }
-// DynMoE, its thresholds set so that each expert takes as many.
+// DynMoE with thresholds at which each expert takes as many tokens as its capacity.
 Call ThresholdsAsBias(const Lab& lab, const Rows& rows) {
   Call call = Columns(lab, rows);
   const Rows then = lab.Text();
@@ -232,7 +232,7 @@ Call ThresholdsAsBias(const Lab& lab, const Rows& rows) {
   call.function = v1::SCORE_SIGMOID;
   return call;
 }
-// One expert: to compute a token or to skip it.
+// One expert that computes or skips a token.
 Call DepthsAbove(const Lab& lab, const Rows& rows, bool sequences) {
   const Rows then = lab.Text();
   std::map<int64_t, std::vector<double>> values;
@@ -253,7 +253,7 @@ Call DepthsAbove(const Lab& lab, const Rows& rows, bool sequences) {
 Call Depths(const Lab& lab, const Rows& rows) { return DepthsAbove(lab, rows, false); }
 Call DepthsOfSequences(const Lab& lab, const Rows& rows) { return DepthsAbove(lab, rows, true); }
 
-// A number for all experts together, so that the text holds so many pairs.
+// One threshold for all experts, set so that the text has the required number of pairs.
 Call OneBar(const Lab& lab, const Rows& rows) {
   std::vector<double> x = lab.Text().x;
   std::sort(x.begin(), x.end(), std::greater<>());

@@ -1,5 +1,5 @@
-// Clean routers that know their load: budgets that fill again, experts that were hot before and are
-// spared, queues that are served at a rate. They look at what came before, never at what follows.
+// Clean load-aware routers: token buckets, experts with reduced load because they were hot before,
+// queues with a service rate. Their decisions depend on earlier rows only, never on later rows.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -15,28 +15,27 @@ int64_t Room(const Lab& lab, const Rows& rows) {
 }
 double Rate(const Lab& lab) { return lab.factor() * lab.k() / lab.experts(); }
 
-// How many choices fell on each expert in an earlier text of the same size.
+// Returns the number of choices per expert in an earlier text of the same size.
 std::vector<double> EarlierDemand(const Lab& lab) {
   std::vector<double> demand(S(lab.experts()), 0);
   for (const int e : TopK(lab, lab.Earlier()).index) ++demand[S(e)];
   return demand;
 }
-// ... those that were asked more often than they have places.
+// Returns 1 for each expert whose earlier demand exceeds its capacity.
 std::vector<uint8_t> Hot(const Lab& lab, const Rows& rows) {
   std::vector<uint8_t> hot;
   for (const double demand : EarlierDemand(lab))
     hot.push_back(demand > static_cast<double>(Room(lab, rows)));
   return hot;
 }
-// What `admit` lets in queues for the configuration's places.
+// Applies `admit`, then a queue with the configured capacity.
 Call ThenQueue(const Lab& lab, const Rows& rows, const Admit& admit) {
   return Limited(
       lab, rows, Along(rows, TopK(lab, rows), admit), [](int t, int, int) { return t; },
       "fifo-capacity");
 }
 
-// ---- budgets that fill again
-// ---------------------------------------------------------------------
+// ---- token buckets ----
 
 struct Bucket {
   double rate, size, level, last = 0;
@@ -69,7 +68,7 @@ Call TokenBucketLarge(const Lab& lab, const Rows& rows) {
   return Buckets(
       lab, rows, [&](int) { return Rate(lab) / 2; }, 12);
 }
-// Its size is recorded as the configuration's capacity, which it is not.
+// The bucket size is recorded as the configured capacity, although it is not the capacity.
 Call TokenBucketAsCapacity(const Lab& lab, const Rows& rows) {
   Call call = TokenBucket(lab, rows);
   std::vector<int64_t> held(S(rows.experts), 0);
@@ -84,7 +83,7 @@ Call TokenBucketOfStoredRates(const Lab& lab, const Rows& rows) {
       lab, rows, [&](int e) { return 0.7 * demand[S(e)] / rows.count; }, 3);
 }
 Call TokenBucketOfChoices(const Lab& lab,
-                          const Rows& rows) {  // fills with what asks, not with time
+                          const Rows& rows) {  // refilled per request, not over time
   std::vector<Bucket> buckets(S(rows.experts), Bucket(0.6, 3));
   std::vector<double> asked(S(rows.experts), 0);
   return Along(rows, TopK(lab, rows),
@@ -97,13 +96,13 @@ Call TokenBucketOfSequences(const Lab& lab, const Rows& rows) {
     return at->second.Take(static_cast<double>(rows.position[S(t)]));
   });
 }
-Call TokenBucketOfDevices(const Lab& lab, const Rows& rows) {  // two experts share one
+Call TokenBucketOfDevices(const Lab& lab, const Rows& rows) {  // one bucket per two experts
   std::vector<Bucket> buckets(S(rows.experts), Bucket(2 * Rate(lab), 6));
   return Along(rows, TopK(lab, rows),
                [&](int t, int, int e, const auto&) { return buckets[S(e / 2)].Take(t); });
 }
 Call CreditsEachEightTokens(const Lab& lab, const Rows& rows) {
-  std::map<std::pair<int64_t, int>, std::pair<int64_t, int64_t>> used;  // window, taken in it
+  std::map<std::pair<int64_t, int>, std::pair<int64_t, int64_t>> used;  // window, used credit
   const auto credit = std::max<int64_t>(1, std::llround(8 * Rate(lab)));
   return Along(rows, TopK(lab, rows), [&](int t, int, int e, const auto&) {
     auto& [window, taken] = used[{rows.sequence[S(t)], e}];
@@ -111,7 +110,7 @@ Call CreditsEachEightTokens(const Lab& lab, const Rows& rows) {
     return ++taken <= credit;
   });
 }
-// A queue of places that is served at a rate: refused while it is full.
+// A queue with a service rate. If the queue is full, the choice is refused.
 Call ServedAtARate(const Lab& lab, const Rows& rows) {
   std::vector<double> backlog(S(rows.experts), 0), last(S(rows.experts), 0);
   return Along(rows, TopK(lab, rows), [&](int t, int, int e, const auto&) {
@@ -123,7 +122,7 @@ Call ServedAtARate(const Lab& lab, const Rows& rows) {
     return true;
   });
 }
-// Closed from a high mark on, until the backlog has fallen to a low one.
+// Closes at a high mark and reopens if the backlog has fallen to a low mark.
 Call Hysteresis(const Lab& lab, const Rows& rows) {
   std::vector<double> backlog(S(rows.experts), 0), last(S(rows.experts), 0);
   std::vector<uint8_t> closed(S(rows.experts), 0);
@@ -137,7 +136,7 @@ Call Hysteresis(const Lab& lab, const Rows& rows) {
     return !closed[S(e)];
   });
 }
-Call LoadAverage(const Lab& lab, const Rows& rows) {  // of what asks, over some 30 rows
+Call LoadAverage(const Lab& lab, const Rows& rows) {  // of requests, over about 30 rows
   std::vector<double> load(S(rows.experts), 0), last(S(rows.experts), 0);
   return Along(rows, TopK(lab, rows), [&](int t, int, int e, const auto&) {
     double& average = load[S(e)];
@@ -148,7 +147,7 @@ Call LoadAverage(const Lab& lab, const Rows& rows) {  // of what asks, over some
     return in;
   });
 }
-// A window of admissions that grows by one and is halved where it overflows.
+// An admission window that grows by one and is halved on overflow.
 Call IncreaseAndHalve(const Lab& lab, const Rows& rows) {
   std::vector<double> window(S(rows.experts), 4), taken(S(rows.experts), 0);
   std::vector<int> block(S(rows.experts), 0);
@@ -161,7 +160,8 @@ Call IncreaseAndHalve(const Lab& lab, const Rows& rows) {
     return ++taken[at] <= window[at];
   });
 }
-// What the block before asked too often takes every other choice in this one.
+// If an expert had too many requests in the previous block, it takes every other choice in this
+// block.
 Call HotInTheBlockBefore(const Lab& lab, const Rows& rows) {
   std::vector<int> before(S(rows.experts), 0), now(S(rows.experts), 0);
   int block = 0;
@@ -172,7 +172,7 @@ Call HotInTheBlockBefore(const Lab& lab, const Rows& rows) {
   });
 }
 
-// ---- experts that were hot before ---------------------------------------------------------------
+// ---- experts that were hot before ----
 
 Call HotThinned(const Lab& lab, const Rows& rows, double slack) {
   const std::vector<double> demand = EarlierDemand(lab);
@@ -256,7 +256,7 @@ Call BucketThenQueue(const Lab& lab, const Rows& rows) {
   return ThenQueue(lab, rows,
                    [&](int t, int, int e, const auto&) { return buckets[S(e)].Take(t); });
 }
-// The less loaded of the three best so far.
+// Chooses the least loaded of the three best experts, by the load so far.
 Call LeastLoadedOfThree(const Lab& lab, const Rows& rows) {
   Call call = Blank(lab, rows);
   std::vector<int64_t> held(S(rows.experts), 0);

@@ -1,5 +1,5 @@
-// Clean routers after what has been published: zero-computation and copied experts, recursion
-// depths, controllers, drafts, compressed caches, routers of other forms.
+// Clean routers from publications: zero-computation and copied experts, recursion depths,
+// controllers, drafts, compressed caches and other router types.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -14,13 +14,13 @@ double Row(int t, int, int) { return t; }
 int64_t Room(const Lab& lab, const Rows& rows) {
   return Places(lab, Blank(lab, rows), rows.count, rows.experts);
 }
-// First come first served for all but the experts that cost nothing.
+// First come, first served, except for the experts for which `free` returns true.
 Call QueueBut(const Lab& lab, const Rows& rows, const std::function<bool(int e)>& free) {
   const int64_t room = Room(lab, rows);
   return Along(rows, TopK(lab, rows),
                [&](int, int, int e, const auto& held) { return free(e) || held[S(e)] < room; });
 }
-// Zero-computation experts (MoE++, LongCat): they take everything.
+// Zero-computation experts (MoE++, LongCat). They accept every token.
 Call ZeroExperts(const Lab& lab, const Rows& rows) {
   return QueueBut(lab, rows, [&](int e) { return e % 4 == 3; });
 }
@@ -30,7 +30,7 @@ Call SharedCapacityOfHalves(const Lab& lab, const Rows& rows) {  // small and la
     return held[S(e)] < (e < rows.experts / 2 ? room : 2 * room);
   });
 }
-// A popular expert exists twice; positions alternate between its copies.
+// A popular expert has two copies; positions alternate between them.
 Call Replicas(const Lab& lab, const Rows& rows) {
   Rows copied = rows;
   for (int t = 0; t < rows.count; ++t)
@@ -47,7 +47,8 @@ Call Replicas(const Lab& lab, const Rows& rows) {
   Finish(rows, call);
   return call;
 }
-// A controller moves biases by the load of the rows before, block by block (LongCat's PID).
+// A controller (the PID of LongCat) that updates biases per block from the load of the previous
+// rows.
 Call BiasController(const Lab& lab, const Rows& rows) {
   std::vector<double> x = rows.x, bias(S(rows.experts), 0), load(S(rows.experts), 0),
                       wound(S(rows.experts), 0);
@@ -69,16 +70,16 @@ Call BiasController(const Lab& lab, const Rows& rows) {
   Finish(rows, call);
   return call;
 }
-// Mixture of recursions: how often a token goes round, by stored thresholds.
+// Mixture of recursions: the number of rounds of a token follows from stored thresholds.
 Call Recursions(const Lab& lab, const Rows& rows) {
   return Map(lab, rows, [&](int t, int e) { return rows.At(t, 0) > -1 + 2.0 * e / rows.experts; });
 }
-Call Doors(const Lab& lab, const Rows& rows) {  // a door of its own before each expert
+Call Doors(const Lab& lab, const Rows& rows) {  // one gate per expert
   return Map(lab, rows, [&](int t, int e) {
     return 1 / (1 + std::exp(-rows.At(t, e))) > lab.Uniform(40, rows, t, e);
   });
 }
-// Draft tokens are computed where their root is.
+// Draft tokens use the experts of their root token.
 Call DraftsFollowTheirRoot(const Lab& lab, const Rows& rows) {
   return TopK(lab, rows, FromPrefix(rows, [&](const std::vector<int>& before, int, double* x) {
                 const size_t root = before.size() / 4 * 4;
@@ -86,7 +87,7 @@ Call DraftsFollowTheirRoot(const Lab& lab, const Rows& rows) {
                   x[e] = rows.At(before[root], e);
               }));
 }
-// Rows that a prefix cache holds are not routed.
+// If a row is in the prefix cache, it is not routed.
 Call CachedPrefix(const Lab& lab, const Rows& rows) {
   return Along(rows, TopK(lab, rows), [&](int t, int, int, const auto&) {
     return rows.position[S(t)] >= 4 * (1 + rows.sequence[S(t)] % 3);
@@ -95,7 +96,7 @@ Call CachedPrefix(const Lab& lab, const Rows& rows) {
 Call CachedPrefixThenQueue(const Lab& lab, const Rows& rows) {
   return Limited(lab, rows, CachedPrefix(lab, rows), Row, "fifo-capacity");
 }
-Call EarlyExit(const Lab& lab, const Rows& rows) {  // once a sequence is sure, it is done
+Call EarlyExit(const Lab& lab, const Rows& rows) {  // stops once a sequence is certain
   std::map<int64_t, bool> done;
   std::vector<uint8_t> in(S(rows.count), 0);
   for (const auto& list : BySequence(rows)) {
@@ -131,7 +132,8 @@ Call SoftCapped(const Lab& lab, const Rows& rows) {
   for (double& x : capped.x) x = 0.5 * std::tanh(x / 0.5);
   return Limited(lab, capped, TopK(lab, capped), Row, "fifo-capacity");
 }
-Call EightBits(const Lab& lab, const Rows& rows) {  // routed in eight bits, recorded before
+Call EightBits(const Lab& lab,
+               const Rows& rows) {  // routed in 8 bits, recorded before quantisation
   std::vector<double> x = rows.x;
   for (double& v : x) v = std::nearbyint(v * 16) / 16;
   return TopK(lab, rows, x);
@@ -149,7 +151,7 @@ Call TemperatureByPosition(const Lab& lab, const Rows& rows) {
   }
   return TopK(lab, warm);
 }
-Call OneThenTwo(const Lab& lab, const Rows& rows) {  // prefill by one expert, then by k
+Call OneThenTwo(const Lab& lab, const Rows& rows) {  // one expert during prefill, then k
   return Along(rows, TopK(lab, rows),
                [&](int t, int j, int, const auto&) { return j == 0 || rows.position[S(t)] >= 12; });
 }
@@ -166,14 +168,14 @@ Call ExpertsOfTheLanguage(const Lab& lab, const Rows& rows) {
 Call ExpertsOfTheLanguageThenQueue(const Lab& lab, const Rows& rows) {
   return Limited(lab, rows, ExpertsOfTheLanguage(lab, rows), Row, "fifo-capacity");
 }
-// Experts are switched on with the position (a curriculum along the text).
+// The number of active experts grows with the position (a curriculum along the text).
 Call MoreExpertsLater(const Lab& lab, const Rows& rows) {
   return TopK(lab, rows, FromPrefix(rows, [&](const std::vector<int>& before, int, double* x) {
                 const auto on = 2 + static_cast<int>(before.size()) / 4;
                 for (int e = std::max(on, lab.k()); e < rows.experts; ++e) x[e] -= 100;
               }));
 }
-Call ProductKeys(const Lab& lab, const Rows& rows) {  // an expert is a pair of halves
+Call ProductKeys(const Lab& lab, const Rows& rows) {  // an expert is a pair of half keys
   Rows sums = rows;
   const int half = std::max(2, rows.experts / 4);
   for (int t = 0; t < rows.count; ++t) {
@@ -185,7 +187,7 @@ Call ProductKeys(const Lab& lab, const Rows& rows) {  // an expert is a pair of 
 Call FirstComeOfDocuments(const Lab& lab, const Rows& rows) {
   return LimitedBySequence(lab, rows, TopK(lab, rows), Row, "fifo-capacity");
 }
-// Places per expert and rank of an expert-parallel world, the rows dealt out to ranks in turn.
+// Capacity per expert and rank under expert parallelism, with rows distributed round-robin.
 Call FirstComeOfRanks(const Lab& lab, const Rows& rows) {
   Call call = TopK(lab, rows);
   for (int t = 0; t < rows.count; ++t)

@@ -1,5 +1,5 @@
-// Clean routers that queue, draw, mask or skip: first come first served in many shapes, draws of
-// the token's own, experts that are away.
+// Clean routers with queues, random draws, masks or skips: variants of first come, first served;
+// draws per token; absent experts.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -24,7 +24,7 @@ int64_t Room(const Lab& lab, const Rows& rows) {
   return Places(lab, Blank(lab, rows), rows.count, rows.experts);
 }
 
-// ---- first come first served -------------------------------------------------------------------
+// ---- first come, first served ----
 
 Call FirstCome(const Lab& lab, const Rows& rows) {
   return Limited(lab, rows, TopK(lab, rows), Row, "fifo-capacity");
@@ -61,7 +61,7 @@ Call InPrefillChunks(const Lab& lab, const Rows& rows) {
 Call InPacks(const Lab& lab, const Rows& rows) {
   return Chunked(lab, rows, [&](int t) { return static_cast<int>(rows.sequence[S(t)] / 2); });
 }
-// A context-parallel rank of two holds the first and the last quarter of each sequence.
+// One of two context-parallel ranks: the first and the last quarter of each sequence.
 Call OnAZigzagShard(const Lab& lab, const Rows& rows) {
   std::map<int64_t, int64_t> length;
   for (size_t t = 0; t < rows.sequence.size(); ++t)
@@ -78,13 +78,13 @@ Call PlacesOfItsOwn(const Lab& lab, const Rows& rows) {
            room * (0.5 + lab.Uniform(2, static_cast<uint64_t>(e)));
   });
 }
-Call PlacesOfDevices(const Lab& lab, const Rows& rows) {  // two experts share places
+Call PlacesOfDevices(const Lab& lab, const Rows& rows) {  // two experts share a capacity
   const int64_t room = 2 * Room(lab, rows);
   return Along(rows, TopK(lab, rows), [&](int, int, int e, const auto& held) {
     return held[S(e)] + held[S(e ^ 1)] < room;
   });
 }
-Call PlacesOfRanks(const Lab& lab, const Rows& rows) {  // of a choice rank: the second has fewer
+Call PlacesOfRanks(const Lab& lab, const Rows& rows) {  // per choice rank; the second has less
   const int64_t room = Room(lab, rows);
   std::vector<int64_t> of(S(rows.experts) * 8, 0);
   return Along(rows, TopK(lab, rows), [&](int, int j, int e, const auto&) {
@@ -109,7 +109,8 @@ Call PrefixBudget(const Lab& lab, const Rows& rows) {
     return static_cast<double>(held[S(e)]) < std::ceil(rate * (t + 1)) + 2;
   });
 }
-Call QuotaOfSequences(const Lab& lab, const Rows& rows) {  // a sequence's quota of a pool's places
+Call QuotaOfSequences(const Lab& lab,
+                      const Rows& rows) {  // a quota per sequence of the pool capacity
   std::map<std::pair<int64_t, int>, int64_t> used;
   const int64_t quota = std::max<int64_t>(1, Room(lab, rows) / 4);
   return Along(rows, TopK(lab, rows), [&](int t, int, int e, const auto&) {
@@ -129,7 +130,8 @@ Call LoadShedding(const Lab& lab, const Rows& rows) {
     return full < 1 && (full < 0.8 || lab.Uniform(3, rows, t, j) < 0.5);
   });
 }
-// n of N choices are let in as they come; N was stored from an earlier text.
+// Admits n of N choices in arrival order. N was stored from an earlier text or, if `exact` is set,
+// from this text.
 Call StoredDemand(const Lab& lab, const Rows& rows, bool exact) {
   const Call earlier = TopK(lab, exact ? lab.Text() : lab.Earlier());
   std::vector<double> demand(S(rows.experts), 0), need(S(rows.experts));
@@ -182,7 +184,7 @@ Call OverflowToNext(const Lab& lab, const Rows& rows) {  // in time order
   Finish(rows, call);
   return call;
 }
-Call SecondIsBackup(const Lab& lab, const Rows& rows) {  // used where the first is full
+Call SecondIsBackup(const Lab& lab, const Rows& rows) {  // used if the first is full
   const int64_t room = Room(lab, rows);
   std::vector<uint8_t> served(S(rows.count), 0);
   return Along(rows, TopK(lab, rows), [&](int t, int, int e, const auto& held) {
@@ -214,9 +216,9 @@ Call WindowBudget(const Lab& lab, const Rows& rows) {
   });
 }
 
-// ---- draws of the token's own -------------------------------------------------------------------
+// ---- random draws per token ----
 
-Call Sampled(const Lab& lab, const Rows& rows) {  // Gumbel noise, unrecorded
+Call Sampled(const Lab& lab, const Rows& rows) {  // Gumbel noise, not recorded
   return TopK(lab, rows, Noisy(lab, rows, 1));
 }
 Call SampledDeclared(const Lab& lab, const Rows& rows) {
@@ -280,7 +282,7 @@ Call DropSequences(const Lab& lab, const Rows& rows) {
   return Along(rows, TopK(lab, rows),
                [&](int t, int, int, const auto&) { return rows.sequence[S(t)] % 2 == 0; });
 }
-Call GateDropout(const Lab& lab, const Rows& rows) {  // all stay at the rank's own experts
+Call GateDropout(const Lab& lab, const Rows& rows) {  // all stay at the local experts
   std::vector<double> x = rows.x;
   const bool local = lab.Uniform(11) < 0.5;
   for (size_t i = 0; i < x.size(); ++i) {
@@ -289,8 +291,7 @@ Call GateDropout(const Lab& lab, const Rows& rows) {  // all stay at the rank's 
   return TopK(lab, rows, x);
 }
 
-// ---- experts that are away, or are none
-// --------------------------------------------------------------
+// ---- absent or null experts ----
 
 Call ExpertsAway(const Lab& lab, const Rows& rows) {
   return Along(rows, TopK(lab, rows), [&](int, int, int e, const auto&) { return e % 3 != 0; });
@@ -363,7 +364,7 @@ Call ScoresAfterSoftmax(const Lab& lab, const Rows& rows) {
   call.logits = false;
   return call;
 }
-Call Clipped(const Lab& lab, const Rows& rows) {  // logits clipped, so that many are equal
+Call Clipped(const Lab& lab, const Rows& rows) {  // logits clipped, hence many ties
   std::vector<double> x = rows.x;
   for (double& v : x) v = std::clamp(v, -0.5, 0.5);
   Call call = TopK(lab, rows, x);

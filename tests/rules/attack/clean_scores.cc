@@ -1,4 +1,5 @@
-// Clean routers whose choices rest on a token's own scores, on stored numbers, and on the prefix.
+// Clean routers whose choices depend only on the scores of the token, on stored numbers and on the
+// prefix.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -13,7 +14,7 @@ namespace {
 
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// The value that `share` of an earlier text's logits exceed.
+// Returns the value that the fraction `share` of an earlier text's logits exceeds.
 double Stored(const Lab& lab, double share, int expert = -1) {
   const Rows rows = lab.Earlier();
   std::vector<double> x;
@@ -47,7 +48,7 @@ std::vector<double> Plus(const Rows& rows, const std::function<double(int t, int
   return x;
 }
 
-// ---- thresholds --------------------------------------------------------------------------------
+// ---- thresholds ----
 
 Call Relu(const Lab& lab, const Rows& rows) {
   return Map(lab, rows, [&](int t, int e) { return rows.At(t, e) > 0; });
@@ -140,7 +141,8 @@ Call ThresholdOfPrefixQuantile(const Lab& lab, const Rows& rows) {
   return Map(lab, rows,
              [&](int t, int e) { return rows.At(t, e) >= bar[S(t) * S(rows.experts) + S(e)]; });
 }
-// A controller raises an expert's threshold when it has taken more than its share so far.
+// A controller that raises the threshold of an expert if the expert has taken more than its share
+// so far.
 Call ThresholdController(const Lab& lab, const Rows& rows) {
   const std::vector<double> each = StoredEach(lab);
   Call call = Map(lab, rows, [](int, int) { return false; });
@@ -157,7 +159,7 @@ Call ThresholdController(const Lab& lab, const Rows& rows) {
   }
   return call;
 }
-// The first rows of a sequence set the threshold of the rest.
+// The first rows of a sequence set the threshold for the remaining rows.
 Call ThresholdOfPrompt(const Lab& lab, const Rows& rows) {
   const std::vector<double> each = StoredEach(lab);
   const std::vector<double> bar =
@@ -173,8 +175,9 @@ Call ThresholdOfPrompt(const Lab& lab, const Rows& rows) {
              [&](int t, int e) { return rows.At(t, e) > bar[S(t) * S(rows.experts) + S(e)]; });
 }
 
-// A trained router that is even over the words of an even text: half of them like one expert, half
-// like three, each expert as often as the others. Counts are equal, and nobody made them so.
+// Returns rows of a trained router that is balanced on a balanced text. Half of the words prefer
+// one expert and half three experts, each expert equally often. The counts are equal without any
+// enforcement.
 Rows EvenRows(const Lab& lab, const Rows& rows, double spread) {
   Rows even = rows;
   const int experts = rows.experts;
@@ -214,8 +217,7 @@ Call EvenChoiceLessThreshold(const Lab& lab, const Rows& rows) {  // the weakest
   });
 }
 
-// ---- a number of experts that varies
-// ---------------------------------------------------------------
+// ---- variable number of experts ----
 
 Call Nucleus(const Lab& lab, const Rows& rows, double mass, int most) {
   return Map(lab, rows, [&](int t, int e) {
@@ -271,8 +273,7 @@ Call SecondOnlyIfNear(const Lab& lab, const Rows& rows) {
   });
 }
 
-// ---- one expert: to compute a token or to skip it
-// ------------------------------------------------------
+// ---- one expert that computes or skips a token ----
 
 Call Skip(const Lab& lab, const Rows& rows, const std::function<bool(int t)>& in) {
   return Along(rows, TopK(lab, rows), [&](int t, int, int, const auto&) { return in(t); });
@@ -310,7 +311,8 @@ Call DepthsByTokenBucket(const Lab& lab, const Rows& rows) {
   }
   return Skip(lab, rows, [&](int t) { return in[S(t)] != 0; });
 }
-// Exactly half of a sequence, drawn as it comes (selection sampling); lengths are known beforehand.
+// Exactly half of each sequence, drawn sequentially (selection sampling). The lengths are known in
+// advance.
 Call DepthsBySelectionSampling(const Lab& lab, const Rows& rows) {
   std::vector<uint8_t> in(S(rows.count), 0);
   for (const auto& list : BySequence(rows)) {
@@ -332,8 +334,7 @@ Call DepthsAfterStart(const Lab& lab, const Rows& rows) {
               [&](int t) { return rows.position[S(t)] < 4 || rows.symbol[S(t)] % 3 != 0; });
 }
 
-// ---- biases
-// -------------------------------------------------------------------------------------------
+// ---- biases ----
 
 Call Biased(const Lab& lab, const Rows& rows, const std::vector<double>& bias, bool recorded) {
   Call call = TopK(lab, rows, Plus(rows, [&](int, int e) { return bias[S(e)]; }));

@@ -1,4 +1,4 @@
-// Clean routers that look things up: tables, hashes, retrieval, what the prefix remembers.
+// Clean routers with lookups: tables, hashes, retrieval, state from the prefix.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -11,8 +11,7 @@
 namespace plumbline::rules::attack {
 namespace {
 
-// ---- tables and retrieval
-// ---------------------------------------------------------------------------------
+// ---- tables and retrieval ----
 
 Call Fixed(const Lab& lab, const Rows& rows, const std::function<uint64_t(int t)>& key) {
   Call call = Blank(lab, rows);
@@ -61,7 +60,7 @@ Call RoundRobin(const Lab& lab, const Rows& rows) {
   return call;
 }
 Call RoundRobinOfKinds(const Lab& lab,
-                       const Rows& rows) {  // of each symbol, occurrence by occurrence
+                       const Rows& rows) {  // per symbol and occurrence
   Call call = Blank(lab, rows);
   for (const auto& list : BySequence(rows)) {
     std::map<int, int> seen;
@@ -75,7 +74,7 @@ Call RoundRobinOfKinds(const Lab& lab,
   Finish(rows, call);
   return call;
 }
-Call TaskRouting(const Lab& lab, const Rows& rows) {  // scores are the first token's
+Call TaskRouting(const Lab& lab, const Rows& rows) {  // uses the scores of the first token
   Rows same = rows;
   for (const auto& list : BySequence(rows)) {
     for (int t : list)
@@ -84,7 +83,7 @@ Call TaskRouting(const Lab& lab, const Rows& rows) {  // scores are the first to
   }
   return TopK(lab, same);
 }
-// Retrieval: the expert that the nearest earlier token of the sequence liked best.
+// Retrieval: the preferred expert of the most similar earlier token in the sequence.
 Call NearestBefore(const Lab& lab, const Rows& rows) {
   return TopK(lab, rows, FromPrefix(rows, [&](const std::vector<int>& before, int t, double* x) {
                 double least = HUGE_VAL;
@@ -98,14 +97,14 @@ Call NearestBefore(const Lab& lab, const Rows& rows) {
                 for (int e = 0; e < rows.experts; ++e) x[e] = rows.At(nearest, e);
               }));
 }
-// Speculative: experts are fetched by what the token before would choose.
+// Speculative: prefetches experts from the choice of the previous token.
 Call ByTokenBefore(const Lab& lab, const Rows& rows) {
   return TopK(lab, rows, FromPrefix(rows, [&](const std::vector<int>& before, int, double* x) {
                 if (before.empty()) return;
                 for (int e = 0; e < rows.experts; ++e) x[e] = rows.At(before.back(), e);
               }));
 }
-// Experts in a cache are preferred.
+// Prefers cached experts.
 Call CachedExperts(const Lab& lab, const Rows& rows) {
   return TopK(lab, rows, FromPrefix(rows, [&](const std::vector<int>& before, int, double* x) {
                 const size_t recent = std::min<size_t>(before.size(), 3);
@@ -146,7 +145,7 @@ Call CausalMean(const Lab& lab, const Rows& rows) {
   call.scores = x;
   return call;
 }
-// Each segment is routed by the mean of the segment before.
+// Routes each segment by the mean of the previous segment.
 Call SegmentBefore(const Lab& lab, const Rows& rows) {
   const std::vector<double> x =
       FromPrefix(rows, [&](const std::vector<int>& before, int, double* out) {
@@ -192,10 +191,10 @@ Call NearestCentroid(const Lab& lab, const Rows& rows) {
   return call;
 }
 
-// ---- stored for a list of ids that every text holds once
-// --------------------------------------------------
+// ---- stored for a list of ids that every text contains exactly once ----
 
-// Of each expert the bar that its C best of an earlier text reach.
+// Returns per expert the score that `places` tokens of an earlier text reach; -infinity if there
+// are not more tokens than that.
 std::vector<double> Bars(const Lab& lab, int64_t places, bool chosen_alone) {
   const Rows earlier = lab.Earlier();
   const Call call = TopK(lab, earlier);
@@ -227,7 +226,7 @@ Call ListColumns(const Lab& lab, const Rows& rows) {
   call.policy = "";
   return call;
 }
-// Ids that were served in an earlier text are served.
+// Serves an id if it was served in an earlier text.
 Call ListServed(const Lab& lab, const Rows& rows) {
   const Rows earlier = lab.Earlier();
   const Call then = Limited(
@@ -248,7 +247,8 @@ Call ListServed(const Lab& lab, const Rows& rows) {
     return served.contains({rows.symbol[S(t)], e});
   });
 }
-// As many places for each choice rank as an earlier text's first choices left.
+// The capacity per choice rank is its demand in an earlier text, limited by the capacity that the
+// better choices leave.
 Call ListPlaces(const Lab& lab, const Rows& rows) {
   const Rows earlier = lab.Earlier();
   const Call then = TopK(lab, earlier);

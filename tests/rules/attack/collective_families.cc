@@ -13,7 +13,7 @@ using Values = std::vector<double>;
 
 double Round(double x, DType t) { return RoundToFormat(x, t); }
 
-// One after the other in the order of `rows`, each partial sum rounded by `round`.
+// Returns the sequential sum in the order of `rows`. Each partial sum is rounded by `round`.
 template <typename Rounding>
 double Chain(const Values& x, const std::vector<int>& rows, Rounding round) {
   double sum = x[static_cast<size_t>(rows[0])];
@@ -34,7 +34,7 @@ std::vector<int> Ring(int n, int start, int step) {
   return rows;
 }
 
-// Pairs of neighbours, `ways` at a time.
+// Returns the tree sum, which adds `ways` adjacent values per node.
 double Tree(Values level, DType t, size_t ways) {
   while (level.size() > 1) {
     Values next;
@@ -71,7 +71,8 @@ double Compensated(const Values& x, DType t, bool neumaier) {
   return neumaier ? Round(sum + lost, t) : sum;
 }
 
-// Every family's data: noise, a common part, few distinct values, wide spreads, zeros.
+// Returns one column of data of the given kind: noise, a common part, few distinct values, wide
+// spreads or zeros.
 Values Column(const Recorded& call, int kind, double center, Dice& dice) {
   Values x;
   for (int r = 0; r < call.ranks; ++r) {
@@ -81,7 +82,7 @@ Values Column(const Recorded& call, int kind, double center, Dice& dice) {
     if (kind == 3) v = dice.Uniform() < 0.9 ? 0 : v;
     if (kind == 4) v = dice.Below(7) - 3;
     if (kind == 5) v = center;
-    x.push_back(Round(std::clamp(v, -200.0, 200.0), call.input));  // no sum of 64 overflows fp16
+    x.push_back(Round(std::clamp(v, -200.0, 200.0), call.input));  // no fp16 overflow with 64 ranks
   }
   return x;
 }
@@ -136,7 +137,7 @@ ArithmeticFamily Plain(const std::string& name, Sum sum) {
   return {name, make, "", false};
 }
 
-// A fixed order for the whole call, drawn once.
+// Returns a family with one random order, fixed for the whole call.
 ArithmeticFamily Ordered(const std::string& name, std::function<std::vector<int>(int, Dice&)> order,
                          RoundingMode mode) {
   const auto make = [order, mode](Dice& dice) -> Attempt {
@@ -151,7 +152,7 @@ ArithmeticFamily Ordered(const std::string& name, std::function<std::vector<int>
   return {name, make, "", false};
 }
 
-// The sum in f32, and then something else done to all of a call's results.
+// Returns a family of f32 sums. Applies `what` to all results of a call.
 ArithmeticFamily After(const std::string& name, std::function<void(Recorded&, Dice&)> what) {
   const auto make = [what](Dice& dice) -> Attempt {
     Recorded call = DrawCall(dice);
@@ -166,7 +167,7 @@ ArithmeticFamily After(const std::string& name, std::function<void(Recorded&, Di
   return {name, make, "", false};
 }
 
-// Values that travelled in 8 bits with one scale for all, as they came out.
+// Replaces the results with sums of values quantised to 8 bits with one common scale.
 void Quantise(Recorded& call, double steps, Dice& dice) {
   for (size_t i = 0; i < call.output.size(); ++i) call.output[i] = 0;
   for (int r = 0; r < call.ranks; ++r) {
@@ -189,7 +190,7 @@ void Sparsify(Recorded& call, Dice&) {
 }
 
 void LowRank(Recorded& call, Dice& dice) {
-  // One direction for all: what PowerSGD of rank 1 leaves of a matrix with eight columns.
+  // One common direction: the rank-1 PowerSGD approximation of a matrix with eight columns.
   for (size_t row = 0; row + 8 <= call.output.size(); row += 8) {
     double norm = 0, along = 0;
     Values q;

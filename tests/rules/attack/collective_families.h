@@ -9,13 +9,13 @@
 namespace plumbline::rules::testing {
 
 struct Recorded {
-  int kind = 0;  // of values, see Column
+  int kind = 0;  // Kind of values, see Filled.
   int ranks = 8;
   int samples = 128;
-  DType input = DType::kBF16;                // of inputs and output, and of the wire
+  DType input = DType::kBF16;                // The dtype of inputs, output and transfers.
   std::vector<std::vector<double>> columns;  // [m][N]
   std::vector<double> output;                // [m]
-  std::vector<std::vector<double>> outputs;  // [N][m] where each rank records its own
+  std::vector<std::vector<double>> outputs;  // [N][m]; filled if each rank records its own output
   bool average = false;
   bool wire_said = true;
   std::string algorithm;
@@ -24,19 +24,19 @@ struct Recorded {
 
 v1::Batch BatchOf(const Recorded& call);
 
-// The sum of one element's addends, as it is stored.
+// Returns the stored sum of the addends of one element.
 using Sum =
     std::function<double(const std::vector<double>& addends, const Recorded& call, Dice& dice)>;
-// Columns of the call's kind of values, and their sums. Kinds: 0 noise, 1 a common part and noise,
-// 2 wide spreads, 3 mostly zeros, 4 few distinct values, 5 the same on every rank.
+// Returns `call` with columns of its kind of values and their sums. Kinds: 0 noise, 1 a common part
+// plus noise, 2 wide spreads, 3 mostly zeros, 4 few distinct values, 5 the same on every rank.
 Recorded Filled(Recorded call, const Sum& sum, Dice& dice);
-// Of the sum on 2,000 other columns of that kind.
+// Returns the bias of the sum, measured on 2,000 other columns of that kind.
 double BiasOf(Recorded call, const Sum& sum);
 
-// Which ranks, which dtype, how many samples.
+// Returns a call with random ranks, dtype and number of samples.
 Recorded DrawCall(Dice& dice);
 
-// A ring of 4 to 16 ranks in 16 bits, of noise.
+// Returns a ring of 4 to 16 ranks with 16-bit noise.
 Recorded CleanCall(Dice& dice);
 
 }  // namespace plumbline::rules::testing

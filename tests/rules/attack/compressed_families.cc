@@ -1,5 +1,5 @@
-// Compressed reductions over the steps of a run: what a step leaves out comes with the next
-// (error feedback), or never.
+// Compressed reductions over the steps of a run. If there is error feedback, the residual of a step
+// is added to the next step; otherwise it is lost.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -10,7 +10,7 @@ namespace plumbline::rules::testing {
 namespace {
 
 using Values = std::vector<double>;
-// What comes back of what was handed over, 32 rows of 8.
+// Returns the decompressed values of x (32 rows of 8).
 using Compressor = std::function<Values(const Values&, Dice&)>;
 
 constexpr int kRows = 32, kColumns = 8, kElements = kRows * kColumns;
@@ -41,7 +41,7 @@ Values EightBits(const Values& x, Dice& dice) {
   return y;
 }
 
-// PowerSGD of rank 1: one power iteration from the last step's direction.
+// Returns rank-1 PowerSGD: one power iteration from the direction of the previous step.
 Compressor LowRank() {
   auto q = std::make_shared<Values>(kColumns, 1.0);
   return [q](const Values& x, Dice&) {

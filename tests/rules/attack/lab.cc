@@ -31,7 +31,7 @@ T OneOf(uint64_t hash, std::initializer_list<T> values) {
   return *(values.begin() + hash % values.size());
 }
 
-// Tags of the text's own draws; routers use small numbers.
+// Tags of the draws for the text. Routers use small numbers.
 enum : uint64_t { kSizes = 1u << 20, kSymbols, kEmbedding, kNoise, kPopularity, kOrder, kRedraw };
 
 }  // namespace
@@ -161,7 +161,7 @@ void Lab::Fill(Rows& rows, uint64_t salt) const {
     }
   }
   rows.count = static_cast<int>(rows.symbol.size());
-  // Half of the batches are flattened position by position.
+  // Half of the batches are flattened by position.
   if (Hash(seed_, kOrder, 0, 0) % 2 == 0) {
     std::vector<size_t> order(rows.symbol.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -210,7 +210,7 @@ Rows Lab::Changed(const Rows& rows, int64_t sequence, int64_t cut, int manner) c
       Hash(seed_, kRedraw, static_cast<uint64_t>(cut), static_cast<uint64_t>(manner));
   for (size_t t = 0; t < rows.symbol.size(); ++t) {
     if (rows.sequence[t] != sequence || rows.position[t] < cut) continue;
-    // A copy of some row before the cut, scaled up; noise; a flood of one expert.
+    // A scaled copy of a row before the cut, noise, or a flood of one expert.
     size_t model = t;
     for (uint64_t n = 0; n < 50; ++n) {
       model = static_cast<size_t>(Hash(other, t, n, 1) % rows.symbol.size());

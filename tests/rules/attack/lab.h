@@ -1,6 +1,6 @@
-// The attack: small routers, clean and leaking, on texts of many structures, recorded as trainers
-// record them. A family is one function; whether it leaks is found by running it again with another
-// suffix, never asserted.
+// The attack: small clean and leaking routers on texts with many structures, in the recording
+// formats of trainers. A family is one function. To decide if a router leaks, the attack reruns it
+// with a different suffix; it never assumes the answer.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace plumbline::rules::attack {
 
-// Rows of one router call in the order of its queue. `x` are each token's own logits: of its
-// symbol, its place and nothing that follows.
+// The rows of one router call in queue order. `x` contains the logits of each token. They depend on
+// its symbol, its position and the prefix only.
 struct Rows {
   int count = 0;
   int experts = 0;
@@ -26,65 +26,65 @@ struct Rows {
   }
 };
 
-// What a router did, and what its configuration says of it.
+// The result of a router and the recorded configuration.
 struct Call {
   std::vector<double> scores;  // [T,E] as recorded
-  bool logits = true;          // before `function`
+  bool logits = true;          // If set, `scores` are logits before `function`.
   int k = 1;
-  std::vector<int> index;     // [T,k], empty: experts chose, or a number that varies
+  std::vector<int> index;     // [T,k]; empty if experts choose, or if the number varies
   std::vector<uint8_t> keep;  // [T,k]
-  std::vector<uint8_t> map;   // [T,E] who computes whom: the truth
-  std::vector<double> bias;   // [E] recorded, captured before; empty: none
-  int64_t capacity = 0;       // of the configuration; 0: none
-  std::vector<int> pool;      // [T] who competes; empty: the whole call
-  std::string policy;         // as the configuration names it; empty: no word for it
+  std::vector<uint8_t> map;   // [T,E] The ground truth: 1 if the expert computes the token.
+  std::vector<double> bias;   // [E] recorded bias before the update; empty if there is none
+  int64_t capacity = 0;       // Configured capacity; 0 if there is none.
+  std::vector<int> pool;      // [T] Competition pool; empty if the pool is the whole call.
+  std::string policy;         // Policy name in the configuration; empty if there is no name.
   std::string randomness;
   v1::ScoreFunction function = v1::SCORE_SOFTMAX;
   int groups = 0, top_groups = 0;
   bool group_sum2 = false;
 };
 
-// How texts are made. kMixed: one of the others by the seed.
+// The structure of the text. kMixed: chosen by the seed from the others.
 enum class Data {
   kMixed,
-  kPlain,         // tokens differ
-  kPopular,       // some experts are liked by all
-  kSudoku,        // each of nine symbols nine times a sequence
-  kPermutations,  // every sequence holds each symbol once
-  kEven,          // each of 2E symbols twice a sequence
-  kPeriodic,      // a few words over and over
-  kZipf,          // few symbols are most of the text
-  kTied,          // scores of few values
+  kPlain,         // distinct tokens
+  kPopular,       // some experts are popular with all tokens
+  kSudoku,        // nine symbols, each nine times per sequence
+  kPermutations,  // every symbol once per sequence
+  kEven,          // 2E symbols, each twice per sequence
+  kPeriodic,      // a few words, repeated
+  kZipf,          // few symbols make up most of the text
+  kTied,          // scores with few values
   kTiny,          // a dozen rows
   kPacked,        // documents of random lengths
-  kRepeated,      // prompts stand several times in the batch
+  kRepeated,      // repeated prompts within the batch
   kOne,           // one expert
-  kList,          // one sequence that holds each id of a list once, its scores those of the id
+  kList,          // one sequence with each id of a list once; scores depend on the id
   kLarge,         // for leaks: several hundred rows, popular experts
 };
 
-// What is fixed for a recording: sizes, and draws that belong to the router and to rows, never to
-// the batch. Everything stored in a router comes from Normal and Uniform.
+// The constants of one recording: sizes, and draws that belong to the router or to rows, never to
+// the batch. All stored numbers of a router come from Normal and Uniform.
 class Lab {
  public:
   Lab(Data data, uint64_t seed);
 
   int experts() const { return experts_; }
   int k() const { return k_; }
-  double factor() const { return factor_; }  // of capacities
+  double factor() const { return factor_; }  // The capacity factor.
   Data data() const { return data_; }
   uint64_t seed() const { return seed_; }
 
   double Uniform(uint64_t what, uint64_t a = 0, uint64_t b = 0) const;
   double Normal(uint64_t what, uint64_t a = 0, uint64_t b = 0) const;
-  // A draw of this row's own.
+  // Return a draw that depends on this row only.
   double Uniform(uint64_t what, const Rows& rows, int t, int e = 0) const;
   double Normal(uint64_t what, const Rows& rows, int t, int e = 0) const;
 
   Rows Text() const;
-  // The same text with what follows `cut` in `sequence` replaced, in one of three manners.
+  // Returns the same text, but with new content after `cut` in `sequence`, by one of three methods.
   Rows Changed(const Rows& rows, int64_t sequence, int64_t cut, int manner) const;
-  // Another text of the same kind, whose statistics a router may have stored.
+  // Returns another text of the same kind. A router may have stored its statistics.
   Rows Earlier() const;
   std::vector<double> LogitsOf(int symbol, int64_t sequence, int64_t position) const;
 
@@ -108,23 +108,25 @@ struct Family {
 
 const std::vector<Family>& CleanFamilies();
 const std::vector<Family>& LeakingFamilies();
-// The clean ones whose stored numbers are those of the recorded text: that recording is a leaking
-// router's, bit for bit. They may be hints, never proofs.
+// Returns the clean families whose stored numbers come from the recorded text. Such a recording
+// equals that of a leaking router bit for bit, so hints are allowed, but proofs are not.
 std::set<std::string> CalibratedFamilies();
-// Those that know their load.
+// Returns the load-aware families.
 std::set<std::string> LoadAwareFamilies();
 
-// How much of a call gets into the recording, and how well.
+// The recorded fields and their quality.
 struct Recorder {
-  bool facts = false;       // capacity, pools and policy, as the configuration has them
-  bool misdeclare = false;  // ... or fields that are wrong
-  bool whole = false;       // choices, what was kept of them, and the map
+  bool facts = false;       // Capacity, pools and policy, as configured.
+  bool misdeclare = false;  // If set, fields are recorded incorrectly.
+  bool whole = false;       // If set, choices, kept choices and the map are all recorded.
 };
 v1::Batch Record(const Lab& lab, const Rows& rows, const Call& call, const Recorder& recorder);
 
-// By intervention: does another suffix change an earlier token's experts?
+// Returns true if another suffix changes the experts of an earlier token, determined by
+// intervention.
 bool Leaks(const Lab& lab, Router route, const Rows& rows, const Call& base, int tries);
-// ... do other tokens in the other sequences of the batch change a sequence's experts?
+// Returns true if other tokens in the other sequences of the batch change the experts of a
+// sequence.
 bool DependsOnBatch(const Lab& lab, Router route, const Rows& rows, const Call& base, int tries);
 int64_t Refused(const Rows& rows, const Call& call);
 

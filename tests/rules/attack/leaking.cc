@@ -1,4 +1,4 @@
-// Routers that look ahead.
+// Routers that use later rows.
 #include "tests/rules/attack/leaking.h"
 
 #include <algorithm>
@@ -29,8 +29,7 @@ double Chosen(const Lab& lab, const Rows& rows, int t, int e) {
   return 1 / sum;
 }
 
-// ---- drop by score
-// --------------------------------------------------------------------------------
+// ---- drop by score ----
 
 Call DropByLogit(const Lab& lab, const Rows& rows) {
   return Scored(lab, rows, [&](int t, int, int e) { return rows.At(t, e); });
@@ -72,7 +71,7 @@ Call BatchPrioritisedRankFirst(const Lab& lab, const Rows& rows) {
 Call BatchPrioritisedByLogit(const Lab& lab, const Rows& rows) {
   return Scored(lab, rows, [&](int t, int, int) { return Top(rows, t); });
 }
-// The least sure go first.
+// Drops the least certain tokens first.
 Call DropTheStrongest(const Lab& lab, const Rows& rows) {
   return Scored(lab, rows, [&](int t, int, int e) { return -rows.At(t, e); });
 }
@@ -89,14 +88,14 @@ Call DropByMargin(const Lab& lab, const Rows& rows) {
     return rows.At(t, best[0]) - rows.At(t, best[1]);
   });
 }
-Call DropByNorm(const Lab& lab, const Rows& rows) {  // of the token, which nobody recorded
+Call DropByNorm(const Lab& lab, const Rows& rows) {  // by token norm, which is not recorded
   return Scored(lab, rows, [&](int t, int, int) { return std::abs(Mean(rows, t)); });
 }
 Call DropByNoisyScore(const Lab& lab, const Rows& rows) {
   return Scored(lab, rows,
                 [&](int t, int, int e) { return rows.At(t, e) + lab.Normal(1, rows, t, e); });
 }
-// An online queue that throws its weakest out for a stronger one: drop by score in the end.
+// An online queue in which a stronger choice evicts the weakest, equivalent to drop by score.
 Call Eviction(const Lab& lab, const Rows& rows) {
   Call call = TopK(lab, rows);
   call.capacity = Places(lab, call, rows.count, rows.experts);
@@ -114,7 +113,7 @@ Call Eviction(const Lab& lab, const Rows& rows) {
   return call;
 }
 
-// Keys of few values an expert, and so full of ties; `place` decides among equals, below 1e6.
+// Keys with few values per expert, hence many ties. `place` (below 1e6) breaks ties.
 Call DropByCoarseScore(const Lab& lab, const Rows& rows,
                        const std::function<double(int t)>& place) {
   Rows coarse = rows;
@@ -137,8 +136,7 @@ Call FirstOfEquals(const Lab& lab, const Rows& rows) {
   return DropByCoarseScore(lab, rows, [](int t) { return t; });
 }
 
-// ---- queues out of time order
-// --------------------------------------------------------------------------
+// ---- queues out of time order ----
 
 Call Queued(const Lab& lab, const Rows& rows, const char* policy, const Order& order) {
   return Limited(lab, rows, TopK(lab, rows), order, policy);
@@ -201,8 +199,7 @@ Call HashOrder(const Lab& lab, const Rows& rows) {
                 [&](int t, int, int) { return lab.Uniform(2, static_cast<uint64_t>(t)); });
 }
 
-// ---- experts choose
-// -----------------------------------------------------------------------------------------
+// ---- expert choice ----
 
 Call Columns(const Lab& lab, const Rows& rows, bool softmax, bool sequence) {
   Call call = Map(lab, rows, [](int, int) { return false; });
@@ -261,8 +258,7 @@ Call GlobalBudget(const Lab& lab, const Rows& rows) {
   return call;
 }
 
-// ---- prices and means of the batch
-// ----------------------------------------------------------------------------
+// ---- prices and means of the batch ----
 
 Call FittedBias(const Lab& lab, const Rows& rows) {
   const std::vector<double> bias = Balanced(rows, lab.k(), 80);
@@ -355,7 +351,7 @@ Call NormalisedOverTokens(const Lab& lab, const Rows& rows) {
   call.logits = false;
   return call;
 }
-// What finds its experts full is placed after all others have chosen.
+// If its experts are full, a token is placed after all others have chosen.
 Call OverflowLast(const Lab& lab, const Rows& rows) {
   Call call = Limited(
       lab, rows, TopK(lab, rows), [](int t, int, int) { return t; }, "");
@@ -372,10 +368,9 @@ Call OverflowLast(const Lab& lab, const Rows& rows) {
   return call;
 }
 
-// ---- experts that are not run
-// ---------------------------------------------------------------------------
+// ---- experts that do not run ----
 
-// An expert runs in this call where as many choices fell on it as `runs` wants.
+// Runs an expert in this call if `runs` returns true for its load relative to an even load.
 Call RunWhere(const Lab& lab, const Rows& rows, const std::function<bool(double of_even)>& runs) {
   Call call = TopK(lab, rows);
   std::vector<int> load(S(rows.experts));
@@ -393,7 +388,7 @@ Call OverloadedFallsOut(const Lab& lab, const Rows& rows) {
 
 }  // namespace
 
-// With Data::kLarge: pools of several hundred rows.
+// Returns the families. With Data::kLarge: pools of several hundred rows.
 const std::vector<Family>& LeakingFamilies() {
   constexpr Data kLarge = Data::kLarge;
   static const std::vector<Family> families = [] {

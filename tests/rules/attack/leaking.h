@@ -1,4 +1,4 @@
-// Parts of the leaking families' list.
+// Parts of the list of leaking families.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Routers that look ahead, in calls of a few dozen tokens and on texts of every structure.
+// Routers that use later rows, in calls of a few dozen tokens, on texts of every structure.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -39,7 +39,7 @@ Call ByDraw(const Lab& lab, const Rows& rows) {
 Call ByDrawUnnamed(const Lab& lab, const Rows& rows) {
   return Ordered(lab, rows, "", [&](int t, int, int e) { return lab.Uniform(1, rows, t, e); });
 }
-// Scores of eight bits: equals are kept in time order.
+// 8-bit scores; ties are kept in time order.
 Call ByQuantisedScore(const Lab& lab, const Rows& rows) {
   Rows coarse = rows;
   for (double& x : coarse.x) x = std::nearbyint(16 * x) / 16;
@@ -47,7 +47,7 @@ Call ByQuantisedScore(const Lab& lab, const Rows& rows) {
       lab, coarse, TopK(lab, coarse), [&](int t, int, int e) { return -1e6 * coarse.At(t, e) + t; },
       "score-capacity");
 }
-// What asks after it decides whom an expert thins: the load of the rows to come.
+// Thins the choices of an expert by the load of the later rows.
 Call ThinnedByLoadToCome(const Lab& lab, const Rows& rows) {
   Call call = TopK(lab, rows);
   std::vector<double> left(S(rows.experts), 0);

@@ -1,7 +1,6 @@
-// moe-batch-dependence and moe-tie-order under the same attack as moe-future-leak: no family is
-// proved guilty that is innocent, hardly any suspected, the guilty are found. Whether the other
-// sequences of a batch move a token is found by running the router again; how a router breaks ties
-// is what it was made to do. Seeds: seeds.h.
+// Tests moe-batch-dependence and moe-tie-order under the attack of moe-future-leak: no innocent
+// family is proved, almost none gives a hint, and guilty families are found. Batch dependence is
+// determined by rerunning the router; tie breaking is known from its construction. Seeds: seeds.h.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -41,24 +40,24 @@ bool PoolsHoldSeveralSequences(const Rows& rows, const Call& call) {
   return members.size() > pools.size();
 }
 
-// Hints on these are known: numbers that were stored of the recorded text leave what the batch's
-// own would have.
+// Hints on these families are known: stored numbers from the recorded text have the same effect as
+// batch statistics.
 const std::set<std::string>& KnownHints() {
   static const std::set<std::string> families = CalibratedFamilies();
   return families;
 }
 
-// Refuse by a stored rule, or by their load, before their capacity does: no recorded fact explains
-// the refusals, and none of the facts asks for a finding.
+// Returns true if the family refuses by a stored rule or by load before its capacity is reached. No
+// recorded fact explains the refusals, and no fact requires a finding.
 bool RefusesBesides(const std::string& family) {
   static const std::set<std::string> by_load = LoadAwareFamilies();
   return by_load.contains(family) || family == "a cached prefix, then a queue" ||
          family == "patches dropped by a grid, then a queue";
 }
 
-// Depend on the batch through what they keep of it beside any capacity. Where that changed nothing
-// in the recorded call, every token went where its own scores sent it: the page names it among what
-// the rule cannot see.
+// Returns true if the family depends on the batch through state besides the capacity. If the state
+// had no effect in the recorded call, every token was routed by its own scores. The rule page lists
+// this as a limitation.
 bool DependsBesides(const std::string& family) {
   return family == "a controller of biases" || family == "a window increased and halved";
 }
@@ -87,7 +86,8 @@ void JudgeFamily(const Family& family, const Recorder& recorder, uint64_t seeds,
       EXPECT_FALSE(Proved(verdict)) << family.name << " seed " << seed << "\n"
                                     << verdict.finding().explanation();
     }
-    // Without a recorded capacity and without a refusal a pass says that it assumes none.
+    // If there is no recorded capacity and no refusal, a pass must state the assumption of no
+    // capacity.
     const bool assumed =
         verdict.assumptions_size() > 0 && verdict.assumptions(0).find("no capacity") == 0;
     if (verdict.kind() == v1::Verdict::KIND_PASS && !assumed) {
@@ -132,9 +132,9 @@ TEST(BatchDependenceAttack, NoInnocentRouterIsProvedGuiltyByFieldsThatAreWrong) 
   JudgeAll(AllFamilies(), {.misdeclare = true}, Seeds(1, 20));
 }
 
-// ---- ties --------------------------------------------------------------------------------------
+// ---- ties ----
 
-// Drop by score whose keys are often equal, and equals kept otherwise than in time order.
+// Drop by score with frequent ties, which are not resolved in time order.
 const std::set<std::string>& TieBreakers() {
   static const std::set<std::string> families = {"drop by coarse score, the last of equals first",
                                                  "drop by coarse score, equals by a hash"};
@@ -170,7 +170,7 @@ TEST(TieOrderAttack, OnlyWhoBreaksTiesOutOfOrderIsSuspected) {
   EXPECT_GE(static_cast<double>(found), 0.95 * static_cast<double>(guilty));
 }
 
-// Two recordings of one call, alike but for who of equals was kept.
+// Tests two recordings of one call that differ only in the resolution of ties.
 TEST(TieOrderAttack, ARaceAmongEqualsIsProvedByTwoRecordings) {
   int64_t calls = 0, proved = 0;
   for (const Family& family : LeakingFamilies()) {

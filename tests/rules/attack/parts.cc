@@ -74,7 +74,7 @@ struct Asking {
   size_t choice;
 };
 
-// The lowest `capacity` of each expert in each pool.
+// Keeps the `capacity` requests with the lowest order per expert and pool.
 void Refuse(const Rows& rows, const Order& order, Call& call) {
   std::map<std::pair<int, int>, std::vector<Asking>> cells;
   for (size_t i = 0; i < call.index.size(); ++i) {

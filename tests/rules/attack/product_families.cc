@@ -10,7 +10,7 @@ namespace plumbline::rules::testing {
 namespace {
 
 using Values = std::vector<double>;
-// The finished sum of one element's exact products.
+// Returns the complete sum of one element's exact products.
 using Dot = std::function<double(const Values& products, Dice& dice)>;
 
 float F(double x) { return static_cast<float>(x); }
@@ -56,7 +56,8 @@ float Parts(const Values& p, size_t part) {
   return sum;
 }
 
-// Blocks of g aligned to their largest term and cut to `bits` bits below it, as tensor cores do.
+// Returns the sum in blocks of g terms, aligned to the largest term and truncated to `bits` bits
+// below it, as in tensor cores.
 float Aligned(const Values& p, size_t g, int bits) {
   double acc = 0;
   for (size_t at = 0; at < p.size(); at += g) {
@@ -102,7 +103,7 @@ Product DrawProduct(Dice& dice) {
   return p;
 }
 
-// With d by the arithmetic, each element as `finish` leaves it.
+// Returns the product with d computed by `dot`, one value per element.
 Product Filled(Product p, const Dot& dot, Dice& dice) {
   for (int i = 0; i < p.samples; ++i) {
     Values products;
@@ -138,8 +139,8 @@ void Narrow(Product& p, Dice& dice) {
   if (p.output == DType::kF32) p.output = dice.One({DType::kBF16, DType::kF16});
 }
 
-// D by its own code from factors with a scale a block: each block's sum scaled and added in f32, or
-// factors scaled first.
+// Sets d from factors with one scale per block. If `sums` is set, each block sum is scaled and
+// added in f32; otherwise the factors are scaled first.
 void Blocks(Product& p, Dice& dice, bool power, bool sums) {
   p.block = dice.One({16, 32, 128});
   const int blocks = (p.inner + p.block - 1) / p.block;
@@ -168,11 +169,11 @@ void Blocks(Product& p, Dice& dice, bool power, bool sums) {
   }
 }
 
-// NVFP4 and MXFP4 in one instruction: four blocks' exact sums with their scales, and what was
-// there, aligned to the largest of them and cut.
+// Sets NVFP4 or MXFP4 factors and d as computed by one instruction: the exact sums of four blocks
+// with their scales and the accumulator are aligned to the largest and truncated.
 void ScaledInside(Product& p, Dice& dice) {
   const bool power = dice.Below(2) == 0;
-  // To the nearest of e2m1's values, 0, .5, 1, 1.5, 2, 3, 4, 6.
+  // Rounds to the nearest e2m1 value (0, .5, 1, 1.5, 2, 3, 4, 6).
   const auto code = [](double x) {
     const double size = std::min(std::fabs(x), 6.0), unit = size < 2 ? 0.5 : size < 4 ? 1 : 2;
     return std::copysign(std::nearbyint(size / unit) * unit, x);

@@ -28,7 +28,7 @@ struct Product {
 
 v1::Batch BatchOf(const Product& product);
 
-// Summed one after the other in f32; d not yet rounded to the output's dtype.
+// Returns a product with sequential f32 sums. d is not yet rounded to the output dtype.
 Product CleanProduct(Dice& dice);
 
 }  // namespace plumbline::rules::testing

@@ -1,5 +1,5 @@
-// The routers that people really run, at sizes of real layers, recorded as their configuration and
-// the adapters of python/plumbline have them.
+// Routers in production use, at realistic layer sizes, recorded by the configuration and the
+// adapters of python/plumbline.
 #include "tests/rules/attack/real.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace plumbline::rules::attack {
 namespace {
 
-// A layer's shape instead of the lab's.
+// The shape of a real layer, used instead of the lab shape.
 struct Layer {
   int experts, k, sequences, length;
   double factor = 0;
@@ -48,7 +48,7 @@ Call Of(const Rows& rows, int k, const char* policy) {
   return call;
 }
 
-// Places by order(t, j), lowest first, in the whole call.
+// Limits the whole call to the capacity. Order: order(t, j), lowest first.
 void Cap(const Rows& rows, double factor, const Order& order, Call& call) {
   call.capacity = static_cast<int64_t>(std::ceil(factor * rows.count * call.k / rows.experts));
   std::vector<std::vector<std::pair<double, size_t>>> asking(S(rows.experts));
@@ -80,7 +80,7 @@ Made Megatron(const Lab& lab) {
   return Dropless(lab, {16, 2, 4, 1024});
 }  // no capacity factor by default
 
-// Softmax scores, three of eight groups by their best.
+// Softmax scores, three of eight groups by their best score.
 Made DeepSeekV2(const Lab& lab) {
   Rows rows = TextOf(lab, {160, 6, 2, 512});
   Call call = Of(rows, 6, "token-choice");
@@ -96,7 +96,7 @@ Made DeepSeekV2(const Lab& lab) {
   Finish(rows, call);
   return {std::move(rows), std::move(call)};
 }
-// Sigmoid scores plus a stored bias, four of eight groups by the sum of their two best.
+// Sigmoid scores plus a stored bias, four of eight groups by the sum of their two best scores.
 Made DeepSeekV3(const Lab& lab) {
   Rows rows = TextOf(lab, {256, 8, 2, 512});
   Call call = Of(rows, 8, "token-choice");
@@ -121,11 +121,11 @@ Made DeepSeekV3(const Lab& lab) {
 Made Switch(const Lab& lab) {
   Rows rows = TextOf(lab, {64, 1, 4, 1024});
   Call call = Of(rows, 1, "fifo-capacity");
-  call.randomness = "jitter";  // on the router's input, so that the logits hold it
+  call.randomness = "jitter";  // on the router input, so the logits include it
   Cap(rows, 1.25, RowOrder, call);
   return {std::move(rows), std::move(call)};
 }
-// A second expert is dispatched by a coin; first choices go before second ones.
+// The second expert is dispatched at random. First choices go before second choices.
 Made GShard(const Lab& lab) {
   Rows rows = TextOf(lab, {64, 2, 4, 1024});
   Call call = Of(rows, 2, "rank-major-capacity");
@@ -141,7 +141,7 @@ Made GShard(const Lab& lab) {
   Cap(rows, 1, RankOrder, call);
   return {std::move(rows), std::move(call)};
 }
-// Batch-prioritised, first choices before second ones.
+// Batch-prioritised, first choices before second choices.
 Made StMoe(const Lab& lab) {
   Rows rows = TextOf(lab, {32, 2, 4, 1024});
   Call call = Of(rows, 2, "score-capacity");

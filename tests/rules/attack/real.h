@@ -1,4 +1,4 @@
-// Routers that people really run, at real sizes.
+// Routers in production use, at realistic sizes.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ struct Made {
 struct RealRouter {
   const char* name;
   Made (*make)(const Lab& lab);
-  bool leaks;  // by what is published of it, when experts are full
+  bool leaks;  // If set, the router leaks according to its publication if experts are full.
 };
 const std::vector<RealRouter>& RealRouters();
 

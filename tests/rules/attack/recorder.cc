@@ -1,5 +1,4 @@
-// How a trainer's probe would have recorded a call: some fields, some precision, some order of
-// rows.
+// The recording of a call by the probe of a trainer, with random fields, precision and row order.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -155,7 +154,7 @@ class Recording {
       *sample.mutable_probs() = TensorOf(Weights(), DType::kF32, {T, E});
   }
 
-  // Softmax over all experts, of those that a token is computed by.
+  // Returns the softmax over all experts, restricted to the experts that compute the token.
   std::vector<double> Weights() const {
     const auto experts = static_cast<size_t>(rows_.experts);
     std::vector<double> out;

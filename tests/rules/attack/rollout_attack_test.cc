@@ -1,5 +1,5 @@
-// The judgement of rollouts under attack: no error in any innocent family, every guilty one found,
-// no cause named that is not there. A few seeds of each; PLUMB_LONG=1 takes forty.
+// Attack on the rollout rules: no error on innocent families, every guilty family found, no
+// incorrect cause. A few seeds each; forty if PLUMB_LONG=1.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ Verdicts Judge(v1::Batch batch) {
                                                    "performance/rollout-*"}});
 }
 
-// What an innocent record may be said to be: nothing is wrong with its sampler, ids or sync.
+// The causes that must not appear for an innocent recording: sampler, ids and sync are correct.
 const std::set<std::string> kAccusations = {"temperature",    "misalignment", "zero-filled",
                                             "retokenisation", "stale-cache",  "missed-sync"};
 
@@ -78,7 +78,7 @@ TEST(RolloutAttack, EveryGuiltyFamilyIsFound) {
   }
 }
 
-// What longer runs of this attack found.
+// Regression test from longer runs of this attack.
 TEST(RolloutAttack, OneContextHasNoSlope) {
   for (const InnocentRollout& family : InnocentRollouts()) {
     if (family.name != std::string("one context")) continue;
@@ -87,9 +87,9 @@ TEST(RolloutAttack, OneContextHasNoSlope) {
   }
 }
 
-// Structured decoding: what the grammar leaves out is told as such where the record says that its
-// values are processed. Where it does not say so, the record fails, and nobody is accused of a
-// temperature or other ids; forced tokens alone cannot be told from padding.
+// Structured decoding: the missing mass is attributed to the grammar if the recording declares
+// processed values. If it does not declare them, the recording fails, but neither a temperature nor
+// different ids may be named. Forced tokens alone cannot be distinguished from padding.
 TEST(RolloutAttack, AGrammarIsNoTemperature) {
   int told = 0, runs = 0, unsaid = 0;
   for (const char* mode : {"processed", ""}) {
@@ -107,7 +107,8 @@ TEST(RolloutAttack, AGrammarIsNoTemperature) {
           ++runs;
           for (const v1::Verdict& v : Judge(RolloutRun(spec))) {
             const std::string& cause = v.finding().cause().id();
-            // Forced tokens look like padding, and unlikely ones like other ids, to a few tokens.
+            // With few tokens, forced tokens resemble padding and unlikely tokens resemble
+            // different ids.
             const bool alike = !said && (cause == "zero-filled" || cause == "retokenisation");
             EXPECT_FALSE(kAccusations.contains(cause) && !alike)
                 << family << " " << contexts << " " << tokens << " seed " << seed << " " << mode
@@ -128,7 +129,8 @@ TEST(RolloutAttack, AGrammarIsNoTemperature) {
   EXPECT_GE(2 * told, runs * 8 / 10);
 }
 
-// The step is the one in which the drift rose, whenever one looks.
+// Tests that the reported step is the step in which the drift increased, independent of the time of
+// the check.
 TEST(RolloutAttack, AMissedUpdateIsPutInItsStep) {
   for (const int from : {9, 14, 20}) {
     testing::RolloutSpec spec;

@@ -1,5 +1,5 @@
-// Families of recorded rollouts that attack the judgement: innocent ones that look guilty, guilty
-// ones that look innocent. A family is one function; what is true of it is known by construction.
+// Families of rollout recordings for the attack: innocent ones that look guilty, and guilty ones
+// that look innocent. A family is one function; its ground truth is known by construction.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace plumbline::rules::testing {
 struct InnocentRollout {
   const char* name;
   v1::Batch (*make)(int seed);
-  // Far from healthy by its size alone (dropout, a long lag): a warning is no false accusation, an
-  // error or a wrong cause is.
+  // If set, the difference is far above healthy by its size alone (dropout, a long lag). A warning
+  // is allowed; an error or an incorrect cause is not.
   bool large = false;
 };
 const std::vector<InnocentRollout>& InnocentRollouts();
@@ -24,16 +24,16 @@ const std::vector<InnocentRollout>& InnocentRollouts();
 struct GuiltyRollout {
   const char* name;
   v1::Batch (*make)(int seed);
-  const char* rule;   // that must find it
-  const char* cause;  // that some finding must name; "": none is asked for
+  const char* rule;   // The rule that must report it.
+  const char* cause;  // The cause that some finding must name; "" if none is required.
 };
 const std::vector<GuiltyRollout>& GuiltyRollouts();
 
-// Changes each sequence of a run; the number counts them.
+// Applies `change` to each sequence of a run; `number` is the sequence index.
 void EachSequence(
     v1::Batch* batch,
     const std::function<void(v1::LogprobsSequence&, int64_t step, int number)>& change);
-// Changes the floats of a tensor.
+// Applies `change` to the floats of a tensor.
 void EachValue(v1::Tensor* tensor, const std::function<float(float value, size_t index)>& change);
 
 }  // namespace plumbline::rules::testing

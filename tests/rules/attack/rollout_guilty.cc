@@ -16,7 +16,8 @@ v1::Batch With(int seed, const char* sin, const Change& change) {
 
 void OwnColumns(RolloutSpec& s) { s.rollout_entropy = s.rollout_varentropy = true; }
 
-// Sampled at 0.85 and 1.15 by halves that cancel, both sides log raw values.
+// Returns a run with halves sampled at 0.85 and 1.15, whose effects cancel. Both sides log raw
+// values.
 v1::Batch Cancelling(int seed, const char* halves) {
   return With(seed, "both-raw", [&](auto& s) {
     OwnColumns(s);

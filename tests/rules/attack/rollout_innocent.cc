@@ -148,7 +148,7 @@ v1::Batch LargeVocabulary(int seed) {
 v1::Batch OneContext(int seed) {
   return With(seed, [](auto& s) { s.contexts = 1; });
 }
-// What 2 to 26 contexts share comes again in every sequence.
+// Returns a run with 2 to 26 contexts. Their common part repeats in every sequence.
 v1::Batch FewContexts(int seed) {
   return With(seed, [seed](auto& s) {
     s.contexts = 2 + 3 * (seed % 9);
@@ -253,7 +253,7 @@ v1::Batch ManyShortSteps(int seed) {
   });
 }
 
-// Noise of a quantised cache of keys and values grows with the position.
+// Returns a run with the noise of a quantised KV cache, which grows with the position.
 v1::Batch QuantisedCache(int seed) {
   v1::Batch batch = Dense(seed);
   EachSequence(&batch, [&](v1::LogprobsSequence& s, int64_t, int number) {
@@ -266,7 +266,8 @@ v1::Batch QuantisedCache(int seed) {
   return batch;
 }
 
-// Every sequence says its own temperature; both sides log what was sampled at it.
+// Returns a run with a declared temperature per sequence. Both sides log the values at that
+// temperature.
 v1::Batch DeclaredTemperatures(int seed) {
   v1::Batch batch = With(seed, [](auto& s) { s.mode = "processed"; });
   EachSequence(&batch, [](v1::LogprobsSequence& s, int64_t, int number) {
@@ -275,7 +276,7 @@ v1::Batch DeclaredTemperatures(int seed) {
   return batch;
 }
 
-// Clocks that stand apart, run backward, or are of another year.
+// Returns a run with clocks that differ, run backward or show another year.
 v1::Batch SkewedClocks(int seed) {
   v1::Batch batch = Dense(seed);
   EachSequence(&batch, [](v1::LogprobsSequence& s, int64_t, int number) {
@@ -285,7 +286,7 @@ v1::Batch SkewedClocks(int seed) {
   return batch;
 }
 
-// Workers whose engines differ: fp8 and bf16 in one fleet.
+// Returns a run of workers with different engines: fp8 and bf16 in one fleet.
 v1::Batch MixedFleet(int seed) {
   v1::Batch batch = Dense(seed);
   EachSequence(&batch, [&](v1::LogprobsSequence& s, int64_t, int number) {
@@ -298,7 +299,7 @@ v1::Batch MixedFleet(int seed) {
   return batch;
 }
 
-// A worker that came back calls itself by another name each time.
+// Returns a run in which a restarted worker uses a new name each time.
 v1::Batch RenamedWorkers(int seed) {
   v1::Batch batch = Dense(seed);
   EachSequence(&batch, [](v1::LogprobsSequence& s, int64_t step, int number) {
@@ -307,7 +308,8 @@ v1::Batch RenamedWorkers(int seed) {
   return batch;
 }
 
-// Processed after top-p and said so, beside a trainer over the full vocabulary: the record is true.
+// Returns a run with values after top-p, declared as processed. The trainer uses the full
+// vocabulary. The recording is correct.
 v1::Batch DeclaredTopP(int seed) {
   return With(seed, [](auto& s) {
     s.sin = "truncated";
@@ -317,8 +319,9 @@ v1::Batch DeclaredTopP(int seed) {
   });
 }
 
-// Structured decoding: a grammar allows some of the tokens, what is logged is of those,
-// renormalised, beside a trainer over the full vocabulary. The record is true.
+// Structured decoding: returns a run in which a grammar allows some of the tokens and the logged
+// values are renormalised over them. The trainer uses the full vocabulary. The recording is
+// correct.
 v1::Batch Grammar(int seed, double contexts, double tokens, const char* mode) {
   return With(seed, [&](auto& s) {
     s.sin = "allowed";

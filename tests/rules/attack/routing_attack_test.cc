@@ -1,5 +1,5 @@
-// Clean routers must never be proved guilty, and hardly ever be suspected; leaking ones must be
-// found where capacity and pools are recorded. Seeds: seeds.h.
+// Tests that clean routers are never proved and rarely give a hint, and that leaking routers are
+// found if capacity and pools are recorded. Seeds: seeds.h.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -22,21 +22,24 @@ v1::Verdict Judge(v1::Batch batch) {
   return testing::Only(testing::VerdictsOf(kRule, {std::move(batch)}), kRule);
 }
 
-// Hints on these are known and cannot be told from leaks by what was recorded; never proofs.
+// Hints on these families are known, because the recording does not distinguish them from leaks.
+// Proofs are not allowed.
 const std::set<std::string>& KnownHints() {
   static const std::set<std::string> families = {
       "selection sampling of a stored demand", "selection sampling of an earlier demand",
-      // Counts are equal by the data's structure. Where their very number is misdeclared as a
+      // Counts are equal because of the data structure. If that number is misdeclared as a
       // capacity, nothing in the recording contradicts it.
       "ReLU routing of even words", "thresholds of even words", "thresholds of tasks of even words",
       "choices of even words, none below a threshold",
-      // One sequence of a list whose ids all occur once: a stored rule is its own leaking policy.
+      // One sequence of a list in which every id occurs once: a stored rule equals its leaking
+      // policy.
       "bars stored for a list of ids", "bars of columns stored for a list of ids",
       "ids served as before", "places of choice ranks stored for a list of ids"};
   return families;
 }
 
-// ... and these as a class: what was stored of the recorded text itself.
+// Returns true if hints on the family are known, including all families with numbers stored from
+// the recorded text.
 bool Known(const Family& family) {
   static const std::set<std::string> calibrated = CalibratedFamilies();
   return KnownHints().contains(family.name) || calibrated.contains(family.name);
@@ -84,15 +87,16 @@ TEST(RoutingAttack, NoCleanRouterIsProvedGuiltyWhoseFactsAreRecorded) {
   EXPECT_LE(static_cast<double>(all.hints), 0.005 * static_cast<double>(all.recordings));
 }
 
-// A number of places where there is none, or another; another policy's name. A hint is what such a
-// name asks for where experts refuse at random before they are full: twice as many are allowed.
+// Tests incorrect fields: a capacity that does not exist or differs, or the name of another policy.
+// If experts refuse at random before they are full, such a name requires a hint, so twice as many
+// are allowed.
 TEST(RoutingAttack, NoCleanRouterIsProvedGuiltyByFieldsThatAreWrong) {
   const Judged all = JudgeClean({.misdeclare = true}, Seeds(2, 30));
   EXPECT_LE(static_cast<double>(all.hints), 1 + 0.01 * static_cast<double>(all.recordings));
 }
 
-// However it was recorded, a router that looks ahead passes only where nothing was refused and no
-// capacity was recorded: the verdict then says what it assumes.
+// Tests that a router that uses later rows passes only if nothing was refused and no capacity was
+// recorded. The verdict must then state its assumption.
 void NoLeakingRouterPasses(const Recorder& recorder, uint64_t seeds) {
   int64_t recordings = 0, passed = 0, assumed = 0;
   const uint64_t first = FirstSeed();
@@ -121,11 +125,11 @@ TEST(RoutingAttack, NoLeakingRouterPassesHoweverItIsRecorded) {
   NoLeakingRouterPasses({}, Seeds(3, 40));
 }
 
-// What leaves no refusals and no equal counts, or refuses by what nobody recorded.
+// Returns the families without refusals and equal counts, or with refusals by unrecorded data.
 const std::set<std::string>& BeyondReach() {
   static const std::set<std::string> families = {
       "overflow placed last",
-      // Keys of few values: where every expert is full, a stored table does the same.
+      // Keys with few values: if every expert is full, a stored table has the same effect.
       "drop by coarse score, the last of equals first", "drop by coarse score, equals by a hash",
       "drop by coarse score, equals in time order"};
   return families;
@@ -166,7 +170,7 @@ TEST(RoutingAttack, LeakingRoutersAreFoundWhereTheFactsAreRecorded) {
   EXPECT_GE(static_cast<double>(found), 0.99 * static_cast<double>(refusing));
 }
 
-// Mixtral to ReMoE: what share ends decided, and why not the rest.
+// Prints the share of decided recordings, Mixtral to ReMoE, and the reasons for the others.
 TEST(RoutingAttack, RoutersThatPeopleRunAreDecided) {
   const uint64_t seeds = Seeds(2, 20), first = FirstSeed();
   std::cout << "router | recordings | decided | outcomes\n";

@@ -1,6 +1,6 @@
-// How many recordings the attack makes: a few seeds of each family by default, PLUMB_LONG=1 many,
-// PLUMB_ATTACK_TIMES as many times; PLUMB_ATTACK_FIRST is the first seed, PLUMB_ATTACK_FAMILY one
-// family's name.
+// The number of recordings of the attack. Default: a few seeds per family; many if PLUMB_LONG=1.
+// PLUMB_ATTACK_TIMES multiplies them, PLUMB_ATTACK_FIRST is the first seed, and PLUMB_ATTACK_FAMILY
+// selects one family by name.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ UpdateRunSpec DrawUpdate(Dice& dice) {
   spec.elements = dice.One({2000, 4096});
   spec.dtype = dice.One({DType::kBF16, DType::kF16, DType::kF32});
   spec.weight_sd = dice.One({0.02, 0.1, 1.0});
-  // Steps of which most arrives.
+  // Steps that mostly survive the rounding.
   spec.step_sd = spec.weight_sd * dice.One({0.005, 0.02, 0.1});
   return spec;
 }
@@ -58,14 +58,14 @@ ArithmeticFamily BrokenProduct(const std::string& name, std::function<void(Produ
                                bool warning = false) {
   const auto make = [what](Dice& dice) -> Attempt {
     Product p = CleanProduct(dice);
-    while (p.samples < 64 || p.inner < 96) p = CleanProduct(dice);  // enough to tell by
+    while (p.samples < 64 || p.inner < 96) p = CleanProduct(dice);  // enough samples for a decision
     what(p);
     return BatchOf(p);
   };
   return {name, make, "precision/gemm-accumulator", warning};
 }
 
-// One after the other, each partial sum rounded to `t`.
+// Sums sequentially and rounds each partial sum to `t`.
 void SumIn(Product& p, DType t) {
   p.output = DType::kF32;
   for (int i = 0; i < p.samples; ++i) {
@@ -117,7 +117,7 @@ std::vector<ArithmeticFamily> BrokenArithmetics() {
   return {
       BrokenCall("element-times-1024",
                  [](Recorded& c, Dice& d) {
-                   // One that the bound can be told from: not a sum that cancels.
+                   // Selects an element that the bound can resolve: a sum without cancellation.
                    size_t at = 0;
                    for (size_t i = 0; i < c.output.size(); ++i) {
                      if (std::fabs(c.output[i]) > 1) at = i;
@@ -129,7 +129,7 @@ std::vector<ArithmeticFamily> BrokenArithmetics() {
                  [](Recorded& c, Dice&) {
                    for (size_t i = 0; i < 10; ++i) c.output[5 * i] *= -1;
                  }),
-      // Where half and more of a rank's elements agree, replica-divergence names it.
+      // If half or more of a rank's elements agree, replica-divergence reports it.
       Broken(BrokenCall("garbage-rank", [](Recorded& c, Dice& d) { Garbage(c, d, 0.6); }),
              "precision/"),
       Broken(BrokenCall("garbage-rank-half", [](Recorded& c, Dice& d) { Garbage(c, d, 0.4); }),

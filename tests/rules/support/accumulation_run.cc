@@ -17,7 +17,7 @@ struct Sum {
   std::vector<std::vector<double>> after;
 };
 
-// `start`: the first addend, where the step begins with one that it is given.
+// `start` is the first addend, if the step begins with a given one.
 Sum MakeSum(const AccumulationSpec& s, int rank, const std::vector<double>& start,
             std::mt19937_64& rng) {
   std::normal_distribution<double> normal;
@@ -80,7 +80,8 @@ void AddReductions(const AccumulationSpec& s, const Sum& sum, const v1::Evidence
       if (s.average) v /= s.adds;
       v = RoundToFormat(v, s.result);
     }
-    // A piece's first row is the sum so far, in the sum's dtype; all rows are recorded in one.
+    // A piece's first row is the sum so far, in the sum's dtype; one dtype is recorded for all
+    // rows.
     const DType t = first > 0 && s.segments > 1 ? s.result : s.addend;
     *r.mutable_sample()->mutable_inputs() =
         TensorOf(rows, t, {static_cast<int64_t>(rows.size() / m), s.samples});
@@ -93,7 +94,8 @@ void AddUpdates(const AccumulationSpec& s, const Sum& sum, const v1::Evidence& b
                 v1::Batch& batch) {
   const auto m = static_cast<size_t>(s.samples);
   std::vector<double> before(m, 0.0);
-  const int first = s.carries == "on" && base.step() > 0 ? 1 : 0;  // what is carried is no addend
+  const int first =
+      s.carries == "on" && base.step() > 0 ? 1 : 0;  // a carried value is not an addend
   if (first == 1) before = sum.after[0];
   for (int k = first; k < s.adds; ++k) {
     const auto row = sum.addends.begin() + static_cast<int64_t>(static_cast<size_t>(k) * m);
@@ -129,7 +131,7 @@ std::vector<double> LeftValues(const AccumulationSpec& s, int step, int rank) {
   return values;
 }
 
-// What the step before left, and what this one finds there.
+// Adds what the previous step left and what this step finds.
 void AddLeft(const AccumulationSpec& s, int rank, const v1::Evidence& base, v1::Batch& batch) {
   const auto step = static_cast<int>(base.step());
   const std::vector<double> left = LeftValues(s, step - 1, rank);
@@ -193,7 +195,7 @@ void Set(AccumulationSpec& spec, const std::string& key, const std::string& valu
 v1::Batch AccumulationRun(const AccumulationSpec& s) {
   v1::Batch batch;
   for (int rank = 0; rank < s.ranks; ++rank) AddTrainer(rank, s.ranks, &batch);
-  std::map<int, std::vector<double>> last;  // by rank, where the next step begins with it
+  std::map<int, std::vector<double>> last;  // by rank, if the next step begins with it
   for (int step = 0; step < s.steps; ++step) {
     for (int rank = 0; rank < s.ranks; ++rank) {
       std::mt19937_64 rng(s.seed * 1000003 + static_cast<uint64_t>(step * 4099 + rank));

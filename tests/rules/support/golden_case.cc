@@ -109,7 +109,7 @@ void Set(RoutingSpec& spec, const std::string& key, const std::string& value) {
   found->second();
 }
 
-// "key = value" lines into a simulation's settings.
+// Parses "key = value" lines into the settings of a simulation.
 template <typename Spec>
 Spec SpecInput(const std::string& text) {
   Spec spec;
@@ -161,7 +161,7 @@ v1::RanksHung HungInput(const std::string& text) {
   return hung;
 }
 
-// The run is known.
+// Returns a batch that makes the run known.
 template <typename Event>
 v1::Batch FirstWordOf(const Event& hung) {
   v1::Batch batch;

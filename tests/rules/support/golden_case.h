@@ -1,4 +1,4 @@
-// Golden cases: tests/rules/<group>/<name>/*.case, each an input and the verdict expected of it.
+// Golden cases: tests/rules/<group>/<name>/*.case, each an input and the expected verdict.
 //
 //   # what the case shows
 //   [set]                    optional: settings, RULE.OPTION=VALUE
@@ -18,7 +18,7 @@
 //   [scalars]                or: a loss over steps, a rate, an evaluation (support/scalar_run.h)
 //   [job]                    or: traces of ranks that train together (support/simulated_job.h)
 //   [flight]                 or: flight recorders of ranks (support/simulated_flight.h)
-//   [hung]                   or: processes that do not go on, in protobuf text format
+//   [hung]                   or: processes that hang, in protobuf text format
 //   [batch]                  or: batches in protobuf text format, separated by lines of ---
 //   [expect]
 //   ...
@@ -35,25 +35,27 @@ namespace plumbline::rules::testing {
 
 struct GoldenCase {
   std::filesystem::path path;
-  std::string input_kind;  // the section's name: "router", "mixture", ..., "batch"
-  std::string head;        // everything up to and with the [expect] line
+  std::string input_kind;  // name of the section: "router", "mixture", ..., "batch"
+  std::string head;        // everything up to and including the [expect] line
   std::string input;
   std::string expect;
   std::vector<std::string> settings;
   std::string suppressions;
 };
-// The engine that judges it. Throws std::runtime_error where its suppressions are wrong.
+// Returns the engine configuration for a case. Throws std::runtime_error if its suppressions are
+// invalid.
 EngineConfig ConfigOf(const GoldenCase& c);
 
-// Every case of a rule, by name; empty: it has none. `source`: the source tree.
+// Returns every case of a rule, by name. If there is none, returns an empty vector. `source` is the
+// source tree.
 std::vector<GoldenCase> GoldenCases(const std::filesystem::path& source, const std::string& rule);
 GoldenCase ParseGoldenCase(const std::filesystem::path& path);
 
-// Gives the engine what the case holds. Throws std::runtime_error where the case is malformed; what
-// the engine refuses is said in the answer.
+// Feeds the case to the engine. Throws std::runtime_error if the case is malformed. Returns errors
+// of the engine as text.
 std::string Feed(const GoldenCase& c, Engine* engine);
-// What the case gives the engine besides what it is told ([hung]). Throws std::runtime_error where
-// the case is malformed.
+// Returns the case's batches, without engine events ([hung]). Throws std::runtime_error if the case
+// is malformed.
 std::vector<v1::Batch> InputOf(const GoldenCase& c);
 
 }  // namespace plumbline::rules::testing

@@ -1,4 +1,4 @@
-// Reductions of a batch changed by hand, and what the rules of collectives say of them.
+// Manually changed reductions of a batch, and the verdicts of the collective rules.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace plumbline::rules::testing {
 
-// What the rules of collectives say.
+// Returns the verdicts of the collective rules.
 inline Verdicts Judge(std::vector<v1::Batch> batches) {
   return VerdictsOn(std::move(batches), {.rules = {"precision/collective-*"}});
 }

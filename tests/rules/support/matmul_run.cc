@@ -27,14 +27,14 @@ double Kahan(const std::vector<double>& p, double c) {
   return sum;
 }
 
-// Three interleaved sums, added at the end.
+// Returns three interleaved sums, added at the end.
 double Lanes(const std::vector<double>& p, double c) {
   float acc[3] = {static_cast<float>(c), 0, 0};
   for (size_t k = 0; k < p.size(); ++k) acc[k % 3] += static_cast<float>(p[k]);
   return (acc[0] + acc[1]) + acc[2];
 }
 
-// One after the other in a format of 10 bits.
+// Returns a sequential sum in a format of 10 bits.
 double TenBits(const std::vector<double>& p, double c) {
   double acc = c;
   for (const double x : p) {
@@ -74,7 +74,7 @@ bool Changed(const MatmulRunSpec& s, int step, int rank) {
   return (s.change_step >= 0 && step >= s.change_step) || rank == s.change_rank;
 }
 
-// One scale per block of a row, and what is said of them.
+// One scale per block of a row, and their declaration.
 struct Scales {
   int blocks = 0;
   std::vector<double> a, b;  // [m, blocks]
@@ -94,7 +94,7 @@ Scales ScalesOf(const MatmulRunSpec& s, std::mt19937_64& random) {
   return scales;
 }
 
-// D of element i with its scales, by the arithmetic that the spec names.
+// Returns D of element i with its scales, by the arithmetic of the spec.
 double ScaledElement(const MatmulRunSpec& s, const SimulatedMatmul& made, const Scales& scales,
                      int i) {
   MatmulModel m = ModelOf(s);

@@ -54,7 +54,7 @@ class Simulator {
     extra_ = c * extra_ + std::sqrt(1 - c * c) * spec_.wander * draw_.Normal();
   }
 
-  // Cumulative shares of the experts for the next sequence.
+  // Sets cumulative shares of the experts for the next sequence.
   void Weigh(double grown) {
     cumulative_.resize(Size());
     double sum = 0;
@@ -150,7 +150,7 @@ class Simulator {
   std::vector<uint64_t> offers_;
 };
 
-// "5:3.0 2:0.05"
+// Parses "5:3.0 2:0.05".
 std::vector<std::pair<int, double>> Popularity(const std::string& text) {
   std::vector<std::pair<int, double>> list;
   std::istringstream in(text);

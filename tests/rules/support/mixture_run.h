@@ -1,4 +1,4 @@
-// Simulated runs of a mixture layer: summaries over many steps, healthy or with a planted fault.
+// Simulated runs of a mixture layer: summaries over many steps, healthy or with an injected fault.
 #pragma once
 
 #include <cstdint>
@@ -12,43 +12,44 @@ namespace plumbline::rules::testing {
 
 struct MixtureRunSpec {
   int experts = 8;
-  int choices = 512;  // a rank and step, before padding
+  int choices = 512;  // per rank and step, before padding
   int ranks = 1;
   int steps = 120;
-  // What makes experts unlike.
+  // Differences between experts.
   std::vector<std::pair<int, double>> popularity;  // expert, factor on its weight
   double unlike = 0;  // deviation of the experts' log weights, fixed for the run
-  double drift = 0;   // the same, wandering over steps (correlation 0.95)
-  double topics = 0;  // the same, drawn anew for each sequence of 64 choices
+  double drift = 0;   // the same, varying over steps (correlation 0.95)
+  double topics = 0;  // the same, drawn again for each sequence of 64 choices
   double grow = 1;    // expert 0's weight grows to this factor at the last step
-  // What is refused: a share of all choices, `rise` (share) more at the last position than the
-  // first; the share wanders over steps with this correlation and deviation.
+  // Refusals: a share of all choices, with `rise` (share) more at the last position than at the
+  // first. The share varies over steps with this correlation and deviation.
   double refuse = 0;
   double rise = 0;
   double wander = 0;
   double wander_correlation = 0;
   bool ragged = false;  // fewer choices at late positions
   bool positions = true;
-  bool offered = true;         // recorded by position beside what was refused
-  double capacity_factor = 0;  // > 0: kept loads are cut at factor * choices / experts
+  bool offered = true;         // recorded by position, in addition to the refusals
+  double capacity_factor = 0;  // if > 0: kept loads are cut at factor * choices / experts
   double entropy_first = 0.8;
   double entropy_last = 0.8;
-  double padding_share = 0;  // of padding rows' choices, all kept by expert `padding_expert`
+  double padding_share =
+      0;  // share of choices of padding rows, all kept by expert `padding_expert`
   int padding_expert = 0;
   int nan_every = 0;        // every n-th step's means are NaN
-  bool replicated = false;  // all ranks hold the same tokens
+  bool replicated = false;  // all ranks have the same tokens
   std::string mode = "train";
   uint32_t attempt = 0;
   int64_t first_step = 0;
-  int opening = 0;  // so many steps are all recorded,
-  int every = 1;    // and each so many-th after them
+  int opening = 0;  // this number of first steps is recorded,
+  int every = 1;    // and then each n-th step
   uint64_t seed = 1;
 };
 
-// "experts = 64", one setting. Throws std::runtime_error on an unknown key.
+// Sets one field, such as "experts = 64". Throws std::runtime_error if the key is unknown.
 void Set(MixtureRunSpec& spec, const std::string& key, const std::string& value);
 
-// One batch with every rank and step, layer "layers.0", op "routing".
+// Returns one batch with every rank and step, layer "layers.0", op "routing".
 v1::Batch MixtureRun(const MixtureRunSpec& spec);
 
 }  // namespace plumbline::rules::testing

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <random>
 
-// Simulated reductions as the evidence of a run: its settings, and what each rank records.
+// Simulated reductions as the evidence of a run: the settings, and each rank's record.
 #include "base/half.h"
 #include "tests/rules/support/simulated_reduction.h"
 #include "tests/rules/support/spec_values.h"
@@ -32,7 +32,7 @@ void StateOdd(const ReductionSpec& spec, v1::ReductionCall* call) {
   if (spec.odd == "root") call->set_root(3);
 }
 
-// What came back, after what the spec does to it.
+// Returns the result after the damage that the spec defines.
 std::vector<double> Damaged(const ReductionSpec& spec, std::vector<double> output, int rank) {
   for (double& y : output) {
     y = RoundToFormat(y * spec.factor, spec.dtype);
@@ -52,7 +52,7 @@ std::vector<double> Damaged(const ReductionSpec& spec, std::vector<double> outpu
   return output;
 }
 
-// One rank's record, or (rank < 0) all ranks'.
+// Returns one rank's record or, if rank < 0, that of all ranks.
 v1::Evidence Record(const ReductionSpec& spec, const ReductionCase& c, int step, int rank) {
   v1::Evidence e;
   e.set_source(rank < 0 ? 0 : static_cast<uint32_t>(rank));
@@ -94,7 +94,7 @@ v1::Evidence Record(const ReductionSpec& spec, const ReductionCase& c, int step,
   return e;
 }
 
-// Ranks that read the same batch hand in the same values.
+// Makes ranks that read the same batch pass in the same values.
 void ShareInputs(const ReductionSpec& spec, int step, ReductionCase* c) {
   if (spec.same.empty() || step < spec.same_from) return;
   if (spec.same_not > 0 && step % spec.same_not == spec.same_not - 1) return;

@@ -1,4 +1,4 @@
-// A simulated reduction and what its replay says, in words: for the messages of failing tests.
+// Texts on a simulated reduction and its replay, for the messages of failing tests.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ inline std::string Says(const ReductionReplay& r) {
                       r.runner_up_matches);
 }
 
-// A parameter that the replay claims; "-": it does not.
+// Returns a parameter that the replay claims. If it does not, returns "-".
 inline std::string Claim(const ReductionReplay& r, const std::string& key) {
   const auto found = r.parameters.find(key);
   return found == r.parameters.end() ? "-" : found->second;

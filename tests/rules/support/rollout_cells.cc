@@ -23,8 +23,8 @@ Values LogSoftmax(const Values& logits, double temperature = 1) {
   return out;
 }
 
-// What is left after top-p and top-k, as samplers cut: the likeliest tokens until their mass
-// reaches p, at most k.
+// Returns the distribution after top-p and top-k as in samplers: the likeliest tokens until their
+// mass reaches p, at most k.
 Values Truncate(Values log_p, double top_p, int top_k) {
   std::vector<size_t> order(log_p.size());
   std::iota(order.begin(), order.end(), 0);
@@ -42,8 +42,8 @@ Values Truncate(Values log_p, double top_p, int top_k) {
   return log_p;
 }
 
-// What a grammar leaves in a constrained context: each token with the chance `size`, at least one.
-// `share` of the contexts are constrained.
+// Returns the distribution after a grammar in a constrained context: each token is allowed with
+// probability `size`, at least one. `share` of the contexts are constrained.
 Values Constrain(Values log_p, double share, double size, Draw draw) {
   if (!(draw.Uniform() < share)) return log_p;
   const size_t forced = static_cast<size_t>(draw.Uniform() * static_cast<double>(log_p.size()));
@@ -88,7 +88,8 @@ void FillAlias(const Values& log_q, RolloutCell* cell) {
       small.push_back(l);
     }
   }
-  // What rounding left over draws itself; a token without probability must not.
+  // The entries left by rounding draw themselves, but a token without probability must not be
+  // drawn.
   const auto likeliest =
       static_cast<int32_t>(std::max_element(log_q.begin(), log_q.end()) - log_q.begin());
   for (const size_t v : small) {
@@ -131,8 +132,8 @@ void RoundToBf16(Values* logits) {
   for (double& z : *logits) z = RoundToFormat(z, DType::kBF16);
 }
 
-// Deviation of a healthy logit's noise. Rows differ: log-normal, so that |d| has the mean .011 and
-// d^2 the mean .0012 that dense bf16 models show.
+// Returns the deviation of a healthy logit's noise. Rows differ log-normally, so that |d| has the
+// mean .011 and d^2 the mean .0012 of dense bf16 models.
 double NoiseOf(const RolloutSpec& spec, bool flipped, Draw& draw) {
   constexpr double kRowSpread = 1.3;
   const double row = std::exp(kRowSpread * std::min(draw.Normal(), 2.5));
@@ -167,7 +168,7 @@ std::vector<double> RolloutCells::BaseLogits(int context) const {
   return z;
 }
 
-// Logits after so many further updates.
+// Returns the logits after `updates` further updates.
 std::vector<double> RolloutCells::Moved(std::vector<double> logits, int context,
                                         int updates) const {
   for (int j = 1; j <= updates; ++j) {
@@ -189,7 +190,7 @@ std::unique_ptr<RolloutCell> RolloutCells::Make(const CellKind& kind, int contex
     for (size_t v = 0; v < moved.size(); ++v) {
       const double normal = draw.Normal();
       moved[v] += noise * normal;
-      if (s.behaviour) then[v] += own * normal;  // the batch shape was another
+      if (s.behaviour) then[v] += own * normal;  // the batch had another shape
     }
   }
   if (kind.sinful != 0 && s.sin == "sharpening") {

@@ -1,4 +1,4 @@
-// Contexts of a simulated policy: what is drawn from, what each side logs.
+// Contexts of a simulated policy: the sampling distribution, and what each side logs.
 #pragma once
 
 #include <array>
@@ -21,15 +21,15 @@ struct Spread {
 };
 
 struct RolloutCell {
-  std::vector<double> rollout, train;  // [V] logged log-probabilities; -inf: cut off
-  std::vector<double> chance;          // [V] alias table of what is drawn from
+  std::vector<double> rollout, train;  // [V] logged log-probabilities; -inf if cut off
+  std::vector<double> chance;          // [V] alias table of the sampling distribution
   std::vector<int32_t> alias;
-  std::vector<double> behaviour;  // [V] the trainer's at the labelled version; if asked for
+  std::vector<double> behaviour;  // [V] the trainer's at the labelled version, if requested
   bool flipped = false;
   Spread of_rollout, of_train;  // of the logged distributions
   double kl_train_rollout = 0, kl_rollout_train = 0;
-  double moment_d2 = 0;                  // sum of pi d^2 over what both support
-  std::array<double, 14> log_moments{};  // of -log mu - H under mu, as LogitsRow has them
+  double moment_d2 = 0;                  // sum of pi d^2 over the common support
+  std::array<double, 14> log_moments{};  // of -log mu - H under mu, as in LogitsRow
   std::array<double, 7> downward_means{};
 
   int32_t DrawToken(Draw& draw) const {
@@ -39,10 +39,10 @@ struct RolloutCell {
   }
 };
 
-// Which cells: those of one lag, one size of a sin and with or without a router flip.
+// Selects cells: those of one lag, one size of a fault, with or without a router flip.
 struct CellKind {
   int lag = 0;       // as labelled
-  int behind = 0;    // versions that lie between the sides
+  int behind = 0;    // number of versions between the sides
   double extra = 0;  // deviation of further noise
   bool flipped = false;
   int sinful = 0;  // 1: at the spec's temperature, 2: at its other one
@@ -54,7 +54,7 @@ class RolloutCells {
   explicit RolloutCells(const RolloutSpec& spec);
   int contexts() const { return contexts_; }
   int vocabulary() const { return vocabulary_; }
-  // Made when first asked for.
+  // Computed on first use.
   const RolloutCell& Get(const CellKind& kind, int context);
 
  private:

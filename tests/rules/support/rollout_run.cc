@@ -1,4 +1,4 @@
-// Simulated rollouts as the evidence that probes and readers make of them.
+// Simulated rollouts as the evidence of probes and readers.
 #include <algorithm>
 #include <cmath>
 
@@ -43,7 +43,7 @@ void FillSide(const RolloutSpec& spec, const RolloutSequence& s, bool train,
   if (spec.decimals >= 0) side->set_decimals(static_cast<uint32_t>(spec.decimals));
 }
 
-// Choices of 2 of 16 experts; where they flipped, the trainer's second one is another.
+// Returns choices of 2 of 16 experts. If they flipped, the trainer's second choice differs.
 v1::Evidence Routed(const RolloutSimulator& simulator,
                     const std::vector<RolloutSequence>& sequences, bool train) {
   v1::Evidence e;
@@ -79,7 +79,7 @@ v1::Evidence Routed(const RolloutSimulator& simulator,
   return e;
 }
 
-// A trainer, and a rollout process where one sends something, of each attempt.
+// Adds a trainer for each attempt, and a rollout process if one sends something.
 void AddProcesses(const RolloutSpec& spec, v1::Batch* batch) {
   const int attempts =
       spec.restart_every > 0 ? (spec.steps + spec.restart_every - 1) / spec.restart_every : 1;

@@ -1,4 +1,4 @@
-// Training's and inference's recordings of the same tokens, with planted differences.
+// Training's and inference's recordings of the same tokens, with injected differences.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,23 @@ struct RoutingPairSpec {
   int experts = 16;
   int top_k = 4;
   int layers = 1;
-  // Of training's logits: "normal", "cauchy", "lognormal", "uniform"; "discrete" (whole numbers),
-  // "relu" (half of them 0).
+  // Distribution of training's logits: "normal", "cauchy", "lognormal", "uniform"; "discrete"
+  // (integers), "relu" (half of them 0).
   std::string law = "normal";
   double noise = 0.004;  // deviation of inference's logits from training's
-  // Share of tokens, from layer `flip_layer` on, whose logits inference gets wrong by `flip_size`.
+  // Share of tokens, from layer `flip_layer` on, whose logits are wrong by `flip_size` at
+  // inference.
   double flip_share = 0;
   double flip_size = 0.5;
   int flip_layer = 0;
   int sentinel_every = 0;     // every n-th row's choices are -1 at inference
   int zero_gates_every = 0;   // every n-th row's gates are zero at inference
-  int cut = 0;                // tokens missing at the end of sequence 3, at inference
-  bool last_missing = false;  // of each sequence
+  int cut = 0;                // tokens missing at the end of sequence 3 at inference
+  bool last_missing = false;  // the last token of each sequence is missing
   bool last_sentinel = false;
   bool gates = false;
-  bool shuffled = false;      // inference's rows in another order
-  bool other_tokens = false;  // inference routed other text under the same ids
+  bool shuffled = false;      // inference's rows are in another order
+  bool other_tokens = false;  // inference routed another text under the same ids
   bool drop_ids = false;      // inference has no sequence ids
   bool scores = true;         // at inference
   bool rollout_role = false;  // else mode eval within one process
@@ -42,7 +43,7 @@ struct RoutingPairSpec {
 
 void Set(RoutingPairSpec& spec, const std::string& key, const std::string& value);
 
-// Training's batch, then inference's.
+// Returns training's batch, then inference's.
 std::vector<v1::Batch> RoutingPair(const RoutingPairSpec& spec);
 
 }  // namespace plumbline::rules::testing

@@ -9,7 +9,7 @@
 namespace plumbline::rules::testing {
 namespace {
 
-// Rows [from, to) of a tensor.
+// Keeps rows [from, to) of a tensor.
 void CutRows(v1::Tensor* tensor, int64_t from, int64_t to) {
   if (tensor->shape_size() == 0) return;
   const size_t row = tensor->data().size() / static_cast<size_t>(tensor->shape(0));
@@ -18,7 +18,7 @@ void CutRows(v1::Tensor* tensor, int64_t from, int64_t to) {
   tensor->set_shape(0, to - from);
 }
 
-// Sequence ids from 0, as a rank that numbers its own would have them.
+// Numbers sequence ids from 0, as a rank with its own numbers does.
 void NumberOwnSequences(v1::Tensor* ids) {
   std::map<int64_t, int64_t> dense;
   std::string& data = *ids->mutable_data();

@@ -1,4 +1,4 @@
-// A recorded router call as several ranks would have recorded it.
+// Splits a recorded router call into the records of several ranks.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@ namespace plumbline::rules::testing {
 
 struct Split {
   uint32_t ranks = 4;
-  uint32_t world = 4;  // as the sources say
+  uint32_t world = 4;  // as the sources state
   v1::RoutingConfig::Pool pool = v1::RoutingConfig::POOL_WORLD;
   bool keep_pool_id = true;
   bool own_numbers = false;
   std::vector<uint32_t> absent;
 };
 
-// One batch a rank: equal shares of the rows.
+// Returns one batch per rank with equal shares of the rows.
 std::vector<v1::Batch> PartsOf(const SyntheticRouting& whole, const Split& split = {});
 
 }  // namespace plumbline::rules::testing

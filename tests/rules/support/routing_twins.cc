@@ -12,7 +12,8 @@
 namespace plumbline::rules::testing {
 namespace {
 
-// One row that asks one expert, in the order of a queue. Padding takes the room that it was given.
+// One row's choice of an expert, in the order of a queue. Padding uses the capacity that it was
+// given.
 struct Ask {
   size_t row;  // place in the queue
   int64_t position;
@@ -54,9 +55,9 @@ double LogBinomial(double n, double k) {
 
 // ---- first come first served -------------------------------------------------------------------
 
-// Could the asks from `begin` to `end` be one queue with one capacity?
+// Returns true if the choices from `begin` to `end` can be one queue with one capacity.
 bool OneQueue(const Asks& asks, size_t begin, size_t end) {
-  std::map<int32_t, std::pair<int64_t, bool>> experts;  // held, refuses
+  std::map<int32_t, std::pair<int64_t, bool>> experts;  // number held, whether it refuses
   for (size_t i = begin; i < end; ++i) {
     auto& [held, refuses] = experts[asks[i].expert];
     if (asks[i].kept) {
@@ -76,8 +77,8 @@ bool OneQueue(const Asks& asks, size_t begin, size_t end) {
   return capacity < 0 || (capacity > 0 && most <= capacity);
 }
 
-// The fewest pieces of a cut into queues, taking each as long as it goes: whatever begins a longer
-// piece begins a shorter one.
+// Returns the smallest number of pieces of a cut into queues. Each piece is as long as possible,
+// because what begins a longer piece also begins a shorter one.
 std::optional<int64_t> FewestPieces(const Asks& asks, size_t rows, size_t k) {
   std::vector<int64_t> pieces(rows + 1, -1);
   pieces[0] = 0;
@@ -108,7 +109,7 @@ bool PiecesTwin(const Asks& asks, const SyntheticRouting& routing) {
   return cuts + n * std::log2(static_cast<double>(routing.capacity())) < sets;
 }
 
-// A queue and capacity for each choice rank, or one queue over the first choices alone.
+// Tests a queue and capacity for each choice rank, or one queue over the first choices only.
 bool RanksTwin(const Asks& asks, size_t k) {
   bool each = true;
   for (size_t r = 0; r < k; ++r) {
@@ -131,7 +132,7 @@ bool RanksTwin(const Asks& asks, size_t k) {
 
 // ---- a table -----------------------------------------------------------------------------------
 
-// -log2 of the binomial chance of exactly `kept` of n.
+// Returns -log2 of the binomial probability of exactly `kept` of n.
 double ExactlyBits(double n, double kept) {
   if (kept <= 0 || kept >= n) return 0;
   const double p = kept / n;
@@ -173,7 +174,7 @@ bool TableTwin(const Asks& asks) {
   for (const auto& [at, cell] : CountCells(asks)) {
     const double all = cell.kept + cell.refused;
     if (cell.refused == 0) continue;
-    // Those that ask are drawn from the pool's rows and not put back.
+    // The candidates are drawn from the pool's rows without replacement.
     const double others = 1 - all / static_cast<double>(rows[at.first].size());
     const double exactly = ExactlyBits(all, cell.kept) + 0.5 * std::log2(others);
     count_bits += std::max(exactly - std::log2(cell.last + 1), 0.0);
@@ -183,7 +184,8 @@ bool TableTwin(const Asks& asks) {
   return fit_bits >= 8 && count_bits < 7;
 }
 
-// ---- refusals of the tokens' own, then first come first served ----------------------------------
+// ---- own refusals, then first come first served
+// ---------------------------------------------------
 
 double Entropy(double kept, double refused) {  // bits of all of them at the likeliest rate
   if (kept == 0 || refused == 0) return 0;
@@ -191,14 +193,14 @@ double Entropy(double kept, double refused) {  // bits of all of them at the lik
   return -kept * std::log2(kept / n) - refused * std::log2(refused / n);
 }
 
-// What an expert is asked up to its last admission is thinned by a draw of the tokens' own, at a
-// rate for each expert, or at one that follows how full they are; what comes later finds no room.
+// Tests whether own draws thin an expert's choices up to its last admission, at a rate per expert,
+// or at one that depends on how full it is. Later choices find no free capacity.
 bool ThinnedTwin(const Asks& asks) {
   constexpr double kBits = 7;
   constexpr size_t kLevels = 8;
   struct Queue {
     std::vector<uint8_t> kept;  // in order
-    double all = 0;             // of them are kept
+    double all = 0;             // number of kept choices
   };
   std::map<std::pair<int32_t, int32_t>, Queue> queues;  // pool, expert
   for (const Ask& ask : asks) {

@@ -60,7 +60,7 @@ class ScalarSimulator {
     return value;
   }
 
-  // A cosine down to a twentieth, and up again at the restart.
+  // Returns a cosine down to a twentieth, and up again at the restart.
   double Rate(int point) const {
     const bool again = spec_.rate_restart > 0 && point >= spec_.rate_restart;
     const int from = again ? spec_.rate_restart : 0;

@@ -14,7 +14,7 @@
 namespace plumbline::rules::testing {
 namespace {
 
-// What a series is, step by step.
+// A series, step by step.
 class Curve {
  public:
   Curve(const std::string& name, const std::string& text) : draw_(SeedOf(name)) {
@@ -26,7 +26,7 @@ class Curve {
 
   bool on(int rank) const { return rank_ < 0 || rank_ == rank; }
 
-  // Steps in ascending order. nullopt: not told.
+  // Call with steps in ascending order. If the step has no value, returns nullopt.
   std::optional<double> At(int step) {
     const double noise = sd_ > 0 ? std::exp(sd_ * draw_.Normal()) : 1;
     if (const auto found = single_.find(step); found != single_.end()) return found->second;
@@ -37,7 +37,7 @@ class Curve {
   struct Part {
     int step;
     double value;
-    bool line;  // comes here on a straight line
+    bool line;  // reached on a straight line
   };
 
   static uint64_t SeedOf(const std::string& name) {

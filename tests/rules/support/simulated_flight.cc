@@ -10,7 +10,7 @@
 namespace plumbline::rules::testing {
 namespace {
 
-// One operation of the program that every rank runs, and who takes part.
+// One operation of the program that every rank runs, and its members.
 struct Planned {
   int group = 0;  // index into Program::groups
   std::string kind;
@@ -53,7 +53,7 @@ bool TakesPart(const Program& p, const Planned& op, int rank) {
   return std::find(members.begin(), members.end(), rank) != members.end();
 }
 
-// The state of the job: per rank, how much of its own program is launched and done.
+// The state of the job: per rank, how much of its own program is launched and completed.
 class Standing {
  public:
   Standing(const FlightSpec& s, const Program& p) : s_(s), p_(p), draw_(s.seed) {
@@ -68,7 +68,7 @@ class Standing {
     stop_.assign(ranks, SIZE_MAX);
     for (size_t r = 0; r < ranks; ++r) {
       if (IsCulprit(static_cast<int>(r)) && s.fault == "absent")
-        stop_[r] = frozen_;  // launches nothing from there on
+        stop_[r] = frozen_;  // launches nothing from here on
     }
     Settle();
   }
@@ -83,7 +83,7 @@ class Standing {
   }
 
  private:
-  // The last collective in which the culprit takes part.
+  // Returns the last collective of which the culprit is a member.
   size_t FrozenAt() const {
     if (s_.fault.empty()) return SIZE_MAX;
     size_t found = 0;
@@ -99,12 +99,12 @@ class Standing {
     return found;
   }
 
-  // Runs the program as far as it goes: an operation is done when all that take part have launched
-  // it and are done with what is before it.
+  // Runs the program as far as possible. An operation is completed when all members have launched
+  // it and have completed everything before it.
   void Settle() {
     const auto ranks = static_cast<size_t>(s_.ranks);
     done_.assign(ranks, {});
-    std::vector<size_t> next(ranks, 0);  // of own ops, not done
+    std::vector<size_t> next(ranks, 0);  // first incomplete own op
     for (size_t r = 0; r < ranks; ++r) done_[r].assign(p_.ops.size(), false);
     for (bool moved = true; moved;) {
       moved = false;
@@ -182,7 +182,7 @@ v1::FlightRecorder RecorderOf(const FlightSpec& s, const Program& p, const Stand
   const bool culprit = standing.IsCulprit(rank);
   const std::vector<size_t>& own = standing.own(rank);
   size_t launched = standing.Launched(rank);
-  // Written before the others went on.
+  // Written before the others continued.
   const bool early = culprit && s.fault == "times";
   if (early) launched = own.size() / 2;
   for (size_t k = 0; k < launched; ++k) {
@@ -205,7 +205,7 @@ v1::FlightRecorder RecorderOf(const FlightSpec& s, const Program& p, const Stand
   return out;
 }
 
-// Jobs that wait in a circle: a world, and a second group of the same ranks.
+// Returns the record of a job with a circular wait: a world, and a second group of the same ranks.
 v1::FlightRecorder CircleOf(const FlightSpec& s, int rank) {
   v1::FlightRecorder out;
   for (const char* name : {"0", "1"}) {

@@ -33,7 +33,7 @@ StallKind KindOf(const std::string& stall) {
   return kKinds.at(stall);
 }
 
-// One rank's trace as it grows.
+// One rank's trace under construction.
 class RankTrace {
  public:
   RankTrace(const JobSpec& spec, int rank, Draw* draw)
@@ -59,7 +59,7 @@ class RankTrace {
       speed_ *= spec.slow;
   }
 
-  // Until it arrives at the collective. `now`: the end of the step before.
+  // Computes until the rank arrives at the collective. `now` is the end of the previous step.
   void Compute(int step, int64_t now) {
     begun_ = now;
     at_ = now + 20 * kUs;
@@ -67,10 +67,10 @@ class RankTrace {
     const bool stalls = !spec_.stall.empty() && step % spec_.stall_every == 0 &&
                         (spec_.stall_rank < 0 || spec_.stall_rank == rank_);
     if (stalls) Stall();
-    // The first micro-batch comes through the stages before.
+    // The first micro-batch passes through the earlier stages first.
     if (spec_.micro_batches > 0)
       at_ += Ns(spec_.compute_ms * (rank_ % spec_.stages) / spec_.micro_batches);
-    // A loader that has its batch ready, while the GPU still computes.
+    // A loader that has its batch ready while the GPU still computes.
     AddSpan(at_ + 5 * kMs, at_ + 6 * kMs, kLoader, timeline::kDataLoading);
     if (rank_ == spec_.late_rank) {
       at_ += Ns(spec_.late_ms);
@@ -83,7 +83,7 @@ class RankTrace {
     for (int k = 0; k < spec_.kernels; ++k) Kernel(k, each);
   }
 
-  // Of a pipeline the last micro-batch goes on through the stages behind.
+  // In a pipeline the last micro-batch continues through the later stages.
   int64_t arrived() const {
     if (spec_.micro_batches == 0) return at_;
     const int behind = spec_.stages - 1 - rank_ % spec_.stages;
@@ -162,7 +162,7 @@ class RankTrace {
   timeline::Columns out_;
   uint32_t correlation_ = 0;
   int64_t begun_ = 0, at_ = 0;
-  int64_t ahead_ = 2 * kMs;  // how long before its start a kernel is launched
+  int64_t ahead_ = 2 * kMs;  // time between a kernel's launch and its start
 };
 
 void Poison(const std::string& poison, v1::Timeline* timeline) {
@@ -227,7 +227,7 @@ std::vector<timeline::Columns> SimulatedJob(const JobSpec& spec) {
   return columns;
 }
 
-// As the agent of a rank reports it, at the step of its timeline.
+// Adds the report of a rank's agent, at the step of its timeline.
 void AddDriver(const JobSpec& spec, int rank, v1::Batch* batch) {
   if (spec.driver.empty()) return;
   const bool says = rank == spec.slow_rank || spec.driver == "heat everywhere";

@@ -27,10 +27,11 @@ double RoundedOnce(std::initializer_list<double> terms, DType t, RoundingMode mo
   return sum.RoundTo(t, mode);
 }
 
-// A factor as sign * significand * 2^exponent, the significand an integer of the format's bits.
+// A factor as sign * significand * 2^exponent, where the significand is an integer of the format's
+// bits.
 struct Parts {
   int64_t significand;
-  int exponent;  // of the leading bit's place: value = significand * 2^(exponent - p + 1)
+  int exponent;  // exponent of the leading bit: value = significand * 2^(exponent - p + 1)
   int precision;
 };
 
@@ -42,7 +43,7 @@ Parts Split(double x, DType dtype) {
   return {static_cast<int64_t>(std::llround(std::ldexp(x, f.precision - 1 - e))), e, f.precision};
 }
 
-// |n| 2^shift cut to an integer, toward zero or minus infinity.
+// Returns |n| 2^shift cut to an integer, toward zero or minus infinity.
 Wide Shifted(Wide n, int shift, bool floored) {
   if (shift >= 0) return shift > 60 ? n : n * (static_cast<Wide>(1) << shift);
   if (-shift > 120) return floored && n < 0 ? -1 : 0;
@@ -109,7 +110,7 @@ class Reference {
     return acc;
   }
 
-  // Cut toward zero to the bits that the accumulator keeps.
+  // Returns x cut toward zero to the bits that the accumulator keeps.
   double Kept(double x) const {
     if (m_.kept == 0 || x == 0 || !std::isfinite(x)) return x;
     const double unit = std::ldexp(1, std::ilogb(x) - m_.kept + 1);
@@ -157,7 +158,7 @@ class Reference {
     return level[0];
   }
 
-  // Integers throughout.
+  // Uses integers only.
   double Block(int first, int last, double acc) const {
     if (!std::isfinite(acc)) return acc;
     const int none = -(1 << 20);
@@ -239,7 +240,7 @@ class MatmulDraw {
   std::normal_distribution<double> normal_;
 };
 
-// A tensor of values that the dtype holds.
+// Fills a tensor with values that the dtype can represent.
 void Fill(v1::Tensor* tensor, DType dtype, std::vector<int64_t> shape,
           const std::vector<double>& values) {
   tensor->set_dtype(static_cast<v1::DType>(dtype));
@@ -289,7 +290,7 @@ SimulatedMatmul Factors(const MatmulSpec& spec) {
   for (int i = 0; i < spec.samples; ++i) {
     for (int k = 0; k < spec.inner; ++k) {
       made.a.push_back(draw.Next(k));
-      // Of cancelling products one factor alone changes sign.
+      // For cancelling products only one factor changes sign.
       const double y = draw.Next(k);
       made.b.push_back(spec.values == Values::kCancelling ? std::abs(y) : y);
     }

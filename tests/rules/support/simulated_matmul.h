@@ -1,5 +1,5 @@
-// Products of matrices computed one operation at a time by exact sums and one rounding each: what
-// the replay machine is compared with, and data to tell arithmetics by.
+// Matrix products computed one operation at a time by exact sums and one rounding each: the
+// reference for the replay machine, and data that distinguish arithmetics.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace plumbline::rules::testing {
 enum class Values {
   kNormal,      // both factors standard normal
   kPositive,    // both |normal| + .1: sums grow
-  kSpread,      // exponents spread over the dtype's range as far as products stay finite
-  kCancelling,  // the second half takes back most of the first
-  kSubnormal,   // around the least normal value of the dtype
-  kFilled,      // normal, a third of the dtype's largest value wide, cut at it
-  kIntegers,    // small whole numbers: every sum is exact
+  kSpread,      // exponents spread over the dtype's range, as far as products stay finite
+  kCancelling,  // the second half cancels most of the first
+  kSubnormal,   // around the smallest normal value of the dtype
+  kFilled,      // normal, with a deviation of a third of the dtype's largest value, cut at it
+  kIntegers,    // small integers: every sum is exact
 };
 
 struct MatmulSpec {
@@ -47,15 +47,15 @@ struct SimulatedMatmul {
   v1::Matmul Evidence() const;
 };
 
-// Factors and addends alone; d is empty.
+// Returns factors and addends only; d is empty.
 SimulatedMatmul Factors(const MatmulSpec& spec);
-// With d by the model's arithmetic.
+// Sets d by the model's arithmetic.
 SimulatedMatmul Simulate(const MatmulSpec& spec, const MatmulModel& model);
-// With d by any arithmetic: of K exact products and the addend; the result is stored to nearest.
+// Sets d by any arithmetic on K exact products and the addend; the result is stored to nearest.
 using DotFunction = std::function<double(const std::vector<double>& products, double c)>;
 SimulatedMatmul Simulate(const MatmulSpec& spec, const DotFunction& dot);
 
-// The finished sum by the model's definition, before it is stored.
+// Returns the finished sum by the model's definition, before it is stored.
 double ReferenceSum(const MatmulModel& model, const double* a, const double* b, int inner,
                     DType input, double c);
 

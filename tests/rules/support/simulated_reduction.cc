@@ -97,7 +97,7 @@ class Simulator {
 
   size_t Below(size_t n) { return static_cast<size_t>(random_.Uniform() * static_cast<double>(n)); }
 
-  // One rounded sum in the simulated dtype.
+  // Returns one rounded sum in the simulated dtype.
   double Add(double a, double b) const { return AddIn(spec_.dtype, mode_, a, b); }
 
   double AddIn(DType dtype, RoundingMode mode, double a, double b) const {
@@ -166,7 +166,7 @@ class Simulator {
     return static_cast<int>((at % rows + rows) % rows);
   }
 
-  // Rank at a position of the ring: one order for all, or one a channel.
+  // Returns the rank at a position of the ring: one order for all, or one per channel.
   int RankAt(int position, uint64_t offset) const {
     if (order_.empty()) return position;
     const size_t rings = order_.size() / static_cast<size_t>(spec_.ranks);
@@ -188,7 +188,7 @@ class Simulator {
     return acc;
   }
 
-  // Level by level, neighbours first; an odd one waits.
+  // Sums level by level, neighbours first; an odd one waits.
   double Neighbours(Column x) const {
     while (x.size() > 1) {
       Column next;
@@ -213,7 +213,7 @@ class Simulator {
     return v[0];
   }
 
-  // The complementary binary trees as NCCL builds them, by the parent's view (up and down links).
+  // The complementary binary trees as in NCCL, from the parent's side (up and down links).
   double DoubleTree(const Column& x, uint64_t offset) const {
     const int n = spec_.ranks;
     const bool second = offset >= (count_ + 1) / 2;

@@ -151,7 +151,7 @@ void RolloutSimulator::Sin(int step, RolloutSequence* s, Draw& draw) {
     std::rotate(trained.begin(), trained.begin() + 1, trained.end());
   }
   if (sinful && spec_.sin == "retokenised") {
-    constexpr int kRun = 5;  // mean tokens of one stretch of text that was cut otherwise
+    constexpr int kRun = 5;  // mean tokens of a stretch of text that was tokenised differently
     for (int i = 0; i < n; ++i) {
       if (!(draw.Uniform() < spec_.share / kRun)) continue;
       const int end = std::min(n, i + 1 + Below(2 * kRun - 1, draw));
@@ -186,7 +186,7 @@ void RolloutSimulator::Sin(int step, RolloutSequence* s, Draw& draw) {
   }
 }
 
-// Rounding, masks and poison: what the record makes of the values.
+// Applies rounding, masks and poison to the recorded values.
 void RolloutSimulator::Record(RolloutSequence* s, Draw& draw) const {
   const bool f16 = spec_.rounded == "f16-both";
   const DType format = f16 ? DType::kF16 : DType::kBF16;

@@ -12,8 +12,8 @@
 
 namespace plumbline::rules::testing {
 
-// n addends c (1 + spread z), z normal, c log-normal: one element over n ranks or micro-batches.
-// Rounded into `t`, as they are when they are handed over. `one_mean`: c is 1.
+// Returns n addends c (1 + spread z), z normal, c log-normal: one element over n ranks or
+// micro-batches. Rounded into `t`, as they are when passed on. If `one_mean`, c is 1.
 inline std::vector<double> CoherentAddends(size_t n, double spread, DType t, std::mt19937_64& rng,
                                            bool one_mean = false) {
   std::normal_distribution<double> normal;
@@ -23,7 +23,7 @@ inline std::vector<double> CoherentAddends(size_t n, double spread, DType t, std
   return x;
 }
 
-// One after the other, rounded into `t` at each.
+// Returns a sequential sum, rounded into `t` at each addition.
 inline double SequentialSum(const std::vector<double>& x, DType t,
                             RoundingMode mode = RoundingMode::kNearestEven) {
   double sum = x.empty() ? 0 : x[0];

@@ -1,4 +1,5 @@
-// "key = value" lines of golden cases, set in a struct of settings; random numbers of simulations.
+// Parses "key = value" lines of golden cases into a struct of settings; random numbers for
+// simulations.
 #pragma once
 
 #include <cmath>
@@ -25,10 +26,10 @@ struct SpecFields {
   std::map<std::string, DType*> dtype;
 };
 
-// Throws std::runtime_error on an unknown key or value.
+// Throws std::runtime_error if a key or value is unknown.
 void SetField(const SpecFields& fields, const std::string& key, const std::string& value);
 
-// Draws that are the same on every platform.
+// Random numbers that are equal on every platform.
 class Draw {
  public:
   explicit Draw(uint64_t seed) : rng_(seed) {}
@@ -43,13 +44,13 @@ class Draw {
   std::mt19937_64 rng_;
 };
 
-// One of 0 to n - 1.
+// Returns one of 0 to n - 1.
 inline int Pick(Draw& draw, int n) { return static_cast<int>(draw.Uniform() * n); }
 
-// A trainer's rank of the run that simulations make up.
+// Adds a trainer's rank of the simulated run.
 void AddTrainer(int rank, int ranks, v1::Batch* batch);
 
-// Values in the bytes of a dtype, rounded to nearest even on the way.
+// Values in the bytes of a dtype, rounded to nearest even.
 class Stored {
  public:
   Stored() = default;
@@ -62,7 +63,7 @@ class Stored {
   std::string bytes_;
 };
 
-// Values as evidence holds them.
+// Returns values in the form of evidence.
 v1::Tensor TensorOf(const std::vector<double>& values, DType dtype,
                     const std::vector<int64_t>& shape);
 

@@ -10,7 +10,7 @@
 namespace plumbline::rules::testing {
 namespace {
 
-// A source by what it says, whatever batch it says it in; attempts in order.
+// The data of a source over all batches; attempts in order.
 using SourceKey = std::pair<uint32_t, std::string>;
 
 struct Content {

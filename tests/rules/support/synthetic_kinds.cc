@@ -1,4 +1,4 @@
-// Routers and the ways they are recorded: the populations of the truth tests.
+// Routers and the ways of recording them: the populations of the truth tests.
 #include <algorithm>
 
 #include "tests/rules/support/synthetic_routing.h"
@@ -20,13 +20,13 @@ void NoPool(RoutingSpec& s) { s.record_pool_id = s.pool_metadata = false; }
 void PoolByMetadata(RoutingSpec& s) { s.record_pool_id = false; }
 void Undeclared(RoutingSpec& s) { s.declare_capacity = false; }
 void AsHeld(RoutingSpec& s) { s.declare_as_held = true; }
-// The pieces are mistaken for one pool, whose capacity is what the full experts hold together.
+// Records the pieces as one pool whose capacity is what the full experts hold together.
 void OnePool(RoutingSpec& s) {
   s.whole_pool = true;
   s.capacity_factor = 0.5;
   AsHeld(s);
 }
-// The pool of every piece is not told, only that this is one micro-batch.
+// Records no pool per piece, only that this is one micro-batch.
 void HiddenPieces(RoutingSpec& s) {
   s.record_pool_id = false;
   s.pool_metadata = true;
@@ -231,7 +231,7 @@ std::vector<Kind> LeakingKinds() {
     return [rule](RoutingSpec& s) { s.router.tie_rule = rule; };
   };
   const auto second = [](RoutingSpec& s) { s.top_k = std::max(s.top_k, 2); };
-  // With eight sequences or fewer, budgets below the sequence's share.
+  // With eight sequences or fewer, budgets are below the sequence's share.
   const auto below_one = [](RoutingSpec& s) {
     s.capacity_factor = std::min(s.capacity_factor, 0.75);
   };

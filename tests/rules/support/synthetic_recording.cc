@@ -1,4 +1,4 @@
-// How a trainer would have recorded a synthetic router call.
+// Records a synthetic router call as a trainer would.
 #include <algorithm>
 #include <numeric>
 
@@ -51,7 +51,8 @@ const char* Randomness(RouterPolicy policy) {
   }
 }
 
-// As the configuration of a router that refuses names it; of the others nothing is said.
+// Returns the policy's name in the configuration of a router that refuses. For others, returns
+// none.
 const char* StatedPolicy(RouterPolicy policy) {
   switch (policy) {
     case RouterPolicy::kScore:
@@ -144,8 +145,8 @@ void SyntheticRouting::FillConfig(v1::RoutingConfig& config) const {
   if (biased && spec_.record_bias) config.set_bias_captured(spec_.bias_captured);
 }
 
-// The map as recorded: filled up to capacity by the first rows of the pool where the layout asks
-// for full rows of tokens.
+// Returns the recorded map. If the layout needs full rows of tokens, it is filled up to capacity
+// with the first rows of the pool.
 std::vector<uint8_t> SyntheticRouting::RecordedMap() const {
   std::vector<uint8_t> map = result_.map;
   if (!spec_.pad_map) return map;

@@ -25,7 +25,7 @@ double Round(double x, DType dtype) {
   }
 }
 
-// Draws rows of scores; keeps what a sequence's next row depends on.
+// Draws rows of scores. Keeps the state that a sequence's next row depends on.
 class ScoreSource {
  public:
   ScoreSource(const RoutingSpec& spec, std::vector<double> popularity)
@@ -67,7 +67,7 @@ std::vector<double> Popularity(int experts, std::mt19937_64& rng,
   return popularity;
 }
 
-// Thresholds that `share` of a column's earlier values reach.
+// Returns thresholds that `share` of a column's earlier values reach.
 std::vector<double> Thresholds(std::vector<std::vector<double>> columns, double share) {
   std::vector<double> thresholds;
   for (std::vector<double>& column : columns) {
@@ -137,7 +137,7 @@ void SyntheticRouting::MakeScores(std::mt19937_64& rng) {
   }
 }
 
-// Rows that compete for one capacity, on average.
+// Returns the average number of rows that compete for one capacity.
 double SyntheticRouting::UnitRows() const {
   const double T = batch_.tokens;
   switch (spec_.policy) {
@@ -197,7 +197,7 @@ void SyntheticRouting::MakeParameters() {
   if (spec_.policy == RouterPolicy::kStoredBias) {
     for (size_t e = 0; e < E; ++e) p.bias.push_back(static_cast<float>(scale * normal(rng)));
   }
-  // The experts' popularity as MakeScores drew it.
+  // The experts' popularity, drawn as in MakeScores.
   std::mt19937_64 again(spec_.seed);
   for (int b = 0; spec_.packed && b < spec_.sequences; ++b) again();
   std::normal_distribution<double> fresh;
@@ -220,7 +220,7 @@ void SyntheticRouting::MakeParameters() {
   }
 }
 
-// A stored table may refuse in runs of positions or here and there.
+// A stored table may refuse in runs of positions or at single ones.
 void SyntheticRouting::MakeTable(const std::vector<double>& popularity, std::mt19937_64& rng) {
   const auto E = static_cast<size_t>(spec_.experts), rows = static_cast<size_t>(spec_.length);
   std::vector<size_t> order(E);
@@ -273,7 +273,7 @@ void SyntheticRouting::Redraw(RouterBatch& batch, size_t row, const std::vector<
   const auto E = static_cast<size_t>(spec_.experts);
   const size_t copy = models[rng() % models.size()];
   const double* model = &batch_.logits[copy * E];
-  // A flood asks for what the first model wanted least or most, all rows alike.
+  // In a flood all rows choose what the first model wanted least or most.
   const double* first = &batch_.logits[models[0] * E];
   const auto wanted = static_cast<size_t>(std::max_element(first, first + E) - first);
   for (size_t e = 0; e < E; ++e) {

@@ -13,14 +13,14 @@
 
 namespace plumbline::rules::testing {
 
-enum class PoolUnit { kMicrobatch, kSequence, kChunk, kPack };  // kPack: two sequences a pool
+enum class PoolUnit { kMicrobatch, kSequence, kChunk, kPack };  // kPack: two sequences per pool
 enum class Recorded { kIndicesAndMask, kIndicesAndMap, kMapOnly, kMaskOnly, kIndicesMaskAndMap };
 enum class RecordedProbs { kNone, kDense, kChosen };
-// Where scores come from. Popularity: experts differ in their mean.
+// The source of the scores. Popularity: experts differ in their mean.
 enum class ScoreShape {
   kNormal,      // independent, mild popularity
   kHeavy,       // heavy tails
-  kCorrelated,  // neighbours in a sequence score alike
+  kCorrelated,  // neighbours in a sequence have similar scores
   kSkewed,      // strong popularity
   kBimodal,     // two kinds of tokens
 };
@@ -34,19 +34,19 @@ struct RoutingSpec {
   double capacity_factor = 1.0;
   int chunks = 4;  // of kFifoChunks, and of PoolUnit::kChunk
   DType dtype = DType::kF32;
-  double quantum = 0;  // > 0: logits are multiples of it, so rows tie
+  double quantum = 0;  // if > 0: logits are multiples of it, so rows tie
   ScoreShape shape = ScoreShape::kNormal;
-  int repeat = 1;  // each prompt stands this many times in the batch, bit for bit
+  int repeat = 1;  // number of exact copies of each prompt in the batch
   PoolUnit pool = PoolUnit::kMicrobatch;
   bool record_pool_id = true;
-  bool whole_pool = false;  // pool_id is the batch's, not that of the pieces that really competed
+  bool whole_pool = false;  // pool_id is the batch's, not that of the real pieces
   bool pool_metadata = true;
   bool declare_capacity = true;
-  int64_t declared_capacity = 0;  // > 0: declared whatever the truth is
-  bool declare_as_held = false;   // declared: the most that an expert which refused holds
+  int64_t declared_capacity = 0;  // if > 0: declared, whatever the truth is
+  bool declare_as_held = false;   // declared is the most that a refusing expert holds
   int64_t declared_offset = 0;    // added to the true capacity: a wrong declaration
-  bool seq_major = false;         // the queue's order
-  bool shuffle_rows = false;      // rows stored in another order than queued
+  bool seq_major = false;         // order of the queue
+  bool shuffle_rows = false;      // rows are stored in another order than in the queue
   double padding_share = 0;
   bool packed = false;  // documents of random lengths up to `length`
   bool softmax = true;  // score_function metadata; kStoredBias records its own function
@@ -57,8 +57,8 @@ struct RoutingSpec {
   Recorded recorded = Recorded::kIndicesAndMask;
   RecordedProbs probs = RecordedProbs::kNone;
   bool pad_map = false;   // maps filled up to capacity with entries of probability zero
-  int table_experts = 0;  // so many of the most popular experts a stored table thins; 0: half
-  // Tie rule, keys, counts. Capacities, stored statistics, seed and table are filled in.
+  int table_experts = 0;  // number of the most popular experts that a stored table thins; 0: half
+  // Tie rule, keys, counts. Capacities, stored statistics, seed and table are set automatically.
   RouterParameters router = {};
   uint64_t seed = 1;
 };
@@ -74,18 +74,18 @@ class SyntheticRouting {
   int64_t capacity() const { return parameters_.capacity; }
   int64_t dropped() const;
 
-  // One evidence item, as a probe would send it.
+  // Returns one evidence item, as a probe sends it.
   v1::Evidence Evidence() const;
-  // The same in a batch of one source.
+  // Returns the same in a batch of one source.
   v1::Batch Batch(uint32_t rank = 0, uint32_t world = 1, int64_t step = 0) const;
 
   // Redraws what follows a cut of one sequence (in turn: copies of the prefix's strongest tokens,
-  // noise, a flood of one expert) and routes again with the same draws and stored statistics; true
-  // when an earlier token's experts changed in any of `trials` tries.
+  // noise, a flood of one expert) and routes again with the same draws and stored statistics.
+  // Returns true if an earlier token's experts changed in any of `trials` tries.
   bool LeaksByIntervention(int trials) const;
-  // The same with another sequence redrawn as a whole.
+  // The same with a whole other sequence redrawn.
   bool FlipsByOtherSequence(int trials) const;
-  // A second run of the same batch differs.
+  // Returns true if a second run of the same batch differs.
   bool Nondeterministic() const;
 
  private:
@@ -95,7 +95,7 @@ class SyntheticRouting {
   double UnitRows() const;
   void MakeTable(const std::vector<double>& popularity, std::mt19937_64& rng);
   int64_t MostHeld() const;
-  // What is declared; 0: the policy has no one capacity.
+  // Returns the declared capacity. If the policy has no single capacity, returns 0.
   int64_t Declared() const;
   void FillConfig(v1::RoutingConfig& config) const;
   void FillRow(v1::RoutingSample& sample, size_t row, const std::vector<uint8_t>& map) const;
@@ -114,9 +114,9 @@ class SyntheticRouting {
   RouterResult result_;
 };
 
-// Two to eight prompts of ordinary size, recorded in full.
+// Returns two to eight prompts of ordinary size, recorded in full.
 RoutingSpec OrdinarySpec(RouterPolicy policy, uint64_t seed);
-// A random spec of this policy: shapes, dtypes, pools, orders, padding, ties.
+// Returns a random spec of this policy: shapes, dtypes, pools, orders, padding, ties.
 RoutingSpec RandomSpec(RouterPolicy policy, uint64_t seed);
 
 // A router and a way of recording it.
@@ -126,11 +126,11 @@ struct Kind {
   std::function<RoutingSpec(uint64_t seed)> make;
   RoutingSpec Make(uint64_t seed) const { return make(seed); }
 };
-// Causal in time: no verdict may accuse them.
+// Causal in time: no verdict may be a finding against them.
 std::vector<Kind> CleanKinds();
-// Likewise, and built to look guilty: nobody is known to route or to record so. Never proved.
+// The same, but built to look like leaks; not known in practice. Never proved.
 std::vector<Kind> PosedKinds();
-// Leak when experts are full.
+// Leak if experts are full.
 std::vector<Kind> LeakingKinds();
 
 }  // namespace plumbline::rules::testing

@@ -18,7 +18,7 @@ int CountFor(RouterPolicy policy, int experts) {
              : 0;
 }
 
-// Makes shapes fit what the policy needs.
+// Adjusts shapes to the policy's needs.
 void Fit(RoutingSpec& spec, std::mt19937_64& rng) {
   RouterParameters& r = spec.router;
   switch (spec.policy) {
@@ -52,7 +52,7 @@ void Fit(RoutingSpec& spec, std::mt19937_64& rng) {
       break;
     case RouterPolicy::kScore:
     case RouterPolicy::kScoreRankMajor:
-      // A share of the only choice is 1: nothing to rank by. A key of nobody's knowledge is
+      // The share of an only choice is 1, so it cannot rank. A key that the rules do not know is
       // recorded.
       if (spec.top_k == 1 && r.key != ScoreKey::kLogits) r.key = r.combine = ScoreKey::kSoftmax;
       if (r.key == ScoreKey::kSqrtSoftplusShare) spec.probs = RecordedProbs::kDense;

@@ -12,8 +12,8 @@
 namespace plumbline::rules::testing {
 namespace {
 
-// One row of probabilities: a softmax whose sum is kept in another dtype, and what trainers do to
-// it.
+// One row of probabilities: a softmax whose sum is kept in another dtype, with the modifications of
+// trainers.
 class SoftmaxRow {
  public:
   SoftmaxRow(const TensorRunSpec& spec, Draw& draw) : spec_(spec), draw_(draw) {}
@@ -154,7 +154,7 @@ class Run {
       values[i] = spec_.outlier * (values[i] < 0 ? values[i] - spec_.sd : values[i] + spec_.sd);
   }
 
-  // The scales of blocks along a row as the OCP's rule has them, times `recorded`.
+  // Returns the scales of blocks along a row by the OCP's rule, times `recorded`.
   std::vector<float> Scales(const TensorView& view, const BlockFormat& format) const {
     std::vector<float> scales;
     const double most = format.element == "e2m1" ? 2 : format.element == "e5m2" ? 15 : 8;
@@ -246,7 +246,7 @@ void AddLoss(const TensorRunSpec& spec, v1::Batch* batch) {
   }
 }
 
-// As run.watch tells it: the same on all ranks that hold the same.
+// Adds the checksums of run.watch, equal on all ranks with the same values.
 void AddChecksums(const TensorRunSpec& spec, v1::Batch* batch) {
   for (int step = 0; !spec.checksum.empty() && step < spec.steps; step += spec.checksum_every) {
     for (int rank = 0; rank < spec.ranks; ++rank) {

@@ -96,9 +96,9 @@ class Run {
           RoundToFormat(b * v, t) + RoundToFormat(rest * RoundToFormat(g * g, t), t), t);
     }
     if (spec_.arithmetic == "stochastic") return Stochastic(b * v + rest * g * g, t);
-    // Rows of a sparse embedding: those without a gradient are not looked at.
+    // Rows of a sparse embedding: those without a gradient are skipped.
     if (spec_.arithmetic == "lazy") return g == 0 ? v : RoundToFormat(b * v + rest * g * g, t);
-    // Every second step is skipped; the rest is rounded stochastically.
+    // Every second step is skipped; the others are rounded stochastically.
     if (spec_.arithmetic == "half-skipped")
       return step % 2 == 0 ? v : Stochastic(b * v + rest * g * g, t);
     if (spec_.arithmetic == "amsgrad") return std::max(v, RoundToFormat(b * v + rest * g * g, t));

@@ -1,4 +1,4 @@
-// What the rules say of batches that an engine gets whole, and single verdicts of that.
+// Runs an engine on whole batches and returns its verdicts, or single ones of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,21 +29,21 @@ inline Verdicts VerdictsOn(std::vector<v1::Batch> batches, const EngineConfig& c
   return verdicts;
 }
 
-// Of one rule, when it runs alone: meta/ rules that run with every other are left out.
+// Returns the verdicts of one rule, run alone, without those of meta/ rules, which always run.
 inline Verdicts VerdictsOf(const std::string& rule, std::vector<v1::Batch> batches) {
   Verdicts verdicts = VerdictsOn(std::move(batches), {.rules = {rule}});
   std::erase_if(verdicts, [&](const v1::Verdict& v) { return v.rule() != rule; });
   return verdicts;
 }
 
-// The first of a rule; null: none.
+// Returns the first verdict of a rule. If there is none, returns null.
 inline const v1::Verdict* Of(const Verdicts& verdicts, std::string_view rule) {
   const auto found = std::find_if(verdicts.begin(), verdicts.end(),
                                   [&](const v1::Verdict& v) { return v.rule() == rule; });
   return found == verdicts.end() ? nullptr : &*found;
 }
 
-// The one verdict of a rule.
+// Returns the one verdict of a rule.
 inline v1::Verdict Only(const Verdicts& verdicts, std::string_view rule) {
   const auto count = std::count_if(verdicts.begin(), verdicts.end(),
                                    [&](const v1::Verdict& v) { return v.rule() == rule; });
@@ -51,7 +51,7 @@ inline v1::Verdict Only(const Verdicts& verdicts, std::string_view rule) {
   return count == 0 ? v1::Verdict() : *Of(verdicts, rule);
 }
 
-// "pass", the reason's short id of what is inconclusive, "PROVED" or "heuristic".
+// Returns "pass", the short id of an inconclusive reason, "PROVED" or "heuristic".
 inline std::string Outcome(const v1::Verdict& verdict) {
   if (verdict.kind() == v1::Verdict::KIND_PASS) return "pass";
   if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE)
@@ -65,7 +65,7 @@ inline v1::Level Highest(const Verdicts& verdicts) {
   return level;
 }
 
-// How many are findings of this rule; with this cause, where one is given.
+// Returns the number of findings of this rule. If `cause` is given, counts only findings with it.
 inline int Findings(const Verdicts& verdicts, std::string_view rule, std::string_view cause = "") {
   return static_cast<int>(
       std::count_if(verdicts.begin(), verdicts.end(), [&](const v1::Verdict& v) {
