@@ -1,4 +1,4 @@
-// Values that several reports in JSON write alike.
+// JSON values that several reports share.
 #pragma once
 
 #include <cmath>
