@@ -10,8 +10,8 @@
 
 namespace plumbline::audit {
 
-// Returns mean shares over the traces that were judged, the bottleneck that limits first at the
-// front. If there are none, returns an empty list.
+// Returns mean shares over the traces that were judged, in the order of timeline::TollsOf. If there
+// are none, returns an empty list.
 std::vector<timeline::Toll> TollsOf(const AuditResult& result);
 
 // Returns "Toll: the cable, 23 % of the time; ..."; "" if there is none.
