@@ -24,7 +24,7 @@ LIBRARIES = {
 
 
 def too_new(version):
-    """Returns True if a symbol version is newer than allowed. "GLIBC_ABI_DT_RELR" is: it has no number."""
+    """Returns True if a symbol version is newer than allowed. "GLIBC_ABI_DT_RELR" counts as newer: it contains no version."""
     family = version.partition("_")[0]
     return not version_key(version) or version_key(version) > MOST.get(family, ())
 

@@ -159,7 +159,7 @@ NamedTensor NameOf(const std::string& name, bool parts_named) {
   return out;
 }
 
-// Reads a value that is not a tensor: a step count, if its name says so.
+// Reads a value that is not a tensor: a step count, if its name is that of a step.
 void TakeBytes(const DistributedEntry& entry, const TorchFile& torch,
                CheckpointContents* contents) {
   const std::optional<double> value = torch.Number(torch.tree().root());
