@@ -18,7 +18,7 @@ int Main(int argc, char** argv) {
   CLI::App app("Plumbline watches training runs for the failures that do not crash them.", "plumb");
   app.set_version_flag("--version", std::string("plumb ") + plumbline::BuildVersion());
   app.get_formatter()->column_width(plumbline::kHelpColumn);
-  app.require_subcommand(0, 1);  // that there is one is checked below, after unknown words
+  app.require_subcommand(0, 1);  // a missing command is reported below, after unknown words
   int status = kExitClean;
   RegisterAudit(app, &status);
   RegisterRules(app, &status);
@@ -46,7 +46,8 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);             // a closed pipe is a failed write (output.cc)
-  google::protobuf::SetLogHandler(nullptr);  // a message that does not parse is our problem to word
+  google::protobuf::SetLogHandler(nullptr);  // messages that do not parse are reported by the
+                                             // reader
   plumbline::RaiseOpenFiles();               // thousands of ranks' records are open at once
   try {
     return Main(argc, argv);

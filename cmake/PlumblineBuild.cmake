@@ -1,4 +1,4 @@
-# Standards, warnings and sanitizers shared by all targets, and the two functions that declare them.
+# Standards, warnings and sanitizers shared by all targets, and the functions that declare targets.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -11,27 +11,31 @@ set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
 find_program(PLUMBLINE_CCACHE ccache)
 if(PLUMBLINE_CCACHE)
-  # ccache's manual on precompiled headers asks for both slips and, of g++, for -fpch-preprocess. It believes the compiler's list
-  # of headers instead of preprocessing, and hashes each header once: a miss costs one compile (9.1 s were 6.4), a hit .03 s.
+  # ccache's manual on precompiled headers requires both sloppiness values and, for g++, -fpch-preprocess. In depend
+  # mode ccache uses the compiler's list of headers instead of preprocessing, and hashes each header once: a miss costs
+  # one compile (6.4 s instead of 9.1), a hit .03 s.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1
       CCACHE_INODECACHE=1 ${PLUMBLINE_CCACHE})
-  # Without its depend mode ccache preprocesses for one architecture alone, and a change for another one is a hit: a stale
-  # kernel. No folder in the key, and nvcc by its content: other presets, and a toolkit that is installed anew, hit too.
+  # Without depend mode ccache preprocesses for one architecture only, and a change for another one would be a hit: a
+  # stale kernel. The key has no folder, and nvcc by its content, so that other presets and a reinstalled toolkit also
+  # hit.
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
       ${PLUMBLINE_CCACHE})
 endif()
 
-# Tests' own files by clang, not optimised: 0.45 of g++'s time (docs/measurements/build.md). tests/CMakeLists.txt sets this launcher.
+# Compiles the tests' own files with clang, not optimised: 0.45 of g++'s time (docs/measurements/build.md).
+# tests/CMakeLists.txt sets this launcher.
 set(PLUMBLINE_TEST_LAUNCHER ${CMAKE_SOURCE_DIR}/cmake/other_compiler "${PLUMBLINE_TEST_COMPILER}" ${CMAKE_CXX_COMPILER_LAUNCHER} --)
 
-# Does the other compiler compile the files of `target`, which is made in this folder? Not of tests that draw many real numbers or parse
-# what they get: those run for longer than they compile. clang computes the logarithm of 2 anew for each number that libstdc++ draws
-# (30 % of routing_matrix_test), and whose copy of a template comes first in a program, that is what all of it runs.
+# Returns whether the other compiler compiles the files of `target`, which is defined in this folder. Excluded are tests
+# that draw many real numbers or parse much: they run longer than they compile. clang computes the logarithm of 2 again
+# for each number that libstdc++ draws (30 % of routing_matrix_test). The first copy of a template in a program is the
+# one that all of it uses.
 set(PLUMBLINE_COMPUTING_TESTS plumb_fuzz_audit attack_arithmetics_test departure_test checkpoint_test sums_fprev_test)
 function(plumb_by_other_compiler result target)
   set(${result} OFF PARENT_SCOPE)
   if(NOT PLUMBLINE_TEST_COMPILER OR NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/tests/"
-     OR CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/kernels(/|$)")  # which compute
+     OR CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/kernels(/|$)")  # they compute
     return()
   endif()
   if(NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/(agent|server|transport)(/|$)")  # those wait
@@ -54,20 +58,21 @@ endfunction()
 
 # -ffp-contract=off: a replay that fuses a multiply and an add is not bit-exact.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
-# gRPC's users get -pthread from it, and precompiled headers are for those who say the same.
+# gRPC's users get -pthread from it, and a precompiled header is valid only for files with the same options.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-pthread>)
 if(PLUMBLINE_CCACHE AND PLUMBLINE_PRECOMPILED)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
 endif()
-# g++ collects garbage in its own memory once it holds 128 MiB: an eighth of the time, for memory that every machine has.
+# By default g++ collects garbage in its own memory at 128 MiB: an eighth of the time, for memory that every machine
+# has.
 add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:SHELL:--param ggc-min-heapsize=1000000>")
 if(PLUMBLINE_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${PLUMBLINE_SANITIZE}>
                       $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>
                       $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>)
-  # Instrumented code looks uninitialised to g++ 12 where it is not; the sanitizers see for themselves.
+  # g++ 12 reports instrumented code as uninitialised where it is not; the sanitizers check that themselves.
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
-  # Protobuf's maps have another layout where they believe that the library is instrumented too.
+  # Protobuf's maps have another layout if they assume that the library is instrumented too.
   if(PLUMBLINE_SANITIZE STREQUAL thread)
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-U__SANITIZE_THREAD__>)
   endif()
@@ -77,36 +82,38 @@ endif()
 
 include(PlumblineHarden)
 
-# The address sanitizer forbids how the agent library is opened (deep binding), so a Python observes nothing under it.
+# The address sanitizer forbids deep binding, with which the agent library is opened, so Python cannot observe anything
+# under it.
 set(PLUMBLINE_NEEDS_AGENT "")
 if(PLUMBLINE_SANITIZE MATCHES "address|thread")
   set(PLUMBLINE_NEEDS_AGENT "no-sanitizer")
 endif()
 
-# For loops that are to be vectorised, whatever the build type. Quick (the preset demo) compiles them as all else.
+# For loops that must be vectorised, whatever the build type. Quick (the preset demo) compiles them like everything
+# else.
 set(PLUMBLINE_O3 $<$<NOT:$<CONFIG:Quick>>:-O3>)
 
 add_library(plumb_warnings INTERFACE)
 target_compile_options(plumb_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Wcast-align
     -Wno-missing-field-initializers>)
-if(NOT PLUMBLINE_UNITY_JOIN)  # with several folders in a compilation, a local name may be a global one of another folder
+if(NOT PLUMBLINE_UNITY_JOIN)  # with several folders in a compilation, a local name may equal a global one of another
+                              # folder
   target_compile_options(plumb_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wshadow>)
 endif()
-# g++ 12 sees overlaps and overruns inside std::string where there are none (GCC's PR 105329, 105651); from precompiled
-# headers it says so, as from a file of our own. The address sanitizer finds the real ones.
+# g++ 12 reports false overlaps and overruns inside std::string (GCC's PR 105329, 105651); with precompiled headers it
+# reports them for our files. The address sanitizer finds real ones.
 target_compile_options(plumb_warnings INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread>)
 if(PLUMBLINE_DEVELOPER)
   target_compile_options(plumb_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 
-# The files of a folder are compiled together (CMake calls it a unity build), at most PLUMBLINE_UNITY_MOST at a time, and
-# folders of less than four files share one compilation: headers are read and templates instantiated once for all of them.
-# From nothing that halves the time (docs/decisions/0062). PLUMBLINE_UNITY_JOIN puts whole folders of a target together while
-# a group has at most that number of files: less to compile from nothing, more after each change. Names in the .cc files of a
-# group may not clash; tools/lint reads each file alone. Tests, which each have a world of names of their own, are compiled one
-# by one.
+# Compiles the files of a folder together (CMake's unity build), at most PLUMBLINE_UNITY_MOST at a time; folders of
+# fewer than four files share one compilation. Headers are read and templates instantiated once for all of them, which
+# halves the time of a full build (docs/decisions/0062). PLUMBLINE_UNITY_JOIN combines whole folders of a target up to
+# that number of files: a full build compiles less, an incremental one more. Names in the .cc files of a group may not
+# clash; tools/lint reads each file alone. Tests are compiled one by one, because each has its own names.
 function(plumb_compile_together target)
   if(NOT PLUMBLINE_UNITY OR CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/tests/")
     return()
@@ -152,12 +159,12 @@ function(plumb_compile_together target)
     endforeach()
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  # A type of a .cc file looks to g++ like one of a header.
+  # In a unity build, g++ treats a type of a .cc file like one of a header.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# plumb_library(NAME SOURCES a.cc b.cc DEPS x y [PRECOMPILED standard|messages|services|none]): a static library of this project,
-# which sees the source tree as its include root.
+# plumb_library(NAME SOURCES a.cc b.cc DEPS x y [PRECOMPILED standard|messages|services|none]): a static library of this
+# project, with the source tree as its include root.
 function(plumb_library name)
   cmake_parse_arguments(ARG "" "PRECOMPILED" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_PRECOMPILED)
@@ -177,8 +184,8 @@ function(plumb_library name)
 endfunction()
 
 # plumb_test(NAME SOURCES a_test.cc DEPS x [LABELS l] [TIMEOUT s]): one GoogleTest program, one CTest case. A folder may
-# set PLUMB_TEST_PRECOMPILED to other headers than `tests`, and PLUMB_TEST_OPTIONS to the options with which those are compiled.
-# Label threads: for the thread sanitizer too.
+# set PLUMB_TEST_PRECOMPILED to other headers than `tests`, and PLUMB_TEST_OPTIONS to the options with which those are
+# compiled. Label `threads`: also runs under the thread sanitizer.
 find_program(PLUMBLINE_GOLD ld.gold)
 function(plumb_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
@@ -187,14 +194,15 @@ function(plumb_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} plumb_warnings GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE PLUMBLINE_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              PLUMBLINE_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  # A test's own code runs once; what it tests is optimised as ever. A seventh less to compile. g++ 12 then sees values that
-  # are not set in std::optional and the like; the sanitizers would see real ones.
+  # A test's own code runs once, so it is barely optimised, which saves a seventh of its compile time; the tested code
+  # is optimised as usual. At -O1 g++ 12 reports unset values in std::optional and the like; the sanitizers would find
+  # real ones.
   if(NOT PLUMB_TEST_OPTIONS)
     set(PLUMB_TEST_OPTIONS -O1)
   endif()
   target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${PLUMB_TEST_OPTIONS}>
                                          $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
-  # Half the time of the default linker; there are 200 of these programs. What is shipped is linked by the default one.
+  # Takes half the time of the default linker for 200 programs. Shipped programs are linked by the default one.
   if(PLUMBLINE_DEVELOPER AND PLUMBLINE_GOLD AND NOT PLUMBLINE_SANITIZE)
     target_link_options(${name} PRIVATE -fuse-ld=gold)
   endif()
@@ -212,8 +220,8 @@ function(plumb_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()
 
-# plumb_look_beside(NAME): a program that tools/gpu_check carries finds its libraries, and theirs, in ../lib. That takes a
-# RPATH; a RUNPATH, which the linker writes by default, is not asked for what the libraries need.
+# plumb_look_beside(NAME): a program that tools/gpu_check copies finds its libraries, and theirs, in ../lib. This needs
+# an RPATH, because a RUNPATH, the linker's default, is not used for the libraries' own dependencies.
 function(plumb_look_beside name)
   set_target_properties(${name} PROPERTIES BUILD_RPATH "$ORIGIN/../lib")
   target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)

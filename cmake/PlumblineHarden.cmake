@@ -1,6 +1,6 @@
-# What makes a memory error in shipped code end the process instead of serving an attacker: stack canaries, checked copies, an
-# address layout that is chosen at each start, tables of functions that are read-only. On in release builds.
-# packaging/bundle/checks.py looks for each of them in what is shipped.
+# Hardens shipped code, so that a memory error ends the process instead of serving an attacker: stack canaries, checked
+# copies, a random address layout at each start, read-only function tables. On in release builds.
+# packaging/bundle/checks.py checks for each of them in the packages.
 if(CMAKE_BUILD_TYPE STREQUAL Release AND NOT PLUMBLINE_SANITIZE)
   set(hardened ON)
 else()
@@ -12,5 +12,5 @@ if(PLUMBLINE_HARDEN)
                       $<$<COMPILE_LANGUAGE:C,CXX>:-U_FORTIFY_SOURCE> $<$<COMPILE_LANGUAGE:C,CXX>:-D_FORTIFY_SOURCE=2>)
   add_link_options(LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
   include(CheckPIESupported)
-  check_pie_supported()  # then CMAKE_POSITION_INDEPENDENT_CODE links programs with -pie
+  check_pie_supported()  # CMAKE_POSITION_INDEPENDENT_CODE then links programs with -pie
 endif()

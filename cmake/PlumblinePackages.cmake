@@ -1,4 +1,4 @@
-# What others keep better than we would. Debian 12 names are in tools/setup.
+# Third-party libraries. tools/setup has their Debian 12 names.
 find_package(Threads REQUIRED)
 find_package(Protobuf REQUIRED)            # module mode: Debian's protobuf 3.21 has no CMake package
 find_package(absl CONFIG REQUIRED)
@@ -11,7 +11,7 @@ find_package(nlohmann_json CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 if(PLUMBLINE_TESTS)
   find_package(GTest REQUIRED)
-  pkg_check_modules(mpfr REQUIRED IMPORTED_TARGET mpfr)  # the exact sums that kernels are tested against
+  pkg_check_modules(mpfr REQUIRED IMPORTED_TARGET mpfr)  # the exact sums against which kernels are tested
 endif()
 if(PLUMBLINE_BENCH)
   find_package(benchmark CONFIG REQUIRED)
@@ -21,7 +21,7 @@ include(PlumblineToolkit)
 set(PLUMBLINE_HAVE_CUDA OFF)
 if(PLUMBLINE_CUDA)
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
-    # An installed toolkit comes first; CUDACXX decides before both.
+    # An installed toolkit takes precedence over the cached one; CUDACXX over both.
     find_program(PLUMBLINE_NVCC nvcc HINTS /usr/local/cuda/bin PATHS ${PLUMBLINE_TOOLKIT}/bin NO_CACHE)
     if(PLUMBLINE_NVCC)
       set(CMAKE_CUDA_COMPILER ${PLUMBLINE_NVCC})
@@ -32,12 +32,12 @@ if(PLUMBLINE_CUDA)
   if(CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_ARCHITECTURES 80 90 100)
     enable_language(CUDA)
-    # CMake keeps a build's compiler, also when tools/toolkit/requirements.txt names another one.
+    # CMake keeps a build's compiler even if tools/toolkit/requirements.txt names another one.
     if(PLUMBLINE_TOOLKIT AND CMAKE_CUDA_COMPILER MATCHES "/cuda-[^/]+/nvidia/cu13/bin/nvcc$"
        AND NOT CMAKE_CUDA_COMPILER STREQUAL "${PLUMBLINE_TOOLKIT}/bin/nvcc")
       message(FATAL_ERROR "This build uses the CUDA toolkit of ${CMAKE_CUDA_COMPILER}; the pinned one is ${PLUMBLINE_TOOLKIT}. cmake --fresh --preset PRESET takes it.")
     endif()
-    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc takes C++20
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc supports C++20
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
     endif()

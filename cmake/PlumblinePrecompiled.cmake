@@ -1,7 +1,8 @@
-# Headers that many files include, compiled once: cmake/precompiled/NAME.h, for plumb_library(... PRECOMPILED NAME) and for
-# tests. A file still names what it uses: PLUMBLINE_PRECOMPILED=OFF builds without. Flags that g++ compares (language options, macros
-# that the headers ask for) must be the users' own; files with others say SKIP_PRECOMPILE_HEADERS. Programs are compiled with -fPIC
-# instead of -fPIE, which g++ compares too, so that they share what the libraries use.
+# Precompiled headers for headers that many files include: cmake/precompiled/NAME.h, for plumb_library(... PRECOMPILED
+# NAME) and for tests. A file still includes what it uses: PLUMBLINE_PRECOMPILED=OFF builds without them. Flags that g++
+# compares (language options, macros that the headers read) must equal those of the users; files with other flags set
+# SKIP_PRECOMPILE_HEADERS. Programs are compiled with -fPIC instead of -fPIE, which g++ compares too, so that they share
+# the libraries' headers.
 function(plumb_precompile name deps)  # more options follow; NAME begins with other_ if the tests' compiler uses it
   if(PLUMBLINE_PRECOMPILED)
     add_library(plumb_precompiled_${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/precompiled/empty.cc)

@@ -1,8 +1,8 @@
-# The CUDA toolkit of wheels that `tools/setup cuda` keeps outside the tree (docs/decisions/0108). Sets
-#   PLUMBLINE_TOOLKIT     its folder, below which bin/nvcc lies; empty if it is not there
+# Finds the CUDA toolkit of wheels that `tools/setup cuda` stores outside the tree (docs/decisions/0108). Sets
+#   PLUMBLINE_TOOLKIT     its folder, which has bin/nvcc; empty if it does not exist
 #   PLUMBLINE_LIBCUBLAS, PLUMBLINE_LIBCUBLASLT, PLUMBLINE_LIBNCCL, PLUMBLINE_LIBCUPTI
 #                         the libraries that trainers call, for tests; empty if there is none
-# Run at each configuration, so that a toolkit that came or went is seen.
+# Runs at each configuration, so that an added or removed toolkit is noticed.
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/tools/toolkit/install --where
                 OUTPUT_VARIABLE PLUMBLINE_TOOLKIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 if(failed)

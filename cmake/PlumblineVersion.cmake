@@ -1,5 +1,5 @@
-# What BuildVersion() and plumbline.__version__ return (tools/version). The files are written at each build, and only if their
-# content changes: a commit compiles one small file and links the four targets that have plumb_build_version.
+# The values of BuildVersion() and plumbline.__version__ (tools/version). The files are written at each build, and only
+# if their content changes: a commit compiles one small file and links the four targets that have plumb_build_version.
 set(version_source ${CMAKE_BINARY_DIR}/version/build_version.cc)
 set(PLUMBLINE_PYTHON_VERSION ${CMAKE_BINARY_DIR}/python/plumbline/_version.py)  # in the package, for tests and examples
 add_custom_target(plumb_version_files ALL

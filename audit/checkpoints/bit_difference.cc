@@ -13,7 +13,7 @@
 namespace plumbline::audit {
 namespace {
 
-// Of two tensors of one dtype: what differs first, and how much.
+// Counts the differing elements of two tensors of one dtype, and keeps the first.
 class BitComparison {
  public:
   explicit BitComparison(DType dtype) : dtype_(dtype) {}
@@ -52,7 +52,7 @@ class BitComparison {
   DType dtype_;
 };
 
-// Reads all of it; `first_only`: up to the first box that differs.
+// Reads the whole layout. If `first_only`, stops at the first box that differs.
 absl::Status Compare(const Layout& layout, bool first_only, PieceReader* reader,
                      BitComparison* bits) {
   for (const Piece& piece : layout.pieces) {
@@ -81,7 +81,7 @@ std::string ElementText(const std::byte* data, DType dtype, int64_t i) {
   if (dtype == DType::kU64) return absl::StrCat(LoadRaw<uint64_t>(data, i));
   const double value = LoadDouble(data, dtype, i);
   const uint64_t bits = BitsOf(data, dtype, i);
-  // A byte beside 0 and 1 is a truth value, too.
+  // If a boolean's byte is neither 0 nor 1, its byte is shown.
   if (dtype == DType::kBool && bits > 1) return absl::StrFormat("1 (byte 0x%02x)", bits);
   if (std::isnan(value)) return absl::StrFormat("nan (bits 0x%x)", bits);
   if (value == 0 && std::signbit(value)) return "-0";
@@ -100,11 +100,11 @@ absl::StatusOr<BitDifference> FindBitDifference(const ComparedTensor& a, const C
   const Layout layout = LayOver(a.parts, b.parts);
   out.text = layout.wrong;
   if (!out.text.empty()) return out;
-  // As the ranks follow one another.
+  // Join the parts rank after rank.
   BitComparison bits(of_a.dtype);
   if (absl::Status s = Compare(layout, false, reader, &bits); !s.ok()) return s;
   if (bits.differ == 0) return out;
-  // Fused weights are cut block by block.
+  // Fused weights are split block by block: try these layouts too.
   for (const Layout& by_blocks : InterleavedLayouts(a.parts, b.parts)) {
     BitComparison other(of_a.dtype);
     if (absl::Status s = Compare(by_blocks, true, reader, &other); !s.ok()) return s;

@@ -1,4 +1,4 @@
-// What differs first between two tensors, to the bit, whatever their layouts.
+// Finds the first element in which two tensors differ in any bit, whatever their layouts.
 #pragma once
 
 #include <string>
@@ -10,17 +10,18 @@
 namespace plumbline::audit {
 
 struct BitDifference {
-  std::string text;  // "element [3, 4] is 0.25 in A, 0.5 in B (12 of 64 differ)"; empty: equal
-  std::string how;   // equal, but not rank after rank: how the parts were laid together
+  std::string text;  // "element [3, 4] is 0.25 in A, 0.5 in B (12 of 64 differ)"; empty if equal
+  std::string how;   // if equal, but not rank after rank: how the parts were joined
 };
 
-// Both of a dtype that is read. Shards against a merged tensor: rank after rank, else by blocks
-// (InterleavedLayouts); one of these that makes them equal is told in `how`.
+// Compares two tensors whose dtypes are supported. If one side is sharded, the shards are first
+// joined rank after rank, then in blocks (InterleavedLayouts). If only a block layout makes the
+// tensors equal, `how` names it.
 absl::StatusOr<BitDifference> FindBitDifference(const ComparedTensor& a, const ComparedTensor& b,
                                                 PieceReader* reader);
 
-// Element i as text that no other bits of its dtype have: integers whole, "-0", a NaN with its
-// bits.
+// Returns element `i` as text that is unique for its bits in the dtype: integers as integers, "-0",
+// a NaN with its bits.
 std::string ElementText(const std::byte* data, DType dtype, int64_t i);
 
 }  // namespace plumbline::audit

@@ -22,8 +22,8 @@ bool Holds(const std::string& name, std::initializer_list<std::string_view> word
                      [&](std::string_view word) { return name.find(word) != std::string::npos; });
 }
 
-// The group of that name, made where it is the first of it: groups stay in the order of the
-// tensors.
+// Returns the group of this name. If there is none yet, appends it, so that groups stay in the
+// order of the tensors.
 ChangeGroup* GroupOf(std::vector<ChangeGroup>* groups, std::map<std::string, size_t>* known,
                      const std::string& name) {
   const auto [at, is_new] = known->emplace(name, groups->size());
@@ -31,7 +31,7 @@ ChangeGroup* GroupOf(std::vector<ChangeGroup>* groups, std::map<std::string, siz
   return &(*groups)[at->second];
 }
 
-// Squares add up over tensors; the cosine of a group comes from its inner products.
+// Adds a tensor to its group. Squares add up; the group's cosine is computed from inner products.
 void AddTo(const TensorChange& change, ChangeGroup* group) {
   ++group->tensors;
   group->changed += change.differ > 0 ? 1 : 0;
@@ -54,7 +54,7 @@ void Group(CheckpointChanges* changes) {
   }
 }
 
-// Singular values of the changes of the `most` matrices that moved most, relative to themselves.
+// Computes singular values of the changes of the `most` matrices with the largest relative change.
 absl::Status AddSpectra(
     const std::map<std::string, std::pair<const ComparedTensor*, const ComparedTensor*>>& pairs,
     size_t most, PieceReader* reader, CheckpointChanges* changes) {
@@ -122,7 +122,7 @@ absl::StatusOr<CheckpointChanges> CompareCheckpoints(const CheckpointSide& a,
   std::map<std::string, std::pair<const ComparedTensor*, const ComparedTensor*>> pairs;
   std::set<const ComparedTensor*> met;
   std::vector<const ComparedTensor*> only_a, only_b;
-  // Pairs by name, as the map has it, measured one by one.
+  // Pair the tensors by name (through the map) and measure each pair.
   PieceReader reader;
   size_t done = 0;
   for (const ComparedTensor& tensor : a.tensors) {
@@ -146,7 +146,7 @@ absl::StatusOr<CheckpointChanges> CompareCheckpoints(const CheckpointSide& a,
     if (!met.contains(&tensor) && names.LeavesOut(tensor.layer) == nullptr)
       only_b.push_back(&tensor);
   }
-  // What is left over on either side, and what of it has the same bits under another name.
+  // Report unpaired tensors, and those that have the same bits under another name.
   for (const ComparedTensor* tensor : only_a) out.only_a.push_back(tensor->name);
   for (const ComparedTensor* tensor : only_b) out.only_b.push_back(tensor->name);
   auto renamed = FindRenamed(only_a, only_b);

@@ -1,4 +1,4 @@
-// Two checkpoints side by side: what changed, by tensor, layer and role.
+// Compares two checkpoints: what changed, by tensor, layer and role.
 #pragma once
 
 #include <functional>
@@ -14,33 +14,38 @@
 
 namespace plumbline::audit {
 
-// Tensors that belong together: a layer's, a role's.
+// The tensors of one layer or of one role.
 struct ChangeGroup {
   std::string name;
   uint64_t tensors = 0, changed = 0;
   double squares_a = 0, squares_change = 0;
-  double along = 0, before = 0, with_before = 0;  // of the cosine over all of them
+  double along = 0, before = 0, with_before = 0;  // sums for the cosine over all tensors of the
+                                                  // group
   uint64_t rows = 0, rows_still = 0;
 };
 
 struct CheckpointChanges {
-  std::vector<TensorChange> tensors;  // of both sides, in the order of A's files
+  std::vector<TensorChange> tensors;  // tensors of both sides, in the order of A's files
   std::vector<std::string> only_a, only_b;
-  std::vector<std::string> unfitted;  // patterns of the map that fit no name of A
-  std::vector<std::pair<std::string, std::string>> renamed;  // of these, those with the same bits
-  std::vector<ChangeGroup> layers, roles;                    // of weights; layers in the order of A
-  bool with_before = false;                                  // a third checkpoint was given
+  std::vector<std::string> unfitted;  // patterns of the map that match no name of A
+  std::vector<std::pair<std::string, std::string>> renamed;  // pairs of `only_a` and `only_b` with
+                                                             // the same bits
+  std::vector<ChangeGroup> layers, roles;                    // groups of weights; layers in the
+                                                             // order of A
+  bool with_before = false;                                  // true if a third checkpoint was given
 
   bool compared() const { return !tensors.empty(); }
 };
 
-// "layers.3" of "model.layers.3.mlp.weight", else the first part of the name.
+// Returns "layers.3" for "model.layers.3.mlp.weight"; if the name has no layer number, its first
+// part.
 std::string LayerOf(const std::string& name);
-// "attention", "mlp", "experts", "router", "norm", "bias", "embedding", "head", "other".
+// Returns "attention", "mlp", "experts", "router", "norm", "bias", "embedding", "head" or "other".
 std::string RoleOf(const std::string& name);
 
-// `before`: the checkpoint before A, or nullptr. Spectra of the changes of `spectra` weights that
-// moved most. `on_tensor` is called before each tensor with the number that are done.
+// Compares two checkpoints. `before` is the checkpoint before A, or nullptr. Computes spectra of
+// the changes of the `spectra` weights that moved most. Calls `on_tensor` before each tensor with
+// the number of tensors done.
 absl::StatusOr<CheckpointChanges> CompareCheckpoints(const CheckpointSide& a,
                                                      const CheckpointSide& b,
                                                      const CheckpointSide* before,
@@ -49,7 +54,7 @@ absl::StatusOr<CheckpointChanges> CompareCheckpoints(const CheckpointSide& a,
 
 std::string ChangesText(const CheckpointSide& a, const CheckpointSide& b,
                         const CheckpointChanges& changes, const TextStyle& style);
-// Schema "plumbline.checkpoint-diff/1". Strict JSON, ends with a newline.
+// Returns strict JSON of schema "plumbline.checkpoint-diff/1" that ends with a newline.
 std::string ChangesJson(const CheckpointSide& a, const CheckpointSide& b,
                         const CheckpointChanges& changes);
 

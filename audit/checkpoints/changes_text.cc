@@ -11,13 +11,14 @@ namespace {
 
 constexpr size_t kMostMoved = 10, kMostNames = 8, kMostChangedGroups = 60;
 
-// The norm of a change as a share of what it changed.
+// Returns |change| / |A| as text. If A is zero, returns "from 0".
 std::string Relative(double squares_change, double squares_a) {
   if (squares_change == 0) return "0";
   return squares_a > 0 ? absl::StrFormat("%.3g", std::sqrt(squares_change / squares_a)) : "from 0";
 }
 
-// The whole text of `plumb diff`: sides, counts, groups, then the tensors that moved most by kind.
+// Writes the text of `plumb diff`: sides, counts, groups, then the tensors of each kind that moved
+// most.
 class ChangesWriter {
  public:
   ChangesWriter(const CheckpointChanges& changes, const TextStyle& style)
@@ -44,7 +45,7 @@ class ChangesWriter {
   }
   void Heading(const std::string& text) { out_ += "\n" + Inked(style_, Ink::kBold, text) + "\n"; }
 
-  // One side's head: which checkpoint, and what is wrong with its files.
+  // Writes the head of one side: its checkpoint, and problems of its files.
   void Side(const char* name, const CheckpointSide& side) {
     Line(0, absl::StrCat(
                 name, "  ", side.path, ": step ", side.step, " of ", side.run, ", ",
@@ -55,7 +56,7 @@ class ChangesWriter {
     }
   }
 
-  // The first few, and how many more.
+  // Lists the first names, and the number of the others.
   static std::string Names(const std::vector<std::string>& names) {
     std::string text;
     for (size_t i = 0; i < names.size() && i < kMostNames; ++i)
@@ -65,7 +66,7 @@ class ChangesWriter {
     return text;
   }
 
-  // How many changed; what stands on one side alone, or under another name.
+  // Writes how many tensors changed, which exist on one side alone, and which were renamed.
   void Counts() {
     std::vector<std::string> same;
     size_t changed = 0;
@@ -89,7 +90,7 @@ class ChangesWriter {
     if (!renamed.empty()) Line(0, "The same bits under another name: " + Names(renamed));
   }
 
-  // A table, a row a layer or role.
+  // Writes a table with one row per layer or role.
   void Groups(const char* heading, const std::vector<ChangeGroup>& groups) {
     if (groups.empty()) return;
     Heading(heading);
@@ -115,7 +116,7 @@ class ChangesWriter {
       Line(2, absl::StrCat("and ", groups.size() - kMostChangedGroups, " more"));
   }
 
-  // Of one kind, those that moved most by their own size.
+  // Writes the tensors of one kind with the largest relative change.
   void Moved(const char* heading, TensorKind kind) {
     std::vector<const TensorChange*> moved;
     for (const TensorChange& change : changes_.tensors) {
@@ -132,7 +133,8 @@ class ChangesWriter {
       Line(2, absl::StrCat("and ", moved.size() - kMostMoved, " more"));
   }
 
-  // One tensor: how far, where most, which rows, along which directions.
+  // Writes one tensor: the size of its change, where it is largest, which rows, along which
+  // directions.
   void Tensor(const TensorChange& change) {
     std::string text = absl::StrCat(
         change.name, change.name_b == change.name ? "" : absl::StrCat(" (B's ", change.name_b, ")"),
@@ -168,7 +170,7 @@ class ChangesWriter {
     }
   }
 
-  // What could not be compared, and why.
+  // Lists the tensors that could not be compared, with the reason.
   void NotCompared() {
     bool headed = false;
     for (const TensorChange& change : changes_.tensors) {

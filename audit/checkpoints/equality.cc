@@ -40,8 +40,9 @@ void CompareNumber(const char* name, const std::optional<double>& a, const std::
       {name, absl::StrCat(ExactNumber(*a), " in A, ", ExactNumber(*b), " in B")});
 }
 
-// Rates, and the steps of what made them, which files of all kinds tell. What was told here is not
-// told again by the places that it was read from: the last parts of their names.
+// Compares learning rates and the step counters of optimizer and scheduler, which all file formats
+// have. Returns the last parts of the names compared here, so that they are not compared again as
+// plain values.
 std::set<std::string> CompareNumbers(const CheckpointSide& a, const CheckpointSide& b,
                                      const NamesMap& names, LeftOut* left_out, Equality* out) {
   std::set<std::string> told;
@@ -58,8 +59,8 @@ std::set<std::string> CompareNumbers(const CheckpointSide& a, const CheckpointSi
   return told;
 }
 
-// What safetensors say in their metadata, or conversions elsewhere: where no value told it. Names
-// of files say where a checkpoint lies, and not what it is.
+// Compares the steps that the content states (safetensors metadata, conversions), if no value
+// stated them. Steps in file names do not count: they describe the location, not the content.
 void CompareSteps(const CheckpointSide& a, const CheckpointSide& b, const NamesMap& names,
                   LeftOut* left_out, Equality* out) {
   if (!a.told_step || !b.told_step || *a.told_step == *b.told_step) return;
@@ -67,7 +68,8 @@ void CompareSteps(const CheckpointSide& a, const CheckpointSide& b, const NamesM
   out->unequal.push_back({"step", absl::StrCat(*a.told_step, " in A, ", *b.told_step, " in B")});
 }
 
-// Does it keep tensors of this kind? An optimizer that has rates and no state has lost it.
+// Returns true if the side keeps tensors of this kind. An optimizer with rates but no state has
+// lost its state.
 bool Keeps(const CheckpointSide& side, TensorKind kind, bool conversion) {
   return side.Has(kind) || (kind == TensorKind::kOptimizer && !conversion && !side.rates.empty());
 }
@@ -88,16 +90,18 @@ std::set<Form> FormsOf(const CheckpointSide& side) {
   return forms;
 }
 
-// Renamed by the map, of other ranks or written by another library.
+// Returns true if the map renames, or if the number of ranks or the library that wrote the files
+// differs.
 bool IsConversion(const CheckpointSide& a, const CheckpointSide& b, const NamesMap& names) {
   return names.Renames() || a.ranks.size() != b.ranks.size() || FormsOf(a) != FormsOf(b);
 }
 
-// A tensor of a type that is not read on either side: what can be told without its elements.
+// Compares two tensors if the type of one is unsupported: by type, shape and what else is known
+// without their elements.
 void CompareUnread(const ComparedTensor& a, const ComparedTensor& b, Equality* out) {
   const StoredTensor& of_a = a.parts[0].place;
   const StoredTensor& of_b = b.parts[0].place;
-  // A negated view may hold the values of a plain tensor of its type.
+  // If a view is negated, it may hold the values of a plain tensor of its type.
   const auto type = [](const StoredTensor& place) {
     const DType known = place.negated != DType::kUnspecified ? place.negated : place.dtype;
     return known == DType::kUnspecified ? place.dtype_name : std::string(DTypeName(known));
@@ -118,7 +122,7 @@ void CompareUnread(const ComparedTensor& a, const ComparedTensor& b, Equality* o
   }
 }
 
-// What the map leaves out, and its lines that fit nothing.
+// Reports what the map leaves out, and its patterns that match nothing.
 void TellTheMap(const NamesMap& names, const CheckpointSide& a, const LeftOut& left_out,
                 Equality* out) {
   for (const std::string& pattern : names.LeavingOut()) {
@@ -159,7 +163,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> FindRenamed(
     const TensorPart& part = tensor.parts[0];
     TensorStats stats;
     if (absl::Status s = scan.Measure(*part.file, part.place, &stats); !s.ok()) return s;
-    // What is constant says nothing of whose it is.
+    // A constant tensor does not identify its origin.
     if (!(stats.min < stats.max)) return Content(part.place.dtype, {-1}, 0, 0);
     return Content(part.place.dtype, part.place.shape, stats.digest_low, stats.digest_high);
   };
@@ -217,7 +221,7 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
     out.kinds_aside = true;
     out.aside.push_back(absl::StrCat(keeps(a, kind) ? "A" : "B", " alone has ", WordsOf(kind)));
   }
-  // Tensors of A beside B's of the same name, bit by bit.
+  // Compare tensors of A with B's of the same name, bit by bit.
   PieceReader reader;
   LeftOut left_out;
   std::set<const ComparedTensor*> met;
@@ -248,7 +252,7 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
     only_b.push_back(&tensor);
     out.unequal.push_back({tensor.name, "in B alone"});
   }
-  // What lies beside the tensors.
+  // Compare values that are not tensors.
   const std::set<std::string> told = CompareNumbers(a, b, names, &left_out, &out);
   const size_t before = out.unequal.size();
   if (absl::Status s = CompareValues(a, b, names, told, &reader, &left_out, &out); !s.ok())
@@ -258,7 +262,7 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> renamed =
       FindRenamed(only_a, only_b);
   if (!renamed.ok()) return renamed.status();
-  // A hint beside what seems to be missing: its bits have another name.
+  // If a missing tensor's bits exist under another name, add that as a hint.
   for (const auto& [name_a, name_b] : *renamed) {
     for (Unequal& one : out.unequal) {
       if (one.name == name_a && one.text.starts_with(kAlone))

@@ -1,4 +1,5 @@
-// Are two checkpoints equal, in every bit of every tensor, whatever their layouts and names?
+// Checks whether two checkpoints are equal in every bit of every tensor, whatever their layouts and
+// names.
 #pragma once
 
 #include <functional>
@@ -13,51 +14,55 @@
 namespace plumbline::audit {
 
 struct Unequal {
-  std::string name;  // of A's tensor, or of B's where A has none
+  std::string name;  // A's tensor; if A has none, B's
   std::string text;  // "element [3, 4] is 0.25 in A, 0.5 in B (12 of 64 differ)"
 };
 
 struct Equality {
-  uint64_t tensors = 0;          // equal ones, by name
-  uint64_t bytes = 0;            // of these
-  uint64_t values = 0;           // equal ones beside them
+  uint64_t tensors = 0;          // number of equal tensors, by name
+  uint64_t bytes = 0;            // bytes of the equal tensors
+  uint64_t values = 0;           // number of equal values that are not tensors
   std::vector<Unequal> unequal;  // in the order of A's files, then of B's
-  // What only one side has, so that nothing can be held against it; what the map leaves out.
+  // What only one side has and cannot be compared, and what the map leaves out.
   std::vector<std::string> aside;
-  std::vector<std::string> unread;  // tensors of both sides that could not be compared, and why
-  std::vector<std::string> notes;  // how tensors were laid together; lines of the map that fit none
+  std::vector<std::string> unread;  // tensors of both sides that could not be compared, with the
+                                    // reason
+  std::vector<std::string> notes;   // how tensors were joined; lines of the map that match nothing
 
-  // One side is another form of the other (renamed, cut into shards, exported): values beside its
-  // tensors may be missing.
+  // True if one side is a converted form of the other (renamed, sharded, exported). Then values
+  // other than tensors may be missing.
   bool conversion = false;
-  bool kinds_aside = false;  // tensors of some kind were set aside
+  bool kinds_aside = false;  // true if tensors of some kind were set aside
 
-  // All that both sides have was compared, and is the same.
+  // Returns true if all that both sides have was compared and is equal.
   bool equal() const { return unequal.empty() && unread.empty(); }
 };
 
-// What only one side has at all (no optimizer in an export, no average) is set aside and said; a
-// value that one side lacks beside others that both have is a difference, but of a conversion;
-// tensors of types that are not read leave the answer open. Whatever both sides tell beside their
-// tensors (values.h) counts as tensors do. Names: A's as the map has them. Equal is equal in dtype
-// and bits. `on_tensor` is called before each with the number that are done.
+// Compares two checkpoints for equality in dtype and bits. A's names are translated by the map.
+// Calls `on_tensor` before each tensor with the number of tensors done.
+// - If only one side has a whole kind (no optimizer in an export, no average), it is set aside and
+//   reported.
+// - If one side lacks a single value in a part that both have, that is a difference, unless one
+//   side is a conversion.
+// - Tensors of unsupported types are reported as unread.
+// - All other values of the files (values.h) are compared too.
 absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSide& b,
                                      const NamesMap& names,
                                      const std::function<void(size_t)>& on_tensor);
 
-// Of two tensors that are to be the same. True: they are; else one more is told as unequal or
-// unread.
+// Compares two tensors that must be equal. Returns true if they are. Otherwise adds an entry to
+// `unequal` or `unread`.
 absl::StatusOr<bool> CompareTensorPair(const ComparedTensor& a, const ComparedTensor& b,
                                        PieceReader* reader, Equality* out);
 
-// Of tensors that only one side has: those whose bits another name has on the other side, as pairs
-// of A's name and B's.
+// Returns pairs (A's name, B's name) of tensors that each exist on one side only and have the same
+// bits.
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> FindRenamed(
     const std::vector<const ComparedTensor*>& only_a,
     const std::vector<const ComparedTensor*>& only_b);
 
 std::string EqualityText(const CheckpointSide& a, const CheckpointSide& b, const Equality& result);
-// Schema "plumbline.equality/1". Strict JSON, ends with a newline.
+// Returns strict JSON of schema "plumbline.equality/1" that ends with a newline.
 std::string EqualityJson(const CheckpointSide& a, const CheckpointSide& b, const Equality& result);
 
 }  // namespace plumbline::audit

@@ -1,4 +1,4 @@
-// What a comparison for equality found, as text and as JSON.
+// Renders the result of a comparison for equality as text and as JSON.
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"

@@ -16,13 +16,14 @@ namespace {
 
 constexpr size_t kMostMapBytes = size_t{16} << 20;
 
-// The texts that the stars of a pattern stand for: each as short as the rest allows.
+// Matches a name and returns the texts of the pattern's stars, each as short as the rest allows.
 bool Fits(std::string_view pattern, std::string_view name, std::vector<std::string>* stars) {
   size_t star = pattern.find('*');
   if (star == std::string_view::npos) return pattern == name;
   if (name.substr(0, star) != pattern.substr(0, star)) return false;
   name.remove_prefix(star);
-  // What stands between two stars is looked for from the left: the earliest place leaves most room.
+  // The text between two stars is searched from the left: the earliest match leaves the most text
+  // for the rest.
   for (;;) {
     pattern.remove_prefix(star + 1);
     star = pattern.find('*');
@@ -37,14 +38,14 @@ bool Fits(std::string_view pattern, std::string_view name, std::vector<std::stri
   return true;
 }
 
-// What is said of a file of names that cannot be used.
+// Returns the error message for an unusable map.
 std::string WrongMap(const std::string& path, uint32_t line, const std::string& what) {
   return absl::StrCat(path, ":", line, ": expected ", what);
 }
 
 }  // namespace
 
-// The first pattern that fits decides; patterns_.size(): none does.
+// Returns the first pattern that matches. If none does, returns patterns_.size().
 size_t NamesMap::First(const std::string& name, std::vector<std::string>* stars) const {
   size_t i = 0;
   for (; i < patterns_.size(); ++i) {
@@ -58,7 +59,7 @@ std::string NamesMap::OfB(const std::string& name_of_a) const {
   std::vector<std::string> stars;
   const size_t first = First(name_of_a, &stars);
   if (first == patterns_.size()) return name_of_a;
-  // B's pattern, its stars taken over in their order.
+  // Build B's name: insert the texts of the stars in their order.
   std::string out;
   size_t next = 0;
   for (const char c : patterns_[first].second) {
@@ -71,8 +72,8 @@ std::string NamesMap::OfB(const std::string& name_of_a) const {
   return out;
 }
 
-// Patterns that no name fits are a mistake of whoever wrote them. Those that leave names out may
-// fit names of B alone.
+// A pattern that matches no name is a mistake in the map. Patterns that leave names out may match
+// names of B alone.
 std::vector<std::string> NamesMap::Unfitted(const std::vector<std::string>& names_of_a) const {
   std::vector<bool> fitted(patterns_.size() + 1);
   std::vector<std::string> stars;
@@ -97,7 +98,7 @@ void NamesMap::Add(std::string a, std::string b) {
 // ---- names that are left out: those with an empty name in B ----
 
 const std::string* NamesMap::LeavesOut(const std::string& name) const {
-  if (!leaves_out_) return nullptr;  // most maps, asked of every name
+  if (!leaves_out_) return nullptr;  // fast path: called for every name
   std::vector<std::string> stars;
   const size_t first = First(name, &stars);
   const bool out = first < patterns_.size() && patterns_[first].second.empty();
@@ -137,7 +138,7 @@ absl::StatusOr<NamesMap> ReadNamesMap(const std::string& path) {
   const toml::table* names = table["names"].as_table();
   if (names == nullptr || table.size() != 1)
     return absl::InvalidArgumentError(WrongMap(path, 1, "a table [names] and nothing else"));
-  // A table is sorted; the order of the file is that of its lines.
+  // toml++ sorts a table; line numbers restore the order of the file.
   std::map<std::pair<uint32_t, uint32_t>, std::pair<std::string, std::string>> ordered;
   for (const auto& [key, node] : *names) {
     const auto line = key.source().begin.line;

@@ -18,35 +18,36 @@ namespace plumbline::audit {
 
 class NamesMap {
  public:
-  // What B calls A's tensor: by the first pattern that fits, in the order of the file; the same
-  // name where none does. Each * of a pattern stands for any text, and takes it over.
+  // Returns B's name for a tensor of A: from the first pattern that matches, in the order of the
+  // file. If none matches, returns the same name. Each * matches any text and carries it over.
   std::string OfB(const std::string& name_of_a) const;
-  // The same of "LAYER/op", of which the map names the layer.
+  // Translates "LAYER/op": only the layer goes through the map.
   std::string OfB(const std::string& name_of_a, size_t layer_size) const {
     return OfB(name_of_a.substr(0, layer_size)) + name_of_a.substr(layer_size);
   }
   bool empty() const { return patterns_.empty(); }
-  // Does it name anything anew? One that only leaves names out does not.
+  // Returns true if the map renames a tensor. A map that only leaves names out does not.
   bool Renames() const;
-  // The pattern by which a name is left out: the first that fits it, where nothing stands on its
-  // right. nullptr: it is not.
+  // Returns the pattern that leaves this name out: the first that matches, if its right side is
+  // empty. Otherwise returns nullptr.
   const std::string* LeavesOut(const std::string& name) const;
-  // The patterns that are first to fit for none of these names of A: a mistyped line of the map.
-  // Those that leave names out are not told.
+  // Returns the patterns that are the first match of none of these names of A (mistyped lines).
+  // Patterns that leave names out are not returned.
   std::vector<std::string> Unfitted(const std::vector<std::string>& names_of_a) const;
   void Add(std::string a, std::string b);
-  // Patterns that leave names out, in the order of the file.
+  // Returns the patterns that leave names out, in the order of the file.
   std::vector<std::string> LeavingOut() const;
 
  private:
-  // The first pattern that fits a name, and what its stars stand for; size(): none.
+  // Returns the index of the first pattern that matches, and the text of its stars. If none
+  // matches, returns size().
   size_t First(const std::string& name, std::vector<std::string>* stars) const;
 
   std::vector<std::pair<std::string, std::string>> patterns_;
   bool leaves_out_ = false;
 };
 
-// What a map left out: by pattern how many names, and the first.
+// What a map left out: for each pattern the names, and the first of them.
 struct LeftOut {
   struct Names {
     std::string first;
@@ -54,12 +55,12 @@ struct LeftOut {
   };
   std::map<std::string, Names> by;
 
-  // True, and counted: the map leaves this name out.
+  // If the map leaves this name out, counts it and returns true.
   bool Take(const NamesMap& names, const std::string& name);
 };
 
-// InvalidArgument "FILE:LINE: expected ...": no TOML, no table `names`, a value that is no text, or
-// more * on the right than on the left.
+// Reads a map. Returns InvalidArgument "FILE:LINE: expected ..." if the file is not TOML, has no
+// table `names`, a value is not text, or the right side has more * than the left.
 absl::StatusOr<NamesMap> ReadNamesMap(const std::string& path);
 
 }  // namespace plumbline::audit

@@ -27,7 +27,7 @@ bool AllAlike(const std::vector<TensorPart>& parts) {
   });
 }
 
-// Parts as one tensor of a shape: the axis on which they add up.
+// Returns the axis on which the parts add up to the shape of the whole.
 std::optional<size_t> AxisOf(const std::vector<TensorPart>& parts,
                              const std::vector<int64_t>& whole) {
   for (size_t axis = 0; axis < whole.size(); ++axis) {
@@ -45,7 +45,7 @@ std::optional<size_t> AxisOf(const std::vector<TensorPart>& parts,
   return std::nullopt;
 }
 
-// One tensor against its parts.
+// Pairs the whole tensor with its parts along one axis.
 void LayParts(const TensorPart& whole, const std::vector<TensorPart>& parts, size_t axis,
               bool whole_is_a, Layout* out) {
   int64_t first = 0;
@@ -62,13 +62,14 @@ void LayParts(const TensorPart& whole, const std::vector<TensorPart>& parts, siz
   }
 }
 
-// One tensor against its parts, which consist of blocks of so many rows each.
+// Pairs the whole tensor with parts that consist of blocks. `blocks` has the number of rows of each
+// block.
 Layout LayBlocks(const TensorPart& whole, const std::vector<TensorPart>& parts,
                  const std::vector<int64_t>& blocks, bool whole_is_a) {
   Layout out;
   out.shape = whole.place.shape;
   const auto ranks = static_cast<int64_t>(parts.size());
-  int64_t before = 0;  // rows of a part in the blocks before
+  int64_t before = 0;  // rows of a part in the preceding blocks
   for (const int64_t rows : blocks) {
     for (int64_t rank = 0; rank < ranks; ++rank) {
       Piece piece;
@@ -169,7 +170,7 @@ absl::Status PieceReader::Read(const Piece& piece, const std::function<bool(cons
   return ReadFrom(piece, 0, take, &stop);
 }
 
-// Cuts along `axis`, and inside of it where one index is too much.
+// Splits a piece along `axis`. If one index is still too large, splits the next axis.
 absl::Status PieceReader::ReadFrom(const Piece& piece, size_t axis,
                                    const std::function<bool(const Box&)>& take, bool* stop) {
   const std::vector<int64_t>& shape = piece.a.place.shape;

@@ -1,4 +1,5 @@
-// The same elements of two tensors, whatever the layouts: merged or in shards, dense or strided.
+// Pairs the same elements of two tensors, whatever the layouts: merged or sharded, dense or
+// strided.
 #pragma once
 
 #include <cstddef>
@@ -13,48 +14,49 @@
 
 namespace plumbline::audit {
 
-// A box of elements on both sides, of one shape.
+// A box of elements that both sides have, of one shape.
 struct Piece {
   TensorPart a, b;
-  std::vector<int64_t> at;  // of its first element, in the whole tensor
+  std::vector<int64_t> at;  // index of its first element, in the whole tensor
 };
 
-// How two tensors lie over each other.
+// How two tensors cover each other.
 struct Layout {
-  std::string wrong;           // why they cannot be held against each other; empty: they can
-  std::vector<int64_t> shape;  // of the whole
-  std::vector<Piece> pieces;   // together all of it, each element once (of copies each copy)
-  bool copies = false;         // ranks hold the same, so the pieces repeat the whole
-  std::string how;             // of InterleavedLayouts: what blocks the parts consist of
+  std::string wrong;           // why they cannot be compared; empty if they can
+  std::vector<int64_t> shape;  // shape of the whole tensor
+  std::vector<Piece> pieces;   // cover the whole, each element once (for copies, once per copy)
+  bool copies = false;         // true if the ranks hold copies, so that the pieces repeat the whole
+  std::string how;             // set by InterleavedLayouts: the blocks of the parts
 };
 
-// Parts of one rank against parts of many, or of many against as many. Parts add up along the one
-// axis on which their extents do; parts of the whole's shape are copies of it.
+// Lays one part over many, or many over as many. Parts are joined along the one axis on which their
+// extents add up. Parts that have the shape of the whole are copies of it.
 Layout LayOver(const std::vector<TensorPart>& a, const std::vector<TensorPart>& b);
 
-// One whole tensor against equal parts of its first axis that consist of blocks: of fused weights a
-// rank holds its share of each (gate and up of a gated MLP; query, key and value), while the whole
-// holds block after block. Two equal blocks, and one of g * n rows beside two of n for the g that
-// people use, 1 to 64, where the extents allow them: at most 13. None: no such tensors.
+// Returns the block layouts of one whole tensor against equal parts of its first axis. A rank holds
+// its share of each block of a fused weight (gate and up of a gated MLP; query, key and value), and
+// the whole holds block after block. Tries two equal blocks, and one of g * n rows with two of n,
+// for the common g from 1 to 64, if the extents allow them: at most 13. If the tensors do not have
+// this form, returns none.
 std::vector<Layout> InterleavedLayouts(const std::vector<TensorPart>& a,
                                        const std::vector<TensorPart>& b);
 
-// A box that was read from both: `count` elements, dense in C order, each in its own dtype.
+// A box read from both sides: `count` elements, dense in C order, each in its own dtype.
 struct Box {
   const std::byte *a = nullptr, *b = nullptr;
   size_t count = 0;
-  std::vector<int64_t> at;     // of its first element, in the whole tensor
-  std::vector<int64_t> shape;  // of the box
+  std::vector<int64_t> at;     // index of its first element, in the whole tensor
+  std::vector<int64_t> shape;  // shape of the box
 };
 
-// Not thread-safe. Holds two boxes and the scans' buffers: some 80 MiB.
+// Reads pieces of two tensors. Not thread-safe. Holds two boxes and the scan buffers: about 80 MiB.
 class PieceReader {
  public:
   static constexpr int64_t kMostOfBox = int64_t{1} << 20;  // elements
 
-  // All boxes of a piece, in C order. Stops with what `take` returns false for.
+  // Reads all boxes of a piece, in C order. Stops if `take` returns false.
   absl::Status Read(const Piece& piece, const std::function<bool(const Box&)>& take);
-  // The elements of one side.
+  // Reads the elements of one side.
   absl::Status ReadOne(const TensorPart& part, std::vector<std::byte>* elements) {
     return scan_a_.Read(*part.file, part.place, elements);
   }

@@ -22,7 +22,7 @@ TensorKind KindOf(const std::string& op) {
 
 void Collect(CheckpointSide* side, const WholeCheckpoint& whole, uint32_t rank,
              std::map<std::string, size_t>* known) {
-  std::map<std::string, uint32_t> seen;  // of this rank: a name may come again
+  std::map<std::string, uint32_t> seen;  // names of this rank; a name may repeat
   for (const SitedTensor& sited : whole.tensors) {
     const TensorKind kind = KindOf(sited.op);
     std::string name =
@@ -36,7 +36,8 @@ void Collect(CheckpointSide* side, const WholeCheckpoint& whole, uint32_t rank,
   }
 }
 
-// transformers keeps its trainer's state, the log so far in it, in each checkpoint's folder.
+// Returns true for trainer_state.json in a checkpoint's folder: transformers stores the trainer's
+// state and log there.
 bool IsOfCheckpoint(const std::string& path) {
   const std::filesystem::path file(path);
   return file.filename() == "trainer_state.json" &&
@@ -81,7 +82,7 @@ absl::StatusOr<std::unique_ptr<CheckpointSide>> ReadCheckpointSide(const std::st
     if (set.reader->format() == "checkpoint") files = set.files;
   }
   std::vector<PlannedFile> plans = PlanCheckpoints(files);
-  // Beside checkpoints of a step a model of none is not meant.
+  // If there are checkpoints with steps, a model without a step is ignored.
   const bool series =
       std::any_of(plans.begin(), plans.end(), [](const PlannedFile& plan) { return !plan.apart; });
   if (series) std::erase_if(plans, [](const PlannedFile& plan) { return plan.apart; });
@@ -107,7 +108,7 @@ absl::StatusOr<std::unique_ptr<CheckpointSide>> ReadCheckpointSide(const std::st
   side->run = plans[0].run;
   side->step = *steps.rbegin();
   side->steps = steps.size();
-  // The plans are in the order of step and rank: the newest step's are the last.
+  // The plans are ordered by step and rank, so the newest step is last.
   std::map<std::string, size_t> known;
   size_t first = 0;
   while (plans[first].step != side->step) ++first;
@@ -124,7 +125,7 @@ absl::StatusOr<std::unique_ptr<CheckpointSide>> ReadCheckpointSide(const std::st
     if (!side->scheduler_step) side->scheduler_step = whole.scheduler_step;
     first = last;
   }
-  // A name chooses among files; what the content says stands.
+  // The name selected the files, but the step in the content takes precedence.
   if (side->told_step) side->step = *side->told_step;
   return side;
 }

@@ -1,4 +1,4 @@
-// One checkpoint of one step, to be held against another: its tensors by name.
+// Reads one checkpoint of one step, for a comparison: its tensors by name.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,30 @@
 
 namespace plumbline::audit {
 
-// What one rank's file holds of a tensor.
+// The part of a tensor in one rank's file.
 struct TensorPart {
   const InputFile* file = nullptr;
   StoredTensor place;
   uint32_t rank = 0;
 };
 
-// What a tensor is kept for.
+// Purpose of a tensor.
 enum class TensorKind { kModel, kAverage, kOptimizer, kOther };
 
 struct ComparedTensor {
   std::string name;   // "layers.0.weight", "layers.0.weight/exp_avg"
   std::string layer;  // "layers.0.weight"
   TensorKind kind = TensorKind::kModel;
-  std::vector<TensorPart> parts;  // by rank; one where no ranks are told apart
+  std::vector<TensorPart> parts;  // by rank; one part if the ranks are not distinguished
 };
 
-// Its files stay open. Not thread-safe.
+// One checkpoint. Keeps its files open. Not thread-safe.
 struct CheckpointSide {
   std::string path, run;
   int64_t step = 0;
-  std::optional<int64_t> told_step;  // by the content, whatever names say
-  size_t steps = 1;                  // that were found; of several the newest was taken
-  Inputs inputs;                     // with what is wrong with them
+  std::optional<int64_t> told_step;  // step stated by the content, whatever the file names state
+  size_t steps = 1;                  // number of steps found; the newest was taken
+  Inputs inputs;                     // the files, with their problems
   std::vector<WholeCheckpoint> ranks;
   std::vector<ComparedTensor> tensors;  // in the order of the files
   std::vector<double> rates;
@@ -44,14 +44,14 @@ struct CheckpointSide {
 
   bool failed() const;
   bool Has(TensorKind kind) const;
-  std::vector<std::string> Layers() const;  // of its tensors
+  std::vector<std::string> Layers() const;  // layers of the tensors
 };
 
-// Are all files that are recognised at this path checkpoints?
+// Returns true if all recognised files at this path are checkpoints.
 bool IsCheckpointPath(const std::string& path);
 
-// The checkpoint at a path: a file, or the newest step of the one run in a directory.
-// InvalidArgument: there is none, or there are several runs.
+// Reads the checkpoint at a path: a file, or the newest step of the only run in a directory.
+// Returns InvalidArgument if there is no checkpoint or there are several runs.
 absl::StatusOr<std::unique_ptr<CheckpointSide>> ReadCheckpointSide(const std::string& path);
 
 }  // namespace plumbline::audit

@@ -14,7 +14,7 @@ constexpr size_t kVectors = 8;
 constexpr int kRounds = 4;
 
 using Row = std::array<double, kVectors>;
-using Block = std::vector<Row>;  // a vector a column
+using Block = std::vector<Row>;  // one vector per column
 
 double Dot(const Block& block, size_t i, size_t j) {
   double sum = 0;
@@ -22,7 +22,8 @@ double Dot(const Block& block, size_t i, size_t j) {
   return sum;
 }
 
-// Modified Gram and Schmidt, twice; what depends on those before becomes zero.
+// Orthonormalises by modified Gram-Schmidt, twice. A vector that depends on those before it becomes
+// zero.
 void Orthonormalise(Block* block) {
   for (size_t j = 0; j < kVectors; ++j) {
     const double before = std::sqrt(Dot(*block, j, j));
@@ -38,7 +39,7 @@ void Orthonormalise(Block* block) {
   }
 }
 
-// D times a block of `columns` rows.
+// Multiplies D by a block of `columns` rows.
 Block Times(const std::vector<float>& d, int64_t rows, int64_t columns, const Block& x) {
   Block y(static_cast<size_t>(rows));
   for (size_t i = 0; i < y.size(); ++i) {
@@ -52,7 +53,7 @@ Block Times(const std::vector<float>& d, int64_t rows, int64_t columns, const Bl
   return y;
 }
 
-// D' times a block of `rows` rows.
+// Multiplies D' by a block of `rows` rows.
 Block TransposeTimes(const std::vector<float>& d, int64_t columns, const Block& x) {
   Block y(static_cast<size_t>(columns));
   for (size_t i = 0; i < x.size(); ++i) {
@@ -64,8 +65,8 @@ Block TransposeTimes(const std::vector<float>& d, int64_t columns, const Block& 
   return y;
 }
 
-// Jacobi's rotations on a small symmetric matrix: its eigenvalues on the diagonal, vectors as
-// columns.
+// Diagonalises a small symmetric matrix with Jacobi rotations: eigenvalues on the diagonal,
+// eigenvectors as columns.
 using Small = std::array<Row, kVectors>;
 void Diagonalise(Small* a, Small* vectors) {
   for (size_t i = 0; i < kVectors; ++i) {
@@ -127,7 +128,7 @@ std::vector<SingularValue> LargestSingularValues(const std::vector<float>& matri
     q = Times(matrix, rows, columns, x);
     Orthonormalise(&q);
   }
-  // B' = D'q holds what the block caught; B B' = W s^2 W'.
+  // B' = D'q is the projection on the block; B B' = W s^2 W'.
   const Block b = TransposeTimes(matrix, columns, q);
   Small gram{}, w{};
   for (size_t i = 0; i < kVectors; ++i) {

@@ -10,7 +10,7 @@
 namespace plumbline::audit {
 namespace {
 
-// Elements as doubles.
+// Converts elements to doubles.
 void Widen(const std::byte* data, DType dtype, size_t count, std::vector<double>* out) {
   out->resize(count);
   double* to = out->data();
@@ -24,7 +24,7 @@ void Widen(const std::byte* data, DType dtype, size_t count, std::vector<double>
   }
 }
 
-// The index of the n-th element of a box, in the whole tensor.
+// Returns the index, in the whole tensor, of the n-th element of a box.
 std::vector<int64_t> IndexOf(const Box& box, size_t n) {
   std::vector<int64_t> index = box.at;
   for (size_t axis = box.shape.size(); axis-- > 0;) {
@@ -37,7 +37,7 @@ std::vector<int64_t> IndexOf(const Box& box, size_t n) {
 class ChangeMeter {
  public:
   ChangeMeter(const Layout& layout, TensorChange* out) : out_(*out) {
-    // Pieces of ranks that are not put together have rows of their own.
+    // If the pieces of ranks are not joined, each piece has its own rows: rows are not counted.
     const bool rows = layout.shape.size() >= 2 && (!layout.copies || layout.pieces.size() == 1);
     if (!rows || layout.shape[0] < 2 || static_cast<uint64_t>(layout.shape[0]) > kMostRowsOfChange)
       return;
@@ -136,11 +136,11 @@ class ChangeMeter {
   TensorChange& out_;
   std::vector<double> a_, b_;
   std::vector<Row> rows_;
-  bool cast_ = false;  // the sides have two dtypes: values are counted, not bits
+  bool cast_ = false;  // true if the dtypes differ: values are compared, not bits
   double along_ = 0, along_squares_ = 0, before_squares_ = 0;
 };
 
-// The box's elements in the checkpoint before.
+// Returns the place of the box's elements in the preceding checkpoint.
 StoredTensor BoxOf(const StoredTensor& whole, const Box& box) {
   StoredTensor part = whole;
   part.shape = box.shape;
@@ -169,7 +169,7 @@ absl::Status MeasureChange(const ComparedTensor& a, const ComparedTensor& b,
   out->wrong = layout.wrong;
   out->shape = layout.shape.empty() ? of_a.shape : layout.shape;
   if (!layout.wrong.empty()) return absl::OkStatus();
-  // Of a change before it, where that lies in one piece of the same shape.
+  // The preceding change is used if its tensor is one piece of the same shape.
   const bool third = before != nullptr && before->parts.size() == 1 && !layout.copies &&
                      before->parts[0].place.shape == layout.shape &&
                      IsFloating(before->parts[0].place.dtype);
@@ -207,7 +207,7 @@ absl::Status ReadChangeMatrix(const ComparedTensor& a, const ComparedTensor& b, 
     return absl::OkStatus();
   matrix->reserve(static_cast<size_t>(of_a.elements()));
   std::vector<double> x, y;
-  // Boxes of one piece with two axes come in the order of its elements.
+  // The boxes of one piece with two axes come in the order of its elements.
   return reader->Read(layout.pieces[0], [&](const Box& box) {
     Widen(box.a, of_a.dtype, box.count, &x);
     Widen(box.b, b.parts[0].place.dtype, box.count, &y);

@@ -14,9 +14,9 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostTold = 4096;                 // differences
-constexpr size_t kMostVisits = size_t{1} << 24;    // values that are looked at
-constexpr size_t kMostNameless = size_t{1} << 16;  // tensors without a name that are read
+constexpr size_t kMostTold = 4096;                 // differences reported
+constexpr size_t kMostVisits = size_t{1} << 24;    // values visited
+constexpr size_t kMostNameless = size_t{1} << 16;  // unnamed tensors read
 
 std::string InBoth(const std::string& a, const std::string& b) {
   return absl::StrCat(a, " in A, ", b, " in B");
@@ -35,7 +35,7 @@ std::string ElementOf(const std::string& bytes, size_t i, const NumpyValue& of) 
   return ElementText(reinterpret_cast<const std::byte*>(element.data()), of.dtype, 0);
 }
 
-// An array's bytes row after row, in whatever order they lie.
+// Returns an array's bytes in row-major order, whatever the stored order.
 std::string BytesByRows(const Value& value, const NumpyValue& array) {
   const std::string bytes = value.tree().bytes(array.bytes);
   if (!array.columns_first) return bytes;
@@ -43,7 +43,7 @@ std::string BytesByRows(const Value& value, const NumpyValue& array) {
   std::string out(count * width, '\0');
   std::vector<size_t> index(array.shape.size(), 0);
   for (size_t at = 0; at < count; ++at) {
-    // Where the element lies that the rows have at `at`.
+    // Find the stored position of the element that is at `at` in row-major order.
     size_t from = 0, stride = 1;
     for (size_t axis = 0; axis < index.size(); ++axis) {
       from += index[axis] * stride;
@@ -58,8 +58,8 @@ std::string BytesByRows(const Value& value, const NumpyValue& array) {
   return out;
 }
 
-// Something that is lost where it is missing, whatever it holds: None, an empty container, a
-// number.
+// Returns true for values that count as lost if they are missing, whatever they hold: None, an
+// empty container, a number.
 bool IsPlain(const Value& value) {
   switch (FormOfValue(value.file(), value.id)) {
     case ValueForm::kDict:
@@ -73,13 +73,14 @@ bool IsPlain(const Value& value) {
   }
 }
 
-// "args" of "args.lr", which a flat dict has; "" of a part's own name.
+// Returns "args" for "args.lr", as in a flat dict. If the name has no section, returns "".
 std::string_view SectionOf(std::string_view name) {
   const size_t dot = name.find('.');
   return dot == std::string_view::npos ? "" : name.substr(0, dot);
 }
 
-// Does a name that these entries lack belong beside them? Below the outermost dicts it does.
+// Returns a predicate: should a name that these entries lack be among them? Below the outermost
+// dicts it always should.
 auto BesideOthers(const std::string& place, const std::vector<ValueEntry>& entries) {
   absl::flat_hash_set<std::string_view> sections;
   for (const ValueEntry& entry : entries) {
@@ -142,21 +143,22 @@ void ValueComparison::CompareEntries(const std::vector<ValueEntry>& a,
   for (const ValueEntry& entry : b) {
     if (!keys.insert(entry.key).second) continue;
     const std::string name = PlaceUnder(place, entry.name);
-    // A tensor of the same name, which is compared by it: 1 and "1".
+    // A tensor with the same name is compared by that name (keys 1 and "1").
     if (entry.value.named() && names_alone.contains(entry.name) && !out_.conversion)
       Tell(name, "keys of two types, which read the same");
     TellAlone(entry, name, beside_a(entry.name), false);
   }
 }
 
-// What one side lacks: a whole part of the file may be left out, a value beside others not.
+// Records a value that one side lacks. A whole part of the file may be missing; a single value may
+// not.
 void ValueComparison::TellAlone(const ValueEntry& entry, const std::string& name, bool beside,
                                 bool of_a) {
   if (!beside || out_.conversion)
     return counter_.Count(entry.value, name, of_a ? &only_a : &only_b);
   Alone lost;
   lost_.Count(entry.value, name, &lost);
-  // A tensor is told by its name, but where its kind was set aside.
+  // A tensor is reported by its name, unless its kind was set aside.
   size_t visits = out_.kinds_aside ? 4096 : 0;
   const bool plain =
       (IsPlain(entry.value) || (lost.count == 0 && HasNamed(entry.value, &visits))) &&
@@ -168,7 +170,8 @@ void ValueComparison::TellAlone(const ValueEntry& entry, const std::string& name
   }
 }
 
-// A schedule that keeps one of its own methods drags itself in by it, with its optimizer.
+// A schedule that stores one of its own bound methods also pickles itself and its optimizer. Such
+// methods are skipped.
 bool ValueComparison::SkipMethods(const Value& a, const Value& b, const std::string& place) {
   const std::string of_a = MethodOf(a.tree(), a.id);
   if (of_a.empty() || of_a != MethodOf(b.tree(), b.id)) return false;
@@ -185,7 +188,7 @@ void ValueComparison::CompareOne(const Value& of_a, const Value& of_b, const std
   const ValueForm form = FormOfValue(a.file(), a.id), form_b = FormOfValue(b.file(), b.id);
   if (form == ValueForm::kRun || form_b == ValueForm::kRun) return LeaveOpen(place);
   if (form != form_b) {
-    // A conversion may lay tensors that are compared by their names out in another way.
+    // A conversion may arrange tensors that are compared by name in another structure.
     size_t visits_a = 4096, visits_b = 4096;
     if (!out_.conversion || (!HasNamed(a, &visits_a) && !HasNamed(b, &visits_b)))
       return TellBoth(a, b, place);
@@ -194,7 +197,8 @@ void ValueComparison::CompareOne(const Value& of_a, const Value& of_b, const std
     return;
   }
   if (form == ValueForm::kScalar) return CompareScalars(a, b, place);
-  // A bytearray is changed in place where bytes are not; Python calls them equal, as 3 and 3.0.
+  // A bytearray is mutable and bytes are not, although Python compares them as equal, like 3 and
+  // 3.0.
   if ((form == ValueForm::kSet || form == ValueForm::kBytes) &&
       a.tree().variant(a.id) != b.tree().variant(b.id))
     return TellBoth(a, b, place);
@@ -273,15 +277,15 @@ void ValueComparison::CompareArrays(const Value& a, const Value& b, const std::s
   Tell(place, absl::StrCat(first, " (", differ, " of ", count, " differ)"));
 }
 
-// An object is what it is made of: its class, its arguments, what it was given afterwards.
+// Compares two objects by their parts: class, arguments and state.
 void ValueComparison::CompareCalls(const Value& a, const Value& b, const std::string& place) {
   const std::string name = CalleeName(a.tree(), a.id);
   if (name != CalleeName(b.tree(), b.id)) return TellBoth(a, b, place);
   if (SkipMethods(a, b, place)) return;
-  ++out_.values;  // its class
+  ++out_.values;  // the class
   const auto parts = [](const Value& value) {
     const PickleCall& call = value.tree().call(value.id);
-    // What is called by a name is that name.
+    // If the callee has a name, only the name is compared.
     const PickleId callee = value.tree().callee(value.id).empty() ? call.callee : kNoPickle;
     return std::vector<PickleId>{callee,     call.arguments, call.keywords,
                                  call.state, call.items,     call.entries};
@@ -296,7 +300,8 @@ void ValueComparison::CompareCalls(const Value& a, const Value& b, const std::st
   }
 }
 
-// Of a single argument the call's own place, so that a counter's keys are its own.
+// If both calls have a single argument, compares it at the call's own place, so that a counter's
+// keys have no extra level.
 void ValueComparison::CompareParts(const Value& a, const Value& b, const std::string& place) {
   const auto single = [](const Value& value) {
     return value.tree().Is(value.id, PickleKind::kTuple) &&
@@ -314,7 +319,7 @@ void ValueComparison::CompareTensors(const Value& a, const Value& b, const std::
   CompareStored(of_a, of_b, wrong, a, b, place);
 }
 
-// A storage that no known tensor is made of (of a quantised one, or saved by itself).
+// Compares storages that belong to no known tensor (of a quantised tensor, or saved alone).
 void ValueComparison::CompareStorages(const Value& a, const Value& b, const std::string& place) {
   const auto type = [](const Value& value) {
     const PickleId id = value.tree().items(value.id)[0];

@@ -1,4 +1,4 @@
-// Two trees of values beside each other.
+// Compares two trees of pickled values.
 #pragma once
 
 #include <optional>
@@ -16,11 +16,11 @@
 
 namespace plumbline::audit {
 
-// Adds to an Equality what it finds. Each pair of values is looked into once, however often the
-// pickles refer to it, so that the work is linear in their bytes. Not thread-safe.
+// Adds what it finds to an Equality. Visits each pair of values once, however often the pickles
+// refer to it, so that the work is linear in their bytes. Not thread-safe.
 class ValueComparison {
  public:
-  // `told`: last parts of places that were told already.
+  // `told`: last parts of the names of values that were compared already.
   ValueComparison(const NamesMap& names, const std::set<std::string>& told, PieceReader* reader,
                   LeftOut* left_out, Equality* out)
       : names_(names),
@@ -33,7 +33,7 @@ class ValueComparison {
 
   absl::Status Compare(const std::vector<ValueEntry>& a, const std::vector<ValueEntry>& b);
 
-  // Whole parts that the other side has none of, and in conversions all that it lacks.
+  // Whole parts that the other side lacks, and in conversions everything that it lacks.
   Alone only_a, only_b;
 
  private:
@@ -67,13 +67,13 @@ class ValueComparison {
   PieceReader& reader_;
   LeftOut& left_out_;
   Equality& out_;
-  ValueCounter counter_;  // of what is set aside
-  ValueCounter lost_;     // of what is missing beside others
+  ValueCounter counter_;  // counts what is set aside
+  ValueCounter lost_;     // counts single values that are missing
   absl::Status status_;
   size_t visits_ = 0;
-  Alone open_;            // what was not kept, of either side, by its place
-  uint64_t over_ = 0;     // differences beyond those that are told
-  uint64_t tensors_ = 0;  // that were read
+  Alone open_;            // values that were not kept, on either side, by place
+  uint64_t over_ = 0;     // number of differences beyond the reporting limit
+  uint64_t tensors_ = 0;  // tensors that were read
   absl::flat_hash_set<std::tuple<const ValueRoot*, PickleId, const ValueRoot*, PickleId>> met_;
 };
 

@@ -1,4 +1,4 @@
-// Lists, sets and dicts beside each other, and what was not kept of them.
+// Compares lists, sets and dicts, and the runs of values in them that were not kept.
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
@@ -9,11 +9,12 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostEach = 64;  // items of a list that are told one by one
+constexpr size_t kMostEach = 64;  // items of a list reported one by one
 
 }  // namespace
 
-// Each item of a short list; of a long one (a random generator's state) the first that differs.
+// Compares every item of a short list. For a long list (a random generator's state), reports only
+// the first difference.
 void ValueComparison::CompareLists(const Value& a, const Value& b, const std::string& place) {
   const std::vector<PickleId>& of_a = a.tree().items(a.id);
   const std::vector<PickleId>& of_b = b.tree().items(b.id);
@@ -21,7 +22,7 @@ void ValueComparison::CompareLists(const Value& a, const Value& b, const std::st
   const size_t count = std::min(of_a.size(), of_b.size());
   size_t differ = 0;
   for (size_t i = 0; i < count; ++i) {
-    // Behind values that were not kept none has a place that is known.
+    // After values that were not kept, positions are unknown.
     const bool run =
         a.tree().Is(of_a[i], PickleKind::kRun) || b.tree().Is(of_b[i], PickleKind::kRun);
     if (run && !CompareRuns({a.root, of_a[i]}, {b.root, of_b[i]}, place)) break;
@@ -36,8 +37,8 @@ void ValueComparison::CompareLists(const Value& a, const Value& b, const std::st
     absl::StrAppend(&out_.unequal.back().text, " (", differ, " of ", count, " items differ)");
 }
 
-// Of dicts of which not all is kept: the same is missing on both sides, or what one side alone has
-// is not known.
+// Compares dicts of which some values were not kept. If both sides lack the same values, compares
+// all entries. Otherwise entries that only one side has are left open.
 void ValueComparison::CompareDicts(const Value& a, const Value& b, const std::string& place) {
   if (CompareAllRuns(a, b)) return CompareEntries(EntriesOf(a), EntriesOf(b), place);
   LeaveOpen(place);
@@ -52,7 +53,7 @@ void ValueComparison::CompareDicts(const Value& a, const Value& b, const std::st
   CompareEntries(of_a, of_b, place);
 }
 
-// Of dicts and sets: true: what is missing on both sides is the same, or nothing.
+// For dicts and sets: returns true if both lack the same values, or none.
 bool ValueComparison::CompareAllRuns(const Value& a, const Value& b) {
   const std::vector<PickleId> of_a = RunsOf(a), of_b = RunsOf(b);
   const auto same = [&](PickleId x, PickleId y) { return AreSameRuns({a.root, x}, {b.root, y}); };
@@ -61,7 +62,7 @@ bool ValueComparison::CompareAllRuns(const Value& a, const Value& b) {
   return true;
 }
 
-// True: both stand for the same values.
+// Returns true if both runs stand for the same values.
 bool ValueComparison::CompareRuns(const Value& a, const Value& b, const std::string& place) {
   const bool both = a.tree().Is(a.id, PickleKind::kRun) && b.tree().Is(b.id, PickleKind::kRun);
   if (!both || !AreSameRuns(a, b)) {

@@ -87,7 +87,8 @@ void ValueCounter::Count(const Value& value, const std::string& place, Alone* al
   }
 }
 
-// A module that was saved whole is its tensors; any other object is at least one value.
+// A module that was saved whole counts as its tensors. Any other object counts as at least one
+// value.
 void ValueCounter::CountCall(const Value& value, const std::string& place, Alone* alone) {
   const PickleCall& call = value.tree().call(value.id);
   Alone parts;

@@ -1,4 +1,4 @@
-// Values of a checkpoint's pickles by their place ("optimizer.param_groups.0.lr").
+// Lists the values of a checkpoint's pickles by their place ("optimizer.param_groups.0.lr").
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@ struct Value {
 
   const TorchFile& file() const { return *root->file; }
   const PickleTree& tree() const { return root->file->tree(); }
-  // Is it a tensor that is compared by its name?
+  // Returns true if this is a tensor that is compared by its name.
   bool named() const { return root->named.contains(id); }
 };
 
 struct ValueEntry {
-  std::string key;   // as ValueKey has it
-  std::string name;  // for people
+  std::string key;   // the text of ValueKey
+  std::string name;  // for display
   Value value;
 };
 
-// Of a dict, in its order, but what was not kept of it.
+// Returns the entries of a dict in its order, without values that were not kept.
 std::vector<ValueEntry> EntriesOf(const Value& dict);
 
-// "optimizer" and "lr" are "optimizer.lr"; at most 512 bytes.
+// Joins "optimizer" and "lr" to "optimizer.lr", of at most 512 bytes.
 std::string PlaceUnder(const std::string& place, const std::string& name);
 
-// What one side alone tells.
+// Values that only one side has.
 struct Alone {
   uint64_t count = 0;
   std::string first;
@@ -42,22 +42,23 @@ struct Alone {
   void Add(const Alone& more);
 };
 
-// "not compared: WHOSE 3 values (first, ...)", where there are any.
+// If there are values, adds "not compared: WHOSE 3 values (first, ...)".
 void SetAside(const std::string& whose, const Alone& alone, Equality* out);
 
-// The runs of plain values that were not kept (PickleRun) of a container of one value each, in its
-// order.
+// Returns the runs of plain values that were not kept (PickleRun) of a container of one value each,
+// in its order.
 std::vector<PickleId> RunsOf(const Value& container);
 
-// Are these runs made of the same bytes, which are the same values?
+// Returns true if these runs consist of the same bytes, and therefore of the same values.
 bool AreSameRuns(const Value& a, const Value& b);
 
-// Counts what lies below values, each of them once.
+// Counts the values below a value, each once.
 class ValueCounter {
  public:
   ValueCounter(const NamesMap& names, LeftOut* left_out) : names_(names), left_out_(*left_out) {}
 
-  // Values that no named tensor stands for. A list of scalars is one; None is none.
+  // Counts values that belong to no named tensor. A list of scalars counts as one; None counts as
+  // zero.
   void Count(const Value& value, const std::string& place, Alone* alone);
 
  private:
@@ -68,7 +69,8 @@ class ValueCounter {
   absl::flat_hash_set<std::pair<const ValueRoot*, PickleId>> seen_;
 };
 
-// Does a named tensor lie in it? Looks at at most `*visits` values, and counts them off.
+// Returns true if the value contains a named tensor. Visits at most `*visits` values, and subtracts
+// them from it.
 bool HasNamed(const Value& value, size_t* visits);
 
 }  // namespace plumbline::audit

@@ -16,10 +16,10 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostOfKey = 512;   // bytes, beyond which a digest stands for them
+constexpr size_t kMostOfKey = 512;   // bytes; longer keys are replaced by a digest
 constexpr size_t kMostOfQuote = 60;  // bytes of a text that are shown
 
-// As Python's repr: a float is known by its point.
+// Formats a float like Python's repr: it always has a point.
 std::string RealText(double value) {
   if (std::isnan(value)) {
     const auto bits = std::bit_cast<uint64_t>(value);
@@ -31,10 +31,10 @@ std::string RealText(double value) {
   return text;
 }
 
-// Of a two's complement, lowest byte first.
+// Formats a two's complement number, lowest byte first.
 std::string LongText(std::string_view bytes) {
   const bool negative = !bytes.empty() && (bytes.back() & 0x80) != 0;
-  std::vector<uint32_t> digits;  // of 2^32, lowest first; of the magnitude
+  std::vector<uint32_t> digits;  // base 2^32 digits of the magnitude, lowest first
   uint32_t carry = negative ? 1 : 0;
   for (size_t at = 0; at < bytes.size(); at += 4) {
     uint64_t digit = 0;
@@ -48,7 +48,7 @@ std::string LongText(std::string_view bytes) {
     digits.push_back(static_cast<uint32_t>(digit));
   }
   if (carry != 0) digits.push_back(carry);
-  // Nine decimals at a time, from the right.
+  // Emit nine decimal digits at a time, from the right.
   std::string text;
   while (!digits.empty()) {
     uint64_t rest = 0;
@@ -93,7 +93,8 @@ std::string Quote(std::string_view text) {
   return absl::StrCat("\"", Printable(text.substr(0, kMostOfQuote)), cut ? "...\"" : "\"");
 }
 
-// The keys of what a container holds, each behind its length, so that no two contents give one key.
+// Appends the keys of a container's parts, each after its length, so that no two contents have the
+// same key.
 void AppendParts(const PickleTree& tree, const std::vector<PickleId>& parts, bool sorted,
                  std::string* out) {
   std::vector<std::string> keys;
@@ -102,7 +103,7 @@ void AppendParts(const PickleTree& tree, const std::vector<PickleId>& parts, boo
   for (const std::string& key : keys) absl::StrAppend(out, key.size(), ":", key);
 }
 
-// numpy 2 moved what it pickles: the same object under the name that both have.
+// numpy 2 renamed the modules in its pickles. Maps both names to one.
 std::string NameOfBoth(std::string name) {
   if (name.starts_with("numpy._core.")) name.replace(0, 12, "numpy.core.");
   return ValidUtf8(name);
@@ -117,14 +118,14 @@ std::string CalleeName(const PickleTree& tree, PickleId id) {
   return name.empty() ? "a value that is no name" : NameOfBoth(name);
 }
 
-// torch writes its version as a text of a class of its own.
+// torch pickles its version as an instance of a str subclass.
 PickleId TextOrItself(const PickleTree& tree, PickleId id) {
   if (tree.callee(id) != "torch.torch_version.TorchVersion") return id;
   const std::vector<PickleId>& items = tree.items(tree.call(id).arguments);
   return items.size() == 1 && tree.Is(items[0], PickleKind::kText) ? items[0] : id;
 }
 
-// A method that is bound to an object: "Class.name"; empty: it is none.
+// Returns "Class.name" for a method bound to an object; otherwise "".
 std::string MethodOf(const PickleTree& tree, PickleId id) {
   if (tree.callee(id) != "builtins.getattr") return "";
   const std::vector<PickleId>& items = tree.items(tree.call(id).arguments);
@@ -259,7 +260,7 @@ std::string ValueKey(const PickleTree& tree, PickleId id) {
         out.insert(0, "s");
       }
       break;
-    case PickleKind::kRun:  // no key of Python's holds one
+    case PickleKind::kRun:  // no Python key contains a run
       out = absl::StrCat("r", tree.offset(id));
       break;
     default:

@@ -1,5 +1,4 @@
-// A value of a pickle as text that no other value has: what is printed of two that differ is never
-// the same.
+// Formats a value of a pickle as unique text: two values that differ never have the same text.
 #pragma once
 
 #include <string>
@@ -10,43 +9,44 @@
 
 namespace plumbline::audit {
 
-// What two values must have in common to be looked into.
+// Form of a value. Two values are compared in detail only if their forms are equal.
 enum class ValueForm {
-  kScalar,  // none, numbers, truth values, names of classes: ScalarText is all of it
+  kScalar,  // none, numbers, truth values, class names: ScalarText is the whole value
   kText,
   kBytes,
   kTensor,
-  kArray,  // numpy's, of a plain dtype
+  kArray,  // a numpy array of a plain dtype
   kList,
   kTuple,
   kSet,
   kDict,
-  kCall,     // an object that is left closed: compared by what it is made of
-  kStorage,  // of no tensor
-  kRun,      // values that the reader of pickles did not keep
+  kCall,     // an object that is not interpreted: compared by its parts
+  kStorage,  // a storage of no tensor
+  kRun,      // values that the pickle reader did not keep
 };
 
 ValueForm FormOfValue(const TorchFile& file, PickleId id);
 
-// Of a scalar, as Python writes it: "None", "True", "3", "3.0", "-0.0", "(1.0+2.0j)", "nan", and
-// "0.5 (numpy f8)" for numpy's. Whole numbers of any size are printed whole.
+// Returns a scalar as Python writes it: "None", "True", "3", "3.0", "-0.0", "(1.0+2.0j)", "nan",
+// and "0.5 (numpy f8)" for numpy numbers. Integers of any size are written in full.
 std::string ScalarText(const PickleTree& tree, PickleId id);
 
-// For people: a scalar's text, a short text quoted, "a list of 3", "a tensor", "a call of x.Y".
+// Returns a description for display: a scalar's text, a short text quoted, "a list of 3", "a
+// tensor", "a call of x.Y".
 std::string DescribeValue(const TorchFile& file, PickleId id);
 
-// Equal where the values are, whatever the order of sets; long ones are folded into a digest. For
-// keys and the items of sets.
+// Returns a key that is equal if the values are equal, whatever the order of sets. Long keys are
+// replaced by a digest. Used for dict keys and items of sets.
 std::string ValueKey(const PickleTree& tree, PickleId id);
 
-// Texts of a class of their own (torch's version) are their texts; any other value is itself.
+// If the value is a str subclass (torch's version), returns its text; otherwise `id`.
 PickleId TextOrItself(const PickleTree& tree, PickleId id);
 
-// "torch.optim.lr_scheduler.OneCycleLR._annealing_cos" of a bound method of an object; "": it is
-// none.
+// Returns "torch.optim.lr_scheduler.OneCycleLR._annealing_cos" for an object's bound method;
+// otherwise "".
 std::string MethodOf(const PickleTree& tree, PickleId id);
 
-// The name of what a call calls, numpy's modules by one name of theirs.
+// Returns the name of a call's callee. Both module names of numpy map to one.
 std::string CalleeName(const PickleTree& tree, PickleId id);
 
 }  // namespace plumbline::audit

@@ -14,13 +14,13 @@
 namespace plumbline::audit {
 namespace {
 
-// One rank's files as one dict: the entries of their outermost dicts.
+// The files of one rank as one dict: the entries of their outermost dicts.
 struct RankValues {
-  std::vector<FileValues> files;  // whose roots the entries point to
+  std::vector<FileValues> files;  // own the roots that the entries point to
   std::vector<ValueEntry> entries;
 };
 
-// A name may come in several files.
+// Collects entries. If a name comes from several files, numbers it.
 class EntryList {
  public:
   void Add(ValueEntry entry) {
@@ -67,8 +67,8 @@ RankValues OpenRank(std::span<const WholeCheckpoint> ranks, const char* side, Eq
   return values;
 }
 
-// Parts that one side leaves out as a whole are set aside; where each side has something that the
-// other lacks, neither is a part of the other.
+// If only one side has extra parts, sets them aside. If each side has parts that the other lacks,
+// neither side contains the other, which is a difference.
 void TellAlone(const Alone& only_a, const Alone& only_b, Equality* out) {
   if (out->conversion || only_a.count == 0 || only_b.count == 0) {
     SetAside("A alone tells", only_a, out);
@@ -87,7 +87,7 @@ void TellAlone(const Alone& only_a, const Alone& only_b, Equality* out) {
 class SideValues {
  public:
   SideValues(const CheckpointSide& side, const char* name) : side_(side), name_(name) {
-    // Parts of a distributed checkpoint hold each thing once, whatever their number.
+    // A distributed checkpoint stores each value once, whatever the number of its parts.
     whole_ = !side.ranks.empty() && !side.ranks[0].files.empty() &&
              IsDistributedPart(side.ranks[0].files[0].path);
   }
@@ -97,7 +97,7 @@ class SideValues {
     const std::span<const WholeCheckpoint> all(side_.ranks);
     return OpenRank(whole_ ? all : all.subspan(rank, 1), name_, out);
   }
-  // What other ranks than the first tell differently has no place on a side of other ranks.
+  // If the numbers of ranks differ, sets aside what ranks other than the first hold differently.
   absl::Status SetRanksAside(const NamesMap& names, PieceReader* reader, LeftOut* left_out,
                              Equality* out) const {
     Equality within;

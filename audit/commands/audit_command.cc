@@ -1,5 +1,5 @@
-// plumb audit PATH...: exit status 0 when nothing at or above --fail-on was found, 1 when something
-// was, 2 on bad usage or an input that could not be read whole.
+// plumb audit PATH... Returns exit status 0 if nothing at or above --fail-on was found, 1 if
+// something was, 2 on bad usage or an input that could not be read whole.
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,15 +53,16 @@ struct AuditArguments {
   bool follow = false;
   bool quiet = false;
   bool verbose = false;
-  std::string standard_input;  // the file that holds it; empty: it is not read
+  std::string standard_input;  // the file that holds standard input; empty if it is not read
 };
 
-// The names are those of --fail-on, which CLI11 has checked.
+// Converts a name of --fail-on, which CLI11 has checked.
 v1::Level FailLevel(const std::string& name) {
   return name == "note" ? v1::LEVEL_NOTE : name == "warning" ? v1::LEVEL_WARNING : v1::LEVEL_ERROR;
 }
 
-// An input that was not read as a whole outranks findings; without a verdict nothing was audited.
+// Returns the exit status. An input that was not read whole outranks findings. If no rule gave a
+// verdict, nothing was audited, which is an error.
 int ExitStatus(const AuditResult& result, v1::Level fail_on) {
   if (result.inputs_failed() || !result.judged_any) return kExitError;
   for (const v1::Finding* finding : result.findings()) {
@@ -70,7 +71,7 @@ int ExitStatus(const AuditResult& result, v1::Level fail_on) {
   return kExitClean;
 }
 
-// Overwriting what is being audited would destroy it.
+// Returns true if the output would overwrite an input.
 bool IsInput(const AuditArguments& arguments, const std::string& output) {
   for (const std::string& path : arguments.paths) {
     std::error_code error;
@@ -96,12 +97,12 @@ std::string Render(const AuditArguments& arguments, const AuditResult& result) {
   return RenderText(result, style);
 }
 
-// True if the report has plots, which need the series.
+// Returns true if the report has plots, which need the series.
 bool Plots(const AuditArguments& arguments) {
   return arguments.format == "text" || arguments.format == "html";
 }
 
-// --baseline and --since; empty, or what is wrong.
+// Applies --baseline and --since. Returns an error message, or "" if all is right.
 std::string Select(const AuditArguments& arguments, Selection* selection) {
   selection->since = arguments.since;
   if (arguments.baseline.empty()) return "";
@@ -111,7 +112,7 @@ std::string Select(const AuditArguments& arguments, Selection* selection) {
   return "";
 }
 
-// Contract files as a setting of the rule that holds a run to them; empty, or what is wrong.
+// Passes contract files as a setting to the rule that checks them. Returns an error message or "".
 std::string HoldTo(const std::vector<std::string>& files, std::vector<std::string>* settings) {
   for (const std::string& file : files) {
     const absl::StatusOr<std::string> text = ReadWholeFile(file);
@@ -123,8 +124,9 @@ std::string HoldTo(const std::vector<std::string>& files, std::vector<std::strin
   return "";
 }
 
-// What is wrong with the inputs, one line a file: whoever sends the report elsewhere sees it too.
-// A text report has the reason of no verdict in its last line.
+// Prints the problems of the inputs, one line per file, so that they are visible even if the report
+// goes elsewhere. If no rule gave a verdict, prints the reason too; a text report has it in its
+// last line.
 void SayProblems(const AuditArguments& arguments, const AuditResult& result) {
   const bool shown = arguments.format == "text" && arguments.output.empty();
   if (!result.judged_any && !result.inputs_failed() && !shown) Fail(WhyNothingWasJudged(result));
@@ -136,7 +138,7 @@ void SayProblems(const AuditArguments& arguments, const AuditResult& result) {
   }
 }
 
-// Writes the timeline and the report, and returns the exit status.
+// Writes the timeline and the report. Returns the exit status.
 int Report(const AuditArguments& arguments, const Selection& selection,
            absl::StatusOr<AuditResult> result) {
   if (!result.ok()) return Fail(std::string(result.status().message()));
@@ -152,7 +154,7 @@ int Report(const AuditArguments& arguments, const Selection& selection,
   return ExitStatus(*result, FailLevel(arguments.fail_on));
 }
 
-// Suppressions as they hold today; empty, or what is wrong.
+// Sets the suppressions that are valid today. Returns an error message or "".
 std::string Suppress(const std::string& file, rules::EngineConfig* engine) {
   engine->today = rules::DayOf(static_cast<int64_t>(UnixNs()));
   if (file.empty()) return "";
@@ -162,7 +164,7 @@ std::string Suppress(const std::string& file, rules::EngineConfig* engine) {
   return "";
 }
 
-// --server: the same judgement, of what a server keeps of a run.
+// --server: judges what a server keeps of a run.
 int RunOnServer(const AuditArguments& arguments) {
   if (arguments.server.empty()) return Fail("--run: expected --server ADDR too");
   if (arguments.run.empty())
@@ -196,7 +198,7 @@ int RunOnServer(const AuditArguments& arguments) {
   return Report(arguments, selection, std::move(result));
 }
 
-// --follow and --send: what is wrong with them; empty: nothing.
+// Checks --follow and --send. Returns an error message, or "" if they are right.
 std::string WrongFollow(const AuditArguments& arguments) {
   const bool page = arguments.format == "html" || arguments.format == "sarif";
   if (arguments.follow && page && arguments.output.empty())
@@ -207,7 +209,7 @@ std::string WrongFollow(const AuditArguments& arguments) {
   return "";
 }
 
-// Ends by a signal, then reports as any audit does.
+// Follows the files until a signal, then reports as any audit does.
 int RunFollowed(const AuditArguments& arguments, const AuditOptions& options,
                 const Selection& selection) {
   FollowOptions follow;
@@ -221,7 +223,7 @@ int RunFollowed(const AuditArguments& arguments, const AuditOptions& options,
   return unsent ? kExitError : status;
 }
 
-// Standard input as a file, since readers look at a file twice; removed at the end.
+// Copies standard input to a file, because readers read a file twice. The destructor removes it.
 class StandardInput {
  public:
   ~StandardInput() {
@@ -229,7 +231,7 @@ class StandardInput {
     if (!folder_.empty()) std::filesystem::remove_all(folder_, none);
   }
 
-  // Reads it to its end. Empty, or what is wrong.
+  // Reads standard input to its end. Returns an error message or "".
   std::string Read() {
     std::error_code error;
     const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
@@ -256,7 +258,7 @@ class StandardInput {
 
 int RunAuditOf(const AuditArguments& arguments);
 
-// A PATH of "-" is standard input: python train.py 2>&1 | plumb audit -
+// Audits the paths. "-" is standard input: python train.py 2>&1 | plumb audit -
 int RunAudit(const AuditArguments& arguments) {
   const auto dash = std::find(arguments.paths.begin(), arguments.paths.end(), "-");
   if (dash == arguments.paths.end()) return RunAuditOf(arguments);
@@ -271,14 +273,14 @@ int RunAudit(const AuditArguments& arguments) {
 }
 
 int RunAuditOf(const AuditArguments& arguments) {
-  // Audit a server's run, if one is named.
+  // If a server's run is named, audit that.
   const bool of_server =
       arguments.paths.empty() && !arguments.run.empty() && arguments.send.empty();
   if (const std::string wrong = WrongFollow(arguments); !wrong.empty()) return Fail(wrong);
   if (!arguments.server.empty() || of_server) return RunOnServer(arguments);
   if (arguments.paths.empty())
     return Fail("audit: expected at least one PATH; see plumb audit --help");
-  // Check what shapes the judgement: baseline, contracts, suppressions.
+  // Read what affects the judgement: baseline, contracts, suppressions.
   Selection selection;
   if (const std::string wrong = Select(arguments, &selection); !wrong.empty()) return Fail(wrong);
   AuditOptions options;
@@ -301,7 +303,7 @@ int RunAuditOf(const AuditArguments& arguments) {
                       : "--as: expected one of " + ReadableFormats() + ", found " + arguments.as);
     }
   }
-  // A map is of series or of rollouts; a map of rollouts is a reader of its own.
+  // A map describes series or rollouts. A map of rollouts is a reader.
   std::optional<ColumnMap> map;
   std::optional<RolloutReader> mapped;
   bool of_series = false;
@@ -320,7 +322,7 @@ int RunAuditOf(const AuditArguments& arguments) {
     if (options.forced != nullptr && options.forced->format() == mapped->format())
       options.forced = options.mapped;
   }
-  // Judge, now or as the files grow.
+  // Judge now, or while the files grow.
   if (IsInput(arguments, arguments.output))
     return Fail("--output: expected a file that is not audited, found " + arguments.output);
   if (IsInput(arguments, arguments.timeline))
@@ -335,7 +337,7 @@ int RunAuditOf(const AuditArguments& arguments) {
   return Report(arguments, selection, std::move(result));
 }
 
-// What --as may name, for completion.
+// Returns the formats that --as accepts, for shell completion.
 std::vector<std::string> FormatsRead() {
   std::vector<std::string> formats;
   for (const Reader* reader : Readers()) formats.emplace_back(reader->format());

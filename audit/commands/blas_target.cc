@@ -20,7 +20,7 @@ using Values = absl::Span<const double>;
 constexpr int kColumnMajor = 102;
 constexpr int kNoTranspose = 111;
 
-// One operation of the BLAS: how its name begins, what it takes and gives.
+// One BLAS operation: how its name begins, its inputs and its output.
 struct BlasFunction {
   const char* name;
   Kind kind;
@@ -35,8 +35,8 @@ constexpr BlasFunction kFunctions[] = {{"sdot", Kind::kDot, DType::kF32, DType::
                                        {"sgemm", Kind::kGemm, DType::kF32, DType::kF32},
                                        {"dgemm", Kind::kGemm, DType::kF64, DType::kF64}};
 
-// Every call's buffers begin on a cache line: where a library's order depends on the alignment
-// (Eigen's sums do), the fingerprint is that of aligned data, and does not change under way.
+// Aligns every call's buffers to a cache line. Some libraries sum in an order that depends on the
+// alignment (Eigen). With aligned buffers the fingerprint does not change between calls.
 template <typename T>
 struct AlignedAllocator {
   using value_type = T;
@@ -75,7 +75,7 @@ Target::Call Dot(void* symbol, bool cblas) {
   };
 }
 
-// A matrix of `rows`, the watched one in its middle, beside ones; column-major.
+// Returns a column-major matrix of `rows` rows. `row` is the middle one; all others are ones.
 template <typename T>
 Buffer<T> WithRow(int rows, Values row) {
   Buffer<T> matrix(static_cast<size_t>(rows) * row.size(), T{1});
@@ -137,7 +137,7 @@ Target::BatchedCall Gemm(void* symbol, bool cblas, int columns) {
   };
 }
 
-// T f(const T* a[, const T* b], size_t n), 16-bit types by their codes.
+// Wraps T f(const T* a[, const T* b], size_t n). 16-bit types are passed as their bit patterns.
 template <typename T, typename Encode, typename Decode>
 Target::Call Plain(void* symbol, bool products, Encode encode, Decode decode) {
   return [=](Values a, Values b, double* y) {

@@ -1,4 +1,4 @@
-// Functions of a shared library as targets of plumb fingerprint.
+// Makes functions of a shared library targets of plumb fingerprint.
 #pragma once
 
 #include <string>
@@ -13,15 +13,15 @@ struct FunctionRequest {
   std::string function;  // sdot, ddot, dsdot, sgemv, dgemv, sgemm, dgemm, with or without cblas_ or
                          // a trailing _; any other symbol needs a kind
   std::string kind;      // "sum" or "dot": T f(const T* a[, const T* b], size_t n)
-  std::string dtype;     // of that T: f64, f32, f16, bf16 (16-bit ones as uint16_t)
+  std::string dtype;     // dtype of T: f64, f32, f16, bf16 (16-bit types as uint16_t)
   int n = 4096;          // addends of a sum or dot
   int rows = 8;          // of a product's result
   int columns = 8;
-  int inner = 0;  // addends of a product; 0: n
+  int inner = 0;  // addends of a product; if 0, n is used
 };
 
-// Opens the library for the life of the process. InvalidArgument: it cannot be opened, has no such
-// symbol, or the request is incomplete; says what was looked for.
+// Opens the library for the lifetime of the process. Returns InvalidArgument with what was looked
+// for if the library cannot be opened, has no such symbol, or the request is incomplete.
 absl::StatusOr<sums::Target> FunctionTarget(const FunctionRequest& request);
 
 }  // namespace plumbline::audit

@@ -1,5 +1,5 @@
-// The subcommands of plumb, one file each. A Register function declares the command's options; the
-// command runs when the line is parsed and leaves its exit status in *status.
+// The subcommands of plumb, one file each. A Register function declares the command's options. The
+// command runs when the line is parsed, and stores its exit status in *status.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -24,21 +24,23 @@ void RegisterPlan(CLI::App& app, int* status);
 void RegisterMcp(CLI::App& app, int* status);
 void RegisterCompletion(CLI::App& app, int* status);
 
-// Behind all others: what help says of exit statuses, and its examples.
+// Adds exit statuses and examples to the help of all commands. Call it last.
 void AddHelpEnds(CLI::App& app);
 
-// --format, one of `formats`, and --output, of a command that prints a report.
+// Adds --format (one of `formats`) and --output to a command that prints a report.
 void AddReportOptions(CLI::App* command, const std::vector<std::string>& formats,
                       std::string* format, std::string* output);
 
-// A map of series goes into the options; empty, or what is wrong. `taken`: it was one.
+// If `file` is a map of series, adds it to the options and sets `taken`. Returns an error message
+// or "".
 std::string TakeScalarMap(const std::string& file, AuditOptions* options, bool* taken);
 
-// "plumb: MESSAGE" on standard error; returns kExitError.
+// Prints "plumb: MESSAGE" to standard error. Returns kExitError.
 int Fail(const std::string& message);
 
-// Writes to standard output, or to `path` unless it is empty (whole or not at all: the file is
-// written beside its place and renamed). False when that failed, and then says so.
+// Writes to standard output. If `path` is not empty, writes that file instead: to a temporary file
+// in the same folder, then renames it, so that the file is whole or absent. On failure, prints the
+// error and returns false.
 bool WriteOutput(const std::string& path, const std::string& text);
 
 }  // namespace plumbline::audit

@@ -1,4 +1,4 @@
-// plumb completion SHELL: the script that completes our command line there.
+// plumb completion SHELL: prints the shell's completion script for plumb.
 #include <memory>
 
 #include "audit/commands/commands.h"

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kSpectra = 8;
 
-// Problems that are errors, as plumb audit says them.
+// Prints problems that are errors, as plumb audit does. Returns true if the side failed.
 bool TellProblems(const CheckpointSide& side) {
   for (const InputReport& input : side.inputs.reports) {
     for (const Problem& problem : input.problems) {
@@ -24,7 +24,7 @@ bool TellProblems(const CheckpointSide& side) {
   return side.failed();
 }
 
-// How far the tensors of A are, on a terminal.
+// Shows on a terminal how many tensors of A are done.
 class TensorProgress {
  public:
   TensorProgress(const CheckpointSide& side, bool quiet) : side_(side), line_(quiet) {
@@ -72,7 +72,7 @@ int DiffCheckpoints(const DiffCheckpointsArguments& arguments) {
   const bool failed = failed_a || failed_b;
   const bool json = arguments.format == "json";
   std::string text;
-  bool equal = true, open = false;  // open: not all could be compared
+  bool equal = true, open = false;  // open: some could not be compared
   {
     TensorProgress progress(**a, arguments.quiet);
     const auto at = [&](size_t done) { progress.At(done); };

@@ -1,7 +1,8 @@
-// plumb diff A B: two recorded runs, or two groups of them, side by side; two checkpoints where
-// both paths hold nothing else (diff_checkpoints.h). Exit status 0 when they were compared,
-// whatever differs (--expect-equal: 1 where something does; --fail-on: 1 where B is worse); 2 on
-// bad usage, an input that could not be read whole, or where nothing could be compared.
+// plumb diff A B: compares two recorded runs, or two groups of runs. If both paths hold only
+// checkpoints, compares these (diff_checkpoints.h). Returns exit status 0 if they were compared,
+// whatever differs. With --expect-equal, returns 1 if something differs; with --fail-on, 1 if B is
+// worse. Returns 2 on bad usage, an input that could not be read whole, or if nothing could be
+// compared.
 #include <unistd.h>
 
 #include <filesystem>
@@ -22,7 +23,7 @@ namespace plumbline::audit {
 namespace {
 
 struct DiffArguments {
-  std::vector<std::string> a, b;  // the first of each is the positional one
+  std::vector<std::string> a, b;  // the first of each is the positional argument
   std::string path_a, path_b;
   std::string format = "text";
   std::string output;
@@ -33,7 +34,7 @@ struct DiffArguments {
   bool expect_equal = false, quiet = false;
 };
 
-// "5%", "5": a share; nullopt: neither.
+// Parses "5%" or "5" to a share. Otherwise returns nullopt.
 std::optional<double> MarginOf(const std::string& text) {
   double percent = 0;
   if (!absl::SimpleAtod(absl::StripSuffix(text, "%"), &percent) || !(percent >= 0))
@@ -41,11 +42,12 @@ std::optional<double> MarginOf(const std::string& text) {
   return percent / 100;
 }
 
-v1::Level DiffFailLevel(const std::string& name) {  // CLI11 has checked it
+v1::Level DiffFailLevel(const std::string& name) {  // checked by CLI11
   return name == "note" ? v1::LEVEL_NOTE : name == "warning" ? v1::LEVEL_WARNING : v1::LEVEL_ERROR;
 }
 
-// What ends too far above, on standard error.
+// Prints the losses of B that end more than `margin` above A to standard error. Returns true if
+// there are any.
 bool EndsTooFarAbove(const DiffResult& result, double margin) {
   const std::vector<EndAbove> above = EndsAbove(result, margin);
   for (const EndAbove& one : above) {
@@ -57,7 +59,7 @@ bool EndsTooFarAbove(const DiffResult& result, double margin) {
   return !above.empty();
 }
 
-// Findings of B that A has not, on standard error.
+// Prints findings that B alone has to standard error. Returns true if there are any.
 bool FindsMore(const DiffResult& result, v1::Level level) {
   bool more = false;
   for (const v1::Finding* finding : result.only_b) {
@@ -68,7 +70,7 @@ bool FindsMore(const DiffResult& result, v1::Level level) {
   return more;
 }
 
-// --map; empty, or what is wrong.
+// Applies --map. Returns an error message or "".
 std::string TakeMap(const std::string& file, AuditOptions* options) {
   if (file.empty()) return "";
   bool taken = false;
@@ -81,7 +83,7 @@ std::string TakeMap(const std::string& file, AuditOptions* options) {
                                    : std::string(columns.status().message()));
 }
 
-// What could not be read is said, as plumb audit does.
+// Prints read errors, as plumb audit does. Returns true if the side failed.
 bool SideFailed(const DiffSide& side) {
   for (const InputReport& input : side.audit.inputs) {
     for (const Problem& problem : input.problems) {

@@ -1,6 +1,6 @@
-// plumb fingerprint: the order and the arithmetic of a library's sum, dot or matrix product.
+// plumb fingerprint: finds the order and the arithmetic of a library's sum, dot or matrix product.
 //
-// The library runs in a child process: what crashes in it is reported and leaves plumb alive.
+// The library runs in a child process: if it crashes, plumb reports that and continues.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,7 +68,7 @@ absl::StatusOr<sums::Contract> ReadContract(const std::string& path) {
   return sums::ParseContract(*text, path);
 }
 
-// In the child. Exit status 0 when verified, 1 when not, 2 when nothing could be asked.
+// Runs in the child. Returns exit status 0 if verified, 1 if not, 2 if nothing could be measured.
 int Take(const FingerprintArguments& arguments) {
   absl::StatusOr<sums::Contract> held = sums::Contract();
   if (!arguments.hold.empty()) held = ReadContract(arguments.hold);
@@ -158,7 +158,7 @@ void RegisterFingerprint(CLI::App& app, int* status) {
       ->capture_default_str();
   command->callback([arguments, status] {
     FunctionRequest& request = arguments->function;
-    // --n counts columns where --k says how many addends there are.
+    // If --k is given, it is the number of addends, and --n the number of columns.
     if (request.inner > 0) request.columns = std::min(request.n, 4096);
     if (request.inner > 0 && request.n == FunctionRequest().n) request.columns = 8;
     *status = RunFingerprint(*arguments);

@@ -22,10 +22,10 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kPause{200}, kLongestPause{400};
-constexpr int kLookShare = 4;  // a pause is so many times as long as a look took
+constexpr int kLookShare = 4;  // a pause takes this many times as long as the preceding pass
 constexpr milliseconds kPatience{10'000}, kPatienceAfterSignal{2'000};
 
-// Each file that is followed stays open.
+// Raises the limit of open files: each followed file stays open.
 void AllowManyFiles() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -33,7 +33,7 @@ void AllowManyFiles() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Problems of files as they come, each once.
+// Prints the problems of files as they come, each once.
 class ProblemPrinter {
  public:
   void Update(const std::deque<InputReport>& reports) {
@@ -46,7 +46,7 @@ class ProblemPrinter {
   }
 
  private:
-  std::map<std::string, size_t> said_;  // problems, by path
+  std::map<std::string, size_t> said_;  // problems already printed, by path
 };
 
 class Followed {
@@ -64,7 +64,7 @@ class Followed {
     if (sender_) sender_->Send(*audit_, false);
   }
 
-  // Until `stopped`, or until it is known that the server takes nothing of it.
+  // Follows until `stopped`, or until it is known that the server will never accept the points.
   void Follow(const std::atomic<bool>& stopped) {
     if (!options_.quiet && audit_->reports().empty())
       std::fprintf(stderr, "plumb: nothing is there yet; waiting for it\n");

@@ -1,5 +1,5 @@
-// plumb audit --follow and --send: files of scalars read on as they are written, and handed to a
-// server.
+// plumb audit --follow and --send: reads files of scalars while they are written, and sends them to
+// a server.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@
 namespace plumbline::audit {
 
 struct FollowOptions {
-  bool follow = false;  // until SIGINT or SIGTERM; else what is there now is read once
+  bool follow = false;  // until SIGINT or SIGTERM; otherwise reads once what exists now
   std::string send;     // address of a plumbd; empty: none
   FollowPrinter::Format format = FollowPrinter::Format::kText;
-  Selection selection;  // of the findings that are printed as they come
-  bool quiet = false;   // nothing on standard error but problems
+  Selection selection;  // selects the findings that are printed as they come
+  bool quiet = false;   // prints only problems to standard error
 };
 
-// What an audit of all that was read says. `*unsent`: a server was named and does not have it all;
-// standard error says why. InvalidArgument when rules or settings are wrong, or what is to be sent
-// holds no points.
+// Returns the audit of all that was read. Sets `*unsent` if a server was named and did not get
+// everything; the reason is printed to standard error. Returns InvalidArgument if rules or settings
+// are wrong, or if what is to be sent holds no points.
 absl::StatusOr<AuditResult> RunFollowed(const AuditOptions& options, const FollowOptions& follow,
                                         bool* unsent);
 

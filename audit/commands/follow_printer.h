@@ -1,4 +1,4 @@
-// What plumb audit --follow prints as findings come, change and go.
+// Prints findings of plumb audit --follow as they come, change and go.
 #pragma once
 
 #include <map>
@@ -16,9 +16,9 @@ class FollowPrinter {
   enum class Format { kText, kJson };
   FollowPrinter(Format format, TextStyle style) : format_(format), style_(style) {}
 
-  // The findings as they are now: a new one is printed whole, as JSON {"event":"found", "time":…,
-  // "finding":{…}}; one with another level or title in a line ("changed"), and so is one that is
-  // gone ("withdrawn"). Empty: nothing is new.
+  // Returns what to print for the current findings. A new finding is printed whole, as JSON
+  // {"event":"found","time":…,"finding":{…}}. A finding with another level or title is printed on
+  // one line ("changed"), and so is one that is gone ("withdrawn"). If nothing changed, returns "".
   std::string Update(const std::vector<const v1::Finding*>& findings);
 
  private:
@@ -30,7 +30,7 @@ class FollowPrinter {
   std::map<std::string, v1::Finding> shown_;  // by fingerprint
 };
 
-// A report of plumb audit as the last line: {"event":"report","report":{…}}.
+// Returns a report of plumb audit as the last line: {"event":"report","report":{…}}.
 std::string ReportLine(const std::string& json_report);
 
 }  // namespace plumbline::audit

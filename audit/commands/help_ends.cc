@@ -1,4 +1,4 @@
-// Exit statuses and examples of every subcommand, as its help and its manual page end with them.
+// Exit statuses and examples at the end of every subcommand's help and manual page.
 #include <map>
 #include <string>
 

@@ -18,7 +18,7 @@ bool WriteAll(std::FILE* file, const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
 }
 
-// A path that is a device, a pipe or a link ("/dev/stdout") is written as it is: a rename would
+// Writes in place to a path that is a device, a pipe or a link ("/dev/stdout"): a rename would
 // replace it.
 bool WriteInPlace(const std::string& path, const std::string& text) {
   std::FILE* file = std::fopen(path.c_str(), "we");
@@ -53,7 +53,7 @@ bool WriteOutput(const std::string& path, const std::string& text) {
   const bool written = path.empty()    ? WriteAll(stdout, text)
                        : IsPlain(path) ? WriteAndRename(path, text)
                                        : WriteInPlace(path, text);
-  // Who reads has what they wanted (plumb audit X | head -1): the status is that of the report.
+  // If the reader closed the pipe (plumb audit X | head -1), the status is that of the report.
   if (!written && path.empty() && errno == EPIPE) return true;
   if (!written) {
     Fail((path.empty() ? std::string("standard output") : path) +

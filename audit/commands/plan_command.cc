@@ -1,5 +1,5 @@
-// plumb plan: what a training step of a model costs on a cluster. Exit status 0, or 2 on bad usage
-// or a model's file that could not be read.
+// plumb plan: computes what a training step of a model costs on a cluster. Returns exit status 0,
+// or 2 on bad usage or if the model's file could not be read.
 #include <unistd.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@
 namespace plumbline::audit {
 namespace {
 
-// As they were given; empty: not at all.
+// Options as given on the command line; empty if not given.
 struct PlanArguments {
   std::string model, parameters, active, layers, hidden, heads, sequence;
   std::string gpu = "h100", dtype = "bf16", gpus, peak, memory, mfu, domain, link = "50";
@@ -28,7 +28,7 @@ struct PlanArguments {
   std::string format = "text", output;
 };
 
-// Reads quantities until one cannot be; `status` is of that one.
+// Parses quantities until the first error, which `status` returns.
 class Quantities {
  public:
   void Take(const char* option, const std::string& text, double* out, double unit = 1) {
@@ -54,7 +54,7 @@ class Quantities {
   absl::Status status_;
 };
 
-// The file first; what is given beside it wins.
+// Reads the model's file first; options override it.
 absl::Status TakeModel(const PlanArguments& a, plan::ModelShape* shape, PlanReport* report) {
   if (!a.model.empty()) {
     auto counted = ReadModel(a.model);
@@ -82,7 +82,7 @@ absl::Status TakeModel(const PlanArguments& a, plan::ModelShape* shape, PlanRepo
   return absl::OkStatus();
 }
 
-// The data sheet first. A GPU that has none needs its peak, memory and link beside its name.
+// Reads the data sheet first. If the GPU has none, the options must give its peak, memory and link.
 absl::Status TakeCluster(const PlanArguments& a, plan::Cluster* c) {
   const auto gpu = FindGpu(a.gpu);
   const bool told = !a.peak.empty() && !a.memory.empty() && !a.domain_link.empty();
@@ -109,7 +109,7 @@ absl::Status TakeCluster(const PlanArguments& a, plan::Cluster* c) {
   return q.status();
 }
 
-// Whether these fit the model and the cluster, plan::CheckPlan says.
+// Reads the layout. plan::CheckPlan checks later whether it fits the model and the cluster.
 absl::Status TakeLayout(const PlanArguments& a, plan::Layout* l) {
   Quantities q;
   q.Take("--batch", a.batch, &l->batch_tokens);

@@ -16,7 +16,7 @@ constexpr uint64_t kFirstStream = 0x73656e64000001;
 
 PointSender::PointSender(std::string server) : server_(server), sender_(std::move(server)) {
   const auto runs = Client(server_).Runs(kAskSeconds);
-  if (!runs.ok()) return;  // the sender says why, should it last
+  if (!runs.ok()) return;  // if it persists, the sender reports why
   for (const v1::RunInfo& run : runs->runs()) {
     const bool over = run.ranks_finished() >= run.ranks_seen();
     if (!over && run.newest_step() >= 0) held_[run.run()] = {run.attempt(), run.newest_step()};
@@ -33,7 +33,7 @@ PointCursor& PointSender::CursorOf(const FollowedPoints* points) {
 }
 
 bool PointSender::Send(FollowedAudit& audit, bool all) {
-  // Points that were read anew are those that were sent, up to the same steps.
+  // Points that were read again equal those sent, up to the same steps: skip them.
   if (audit.TakeAnew()) {
     for (auto& [points, cursor] : cursors_) cursor->Forget();
   }

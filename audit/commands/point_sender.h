@@ -1,4 +1,4 @@
-// Hands the points of a followed audit to a server.
+// Sends the points of a followed audit to a server.
 #pragma once
 
 #include <chrono>
@@ -13,20 +13,21 @@
 
 namespace plumbline::audit {
 
-// What the server has no room for or does not answer to stays with the audit, which keeps all
-// points anyway, and follows later. Not thread-safe.
+// Points that the server cannot take yet stay in the audit, which keeps all points anyway, and are
+// sent later. Not thread-safe.
 class PointSender {
  public:
-  // Asks the server once what it holds of runs that go on: that is not sent again.
+  // Requests once from the server what it holds of runs that continue; that is not sent again.
   explicit PointSender(std::string server);
 
-  // Hands on what is new and whole; `all`: whole or not. True: nothing is left.
+  // Sends new points of whole steps; if `all`, also of unfinished steps. Returns true if nothing is
+  // left.
   bool Send(FollowedAudit& audit, bool all);
-  // The files are at their end: what is left, and a goodbye. As EvidenceSender::Finish.
+  // Sends the rest and a goodbye when the files are at their end. See EvidenceSender::Finish.
   bool Finish(FollowedAudit& audit, std::chrono::milliseconds patience);
-  // The server will never take it: Left says why.
+  // Returns true if the server will never accept the points. Left returns the reason.
   bool hopeless() const { return !sender_.hopeless().empty(); }
-  // What is to be said of it in the end; empty: the server has all of it.
+  // Returns a message about points that the server does not have; "" if it has all.
   std::string Left() const;
 
  private:
@@ -35,7 +36,7 @@ class PointSender {
   const std::string server_;
   EvidenceSender sender_;
   std::map<std::string, std::pair<uint32_t, int64_t>>
-      held_;  // by the server: attempt, step; by run
+      held_;  // what the server holds, by run: attempt and step
   std::map<const FollowedPoints*, std::unique_ptr<PointCursor>> cursors_;
   bool all_given_ = false;
 };

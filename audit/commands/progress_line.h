@@ -1,4 +1,4 @@
-// One line on a terminal's standard error that says how far a long command has come.
+// Shows the progress of a long command on one line of the terminal.
 #pragma once
 
 #include <chrono>
@@ -7,11 +7,11 @@
 
 namespace plumbline::audit {
 
-// Silent when standard error is no terminal, or when asked to be. Not thread-safe.
+// Prints nothing if standard error is not a terminal, or if `quiet`. Not thread-safe.
 class ProgressLine {
  public:
   explicit ProgressLine(bool quiet);
-  ~ProgressLine();  // wipes the line
+  ~ProgressLine();  // erases the line
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 

@@ -1,6 +1,6 @@
-// plumb rules: the catalogue, with --all the plans too. plumb explain RULE: one rule's page. The
-// hidden `rules --write-docs DIR` writes the pages as files, which is how docs/rules/ is made and
-// checked.
+// plumb rules: prints the catalogue; with --all, planned rules too. plumb explain RULE: prints one
+// rule's page. The hidden `rules --write-docs DIR` writes the pages as files; docs/rules/ is
+// generated and checked with it.
 #include <unistd.h>
 
 #include <filesystem>
@@ -18,7 +18,7 @@
 namespace plumbline::audit {
 namespace {
 
-// DIR/<group>/<name>.md for each rule, DIR/README.md for all.
+// Writes DIR/<group>/<name>.md for each rule, and DIR/README.md for all.
 int WriteDocs(const std::string& directory) {
   for (const rules::CatalogueEntry& entry : rules::Catalogue()) {
     const std::filesystem::path path =
@@ -34,7 +34,8 @@ int WriteDocs(const std::string& directory) {
   return WriteOutput(index, RuleIndexPage()) ? kExitClean : kExitError;
 }
 
-// A name alone is enough where only one rule, built or planned, has it; otherwise what was given.
+// Returns the full id of a rule given by its name alone, if exactly one rule, built or planned, has
+// that name. Otherwise returns `given`.
 std::string WholeId(const std::string& given) {
   std::string found;
   const auto offer = [&](std::string_view id) {

@@ -15,11 +15,11 @@
 namespace plumbline::audit {
 namespace {
 
-// What retention took is as it was meant to be; any other gap is a loss.
+// Returns true if retention removed the data as configured. Any other gap is a loss.
 bool Meant(const v1::Gap& gap) { return gap.reason().rfind("retention", 0) == 0; }
 
-// The server's own, so that it is judged as there, and after them what was asked for here; none of
-// the server's for rules that were not asked for.
+// Returns the server's settings, so that the judgement is the same, then the requested ones. The
+// server's settings of rules that were not requested are dropped.
 std::vector<std::string> SettingsOf(const v1::ReadRunHeader& header,
                                     const rules::EngineConfig& asked) {
   std::vector<std::string> settings;
@@ -69,7 +69,7 @@ class Replay {
   }
 
  private:
-  // One message: the header first, then batches and events, then the end.
+  // Handles one message: the header comes first, then batches and events, then the end.
   absl::Status Take(const v1::ReadRunResponse& message) {
     if (message.has_header()) return Begin(message.header());
     if (engine_ == nullptr) return absl::DataLossError("the server sent an item before its header");
@@ -84,7 +84,7 @@ class Replay {
     return absl::OkStatus();
   }
 
-  // Makes the engine with the server's settings, and reports the gaps of the journal.
+  // Creates the engine with the server's settings, and reports the gaps of the journal.
   absl::Status Begin(const v1::ReadRunHeader& header) {
     rules::EngineConfig config = options_.engine;
     config.settings = SettingsOf(header, config);
@@ -107,7 +107,7 @@ class Replay {
 
   // Returns a gap as a line of the report.
   static std::string Words(const v1::Gap& gap) {
-    if (gap.run().empty() && gap.step_last() == 0)  // which runs and steps, nobody knows
+    if (gap.run().empty() && gap.step_last() == 0)  // it is unknown which runs and steps
       return absl::StrCat("expected the journal whole, found ", gap.reason());
     const std::string items =
         gap.items() > 0 ? absl::StrCat(gap.items(), " items are") : "evidence is";
@@ -116,7 +116,7 @@ class Replay {
                         gap.reason(), ")");
   }
 
-  // True if the rule is one of those that were asked for.
+  // Returns true if the rule was requested.
   bool Selected(const char* rule) const {
     return globs_.empty() ||
            std::any_of(globs_.begin(), globs_.end(),
@@ -138,7 +138,7 @@ class Replay {
     for (const v1::SeriesRows& rows : batch.series())
       input_.records += static_cast<uint64_t>(rows.value_size());
     if (batch.sources().empty() && batch.series_sets().empty()) return;
-    // As the server did: what the engine refuses is counted and said.
+    // If the engine refuses a batch, count and report it, as the server does.
     auto shared = std::make_shared<const v1::Batch>(std::move(batch));
     if (const absl::Status added = engine_->Add(shared); !added.ok()) {
       (void)engine_->AddRefused(*shared);
@@ -156,7 +156,7 @@ class Replay {
     const auto opened = rules::QuarantineOpened(event);
     if (opened && opened->site().run() == options_.run && Selected(rules::kQuarantineRule))
       result_.report.Add(*opened);
-    // What holds here is what held there, unless the caller has suppressions of their own.
+    // Use the server's suppressions, unless the caller gave some.
     if (event.has_suppressions() && options_.engine.suppressions.empty())
       engine_->SetSuppressions(rules::FromMessage(event.suppressions()),
                                event.suppressions().today());
@@ -187,10 +187,10 @@ class Replay {
   InputReport input_;
   AuditResult result_;
   std::unique_ptr<rules::Engine> engine_;
-  std::vector<std::string> globs_;  // of the rules that judge; none: all
+  std::vector<std::string> globs_;  // requested rules; empty: all
 };
 
-// Keeps the elements whose source is kept, under its new number.
+// Keeps the elements whose source is kept, with the source's new number.
 template <typename List>
 void KeepOf(const std::vector<int>& place, List* list) {
   int kept = 0;

@@ -16,7 +16,7 @@ namespace {
 
 using Points = std::vector<SeriesPoint>;
 
-// A curve of one run: position (step or tokens) and ln loss, ascending.
+// The curve of one run: position (step or tokens) and ln loss, ascending.
 struct Curve {
   std::vector<double> at, ln;
 };
@@ -36,7 +36,7 @@ class Pairing {
     for (const RecordedRun* run : runs_) tokens_.push_back(TokensOf(*run, roles));
   }
 
-  // Of the series that all have.
+  // Compares the series that all runs have.
   void CompareAll(const std::string& run, std::vector<SeriesDiff>* out) const {
     for (const auto& [name, points] : runs_[0]->series) {
       const auto has = [&name = name](const RecordedRun* one) {
@@ -81,7 +81,7 @@ class Pairing {
     return steps;
   }
 
-  // Values at the common steps: [run][step].
+  // Returns the values at the common steps: [run][step].
   static std::vector<std::vector<double>> At(const std::vector<const Points*>& points,
                                              const std::vector<int64_t>& steps) {
     std::vector<std::vector<double>> values;
@@ -110,7 +110,7 @@ class Pairing {
     }
   }
 
-  // Points at which each run's loss has a logarithm.
+  // Compares at the points where each run's loss has a logarithm.
   AlongAxis ByStep(const std::vector<const Points*>& points,
                    const std::vector<int64_t>& steps) const {
     const auto values = At(points, steps);
@@ -139,7 +139,8 @@ class Pairing {
     return out;
   }
 
-  // Tokens seen by each step; a series that does not rise counts a step's own.
+  // Returns the tokens seen by each step. If a token series does not rise, it counts tokens per
+  // step and is summed.
   static Points TokensOf(const RecordedRun& run, const SeriesRoles& roles) {
     for (const auto& [name, points] : run.series) {
       if (DiffRoleOf(name, roles) != DiffRole::kTokens || points.empty()) continue;
@@ -167,7 +168,8 @@ class Pairing {
     return Interpolated(curves);
   }
 
-  // Then the axis of steps says it all.
+  // Returns true if all runs have the same tokens at each step. Then the axis of steps is
+  // sufficient.
   bool SameTokens(const std::vector<int64_t>& steps) const {
     std::vector<const Points*> tokens;
     for (const Points& t : tokens_) tokens.push_back(&t);
@@ -195,8 +197,8 @@ class Pairing {
     return curve;
   }
 
-  // At the points of the run that has the fewest in the stretch that all have; the others in a
-  // straight line between theirs.
+  // Compares along tokens, at the points of the run that has the fewest in the common range. The
+  // other curves are interpolated linearly.
   AlongAxis Interpolated(const std::vector<Curve>& runs) const {
     double first = -std::numeric_limits<double>::infinity(), last = -first;
     for (const Curve& run : runs) {
@@ -229,15 +231,15 @@ class Pairing {
     return out;
   }
 
-  const size_t of_a_, of_b_;  // runs
+  const size_t of_a_, of_b_;  // number of runs
   const SeriesRoles& roles_;
-  Runs runs_;  // of a, then of b
+  Runs runs_;  // runs of a, then of b
   std::vector<Points> tokens_;
 };
 
 using Runs = std::vector<const RecordedRun*>;
 
-// By what wrote them.
+// Groups runs by format.
 std::map<std::string, Runs> ByFormat(const DiffSide& side) {
   std::map<std::string, Runs> runs;
   for (const RecordedRun& run : side.runs) runs[run.format].push_back(&run);
@@ -257,9 +259,9 @@ bool SamePlaces(const Runs& a, const Runs& b) {
                     [](const auto& one, const auto& other) { return one.first == other.first; });
 }
 
-// A folder of a run may hold a log, event files and tables, each a run of its own name; the other
-// side is such a folder, too: what lies at one place there is compared with what lies there here,
-// or all runs of a format with all of the other side.
+// Compares folders. A run's folder may hold a log, event files and tables, each recorded as a run
+// with its own name. Runs at the same place in both folders are compared; otherwise all runs of a
+// format with all of the other side.
 void CompareFolders(const DiffSide& a, const DiffSide& b, std::vector<SeriesDiff>* out) {
   const auto of_a = ByFormat(a), of_b = ByFormat(b);
   for (const auto& [format, runs] : of_a) {
@@ -275,7 +277,7 @@ void CompareFolders(const DiffSide& a, const DiffSide& b, std::vector<SeriesDiff
   }
 }
 
-// Each side is one folder, and what it holds was written by several loggers.
+// Returns true if each side is one folder, and one of them was written by several loggers.
 bool AreFolders(const DiffSide& a, const DiffSide& b) {
   const auto several = [](const DiffSide& side) { return ByFormat(side).size() > 1; };
   return a.paths.size() == 1 && b.paths.size() == 1 && (several(a) || several(b));

@@ -1,4 +1,4 @@
-// Series of two sides, held against each other.
+// Compares the series of two sides.
 #pragma once
 
 #include <optional>
@@ -11,34 +11,36 @@
 namespace plumbline::audit {
 
 enum class DiffRole { kNone, kLoss, kTokens };
-// What analysis/series, or the user, takes a series for: a loss (of training or an evaluation),
-// tokens, or neither.
+// Returns the role of a series from analysis/series or the user: a loss (of training or an
+// evaluation), tokens, or neither.
 DiffRole DiffRoleOf(const std::string& name, const SeriesRoles& roles);
 
-// Curves along one axis.
+// Comparison of curves along one axis.
 struct AlongAxis {
   departure::Comparison comparison;
-  std::optional<double> onset;  // step or tokens, where there is a departure
+  std::optional<double> onset;  // step or tokens, if there is a departure
   departure::EndDifference end;
-  std::optional<departure::FewPoints> few;  // where there are too few points for blocks
-  double first = 0, last = 0;               // of the common points
+  std::optional<departure::FewPoints> few;  // set if there are too few points for blocks
+  double first = 0, last = 0;               // range of the common points
 };
 
 struct SeriesDiff {
   std::string name;
-  std::string run;  // where run was compared with run: which; else empty
+  std::string run;  // the run, if the comparison is run by run; otherwise empty
   DiffRole role = DiffRole::kNone;
   uint64_t common = 0;                      // steps that all runs have
-  uint64_t only_a = 0, only_b = 0;          // values at steps that not all have
-  bool exact = false;                       // one run a side: values were compared bit by bit
-  std::optional<int64_t> first_difference;  // the step
-  double value_a = 0, value_b = 0;          // there
-  std::optional<AlongAxis> by_step;         // of losses
-  std::optional<AlongAxis> by_tokens;       // where all have tokens, and not the same at each step
+  uint64_t only_a = 0, only_b = 0;          // values at steps that some runs lack
+  bool exact = false;                       // one run per side: values were compared bit by bit
+  std::optional<int64_t> first_difference;  // the first step that differs
+  double value_a = 0, value_b = 0;          // values at that step
+  std::optional<AlongAxis> by_step;         // for losses
+  std::optional<AlongAxis> by_tokens;       // if all runs have tokens, and not the same at each
+                                            // step
 };
 
-// Of the series that every run of both sides has, by name. Where that is none, and each side is one
-// path that holds runs of the same names (a folder with a log, event files, a table): run by run.
+// Compares the series that every run of both sides has, by name. If there is none, and each side is
+// one path that holds runs of the same names (a folder with a log, event files, a table), compares
+// run by run.
 std::vector<SeriesDiff> CompareSeries(const DiffSide& a, const DiffSide& b);
 
 }  // namespace plumbline::audit

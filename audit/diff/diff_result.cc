@@ -18,7 +18,7 @@ namespace {
 using Texts = std::map<std::string, std::string>;
 using FindingKey = std::tuple<std::string, std::string, std::string>;
 
-// What all runs of a side say alike.
+// Returns the settings that all runs of a side share.
 Texts AgreedSettings(const DiffSide& side) {
   Texts agreed;
   if (side.runs.empty()) return agreed;
@@ -33,7 +33,7 @@ Texts AgreedSettings(const DiffSide& side) {
   return agreed;
 }
 
-// What both have and have otherwise; `lone`: also what one has alone.
+// Returns what differs between both sides. If `lone`, also what only one side has.
 std::vector<TextDifference> Differences(const Texts& a, const Texts& b, bool lone) {
   std::vector<TextDifference> out;
   for (const auto& [name, value] : a) {
@@ -47,7 +47,7 @@ std::vector<TextDifference> Differences(const Texts& a, const Texts& b, bool lon
   return out;
 }
 
-// The models that results follow, and the biases that were measured, by rule and site.
+// Returns the models that results follow and the measured biases, by rule and site.
 Texts Numerics(const DiffSide& side) {
   Texts out;
   const auto name = [](const std::string& rule, const v1::FindingSite& site) {
@@ -97,7 +97,7 @@ void CompareFindings(DiffResult* result) {
   }
 }
 
-// Series that the runs of one side have and not all of the other.
+// Returns series that the runs of one side have and not all runs of the other.
 std::vector<std::string> OnlyIn(const DiffSide& side, const std::vector<SeriesDiff>& common) {
   std::set<std::string> names;
   for (const RecordedRun& run : side.runs) {
@@ -130,7 +130,8 @@ void CompareTimes(DiffResult* result) {
   }
 }
 
-// Series at steps that all runs have; where nobody recorded any, what rules said of both.
+// Returns true if both sides have series with common steps. If neither recorded series, returns
+// true if rules judged both.
 bool AnythingCompared(const DiffResult& result) {
   const auto has_series = [](const DiffSide& side) {
     return std::any_of(side.runs.begin(), side.runs.end(),
@@ -150,8 +151,9 @@ bool AnythingCompared(const DiffResult& result) {
 
 namespace {
 
-// A departure, or one side above by the sign test. Of fewer points than that test needs nothing is
-// known of the noise: yes.
+// Returns false if there is no departure, there are too few points for blocks but at least 8, and
+// the sign test does not show one side above. Otherwise returns true: with fewer points the noise
+// is unknown.
 bool BeyondNoise(const AlongAxis& axis) {
   if (axis.comparison.departure) return true;
   return !axis.few || axis.few->points < 8 || axis.few->apart;

@@ -11,13 +11,13 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostDifferences = 20;  // differences of a kind; the rest is counted
+constexpr size_t kMostDifferences = 20;  // differences listed per kind; the others are counted
 constexpr size_t kMargin = 4;
 
 std::string Percent(double ln) { return absl::StrFormat("%.2f %%", 100 * std::expm1(ln)); }
 
-// Writes the report of plumb diff: sides, series, settings, numerics, findings, times, one last
-// line.
+// Writes the report of plumb diff: sides, series, settings, numerics, findings, times, and a
+// summary line.
 class DiffWriter {
  public:
   DiffWriter(const DiffResult& result, const TextStyle& style) : result_(result), style_(style) {}
@@ -61,7 +61,7 @@ class DiffWriter {
     }
   }
 
-  // "B is NaN from step 73 on: loss": the first thing to know of two sides.
+  // Writes "B is NaN from step 73 on: loss", the most important difference.
   void Broken(const char* name, const DiffSide& side, const DiffSide& other) {
     const std::map<std::string, SeriesPoint> here = FirstNonFinite(side),
                                              there = FirstNonFinite(other);
@@ -82,7 +82,7 @@ class DiffWriter {
     Line(0, absl::StrCat(broken, ": ", names));
   }
 
-  // By series: the first value that is not finite.
+  // Returns the first non-finite value of each series.
   static std::map<std::string, SeriesPoint> FirstNonFinite(const DiffSide& side) {
     std::map<std::string, SeriesPoint> first;
     for (const RecordedRun& run : side.runs) {
@@ -98,7 +98,7 @@ class DiffWriter {
     return first;
   }
 
-  // ---- series: losses always, others where they differ ----
+  // ---- series: losses always, others if they differ ----
 
   void Curves() {
     Heading("Series");
@@ -121,7 +121,7 @@ class DiffWriter {
     Names("in B alone", result_.series_only_b);
   }
 
-  // The series that one side alone has.
+  // Writes the series that only one side has.
   void Names(const std::string& where, const std::vector<std::string>& names) {
     if (names.empty()) return;
     std::string text = where + ": ";
@@ -136,7 +136,7 @@ class DiffWriter {
     return series.run.empty() ? series.name : absl::StrCat(series.name, " of ", series.run);
   }
 
-  // One series: is it equal bit by bit, else since which step it differs and by how much.
+  // Writes one series: equal bit by bit, or since which step it differs and by how much.
   void One(const SeriesDiff& series) {
     std::string text =
         absl::StrCat(NameOf(series), ", ", Plural(series.common, "common step"), ": ");
@@ -164,7 +164,8 @@ class DiffWriter {
            "be told");
   }
 
-  // Where B leaves A for good, or how small a departure could have been told.
+  // Writes where B departs from A for good, or the smallest departure that could have been
+  // detected.
   void Along(const std::string& axis, const AlongAxis& along) {
     const departure::Comparison& c = along.comparison;
     if (c.block == 0) return Few(axis, along);
@@ -180,7 +181,7 @@ class DiffWriter {
     End(along);
   }
 
-  // Which side lies above, where points are too few for blocks.
+  // Writes which side is above, if there are too few points for blocks.
   void Few(const std::string& axis, const AlongAxis& along) {
     if (!along.few || along.few->points == 0)
       return Line(kMargin, absl::StrCat("by ", axis, ": no common point with a value above zero"));
@@ -246,7 +247,7 @@ class DiffWriter {
       Line(2, absl::StrFormat("%-12s %10.3f | %10.3f", t.kind, 1e3 * t.a, 1e3 * t.b));
   }
 
-  // What matters in one line.
+  // Writes the summary line.
   void Last() {
     std::string departs;
     for (const SeriesDiff& series : result_.series) {
@@ -282,7 +283,7 @@ class DiffWriter {
   const DiffResult& result_;
   const TextStyle& style_;
   std::string out_;
-  std::string broken_;  // of the sides that break, for the last line
+  std::string broken_;  // sides with non-finite values, for the summary line
 };
 
 }  // namespace

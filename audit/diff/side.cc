@@ -17,7 +17,8 @@ std::string NameOf(const v1::Site& site) {
   return site.layer().empty() ? site.op() : site.layer() + "/" + site.op();
 }
 
-// Of formats whose files are named anew with each run (by its id, by the time), the format alone.
+// Returns true for formats whose files get a new name in each run (an id, a time). Such files are
+// identified by the format alone.
 bool NamesItsFilesAnew(const std::string& format) {
   return format == "wandb" || format == "swanlab" || format == "comet" || format == "mlflow" ||
          format == "tracker-database";
@@ -30,7 +31,7 @@ std::string PlaceBelow(const std::string& path, const InputReport& report) {
   return place.string();
 }
 
-// Values of one series of one run as they come.
+// Values of one series of one run, in arrival order.
 struct Values {
   struct Value {
     int64_t step = 0;
@@ -45,7 +46,7 @@ class Collector {
  public:
   Collector(std::string path, DiffSide* side) : path_(std::move(path)), side_(side) {}
 
-  // Which file a run is of.
+  // Records which file a run belongs to.
   void TakePlace(const InputReport& report) {
     for (const std::string& name : report.runs) {
       const auto run = runs_.find(name);
@@ -58,7 +59,7 @@ class Collector {
     }
   }
 
-  // What a file states of the settings of its runs.
+  // Records what a file states about the settings of its runs.
   void TakeSettings(const InputReport& report) {
     for (const std::string& name : report.runs) {
       const auto run = runs_.find(name);
@@ -95,11 +96,11 @@ class Collector {
   struct Run {
     RecordedRun recorded;
     std::map<std::string, Values> series;
-    std::map<std::string, uint32_t> worlds;  // by role
+    std::map<std::string, uint32_t> worlds;  // world size by role
     std::set<int64_t> span_steps;
   };
 
-  // nullptr: one too many.
+  // Returns the run; nullptr if there are too many runs.
   Run* RunOf(const v1::Source& source) {
     if (runs_.size() >= kMostDiffRuns && !runs_.contains(source.run())) return nullptr;
     Run& run = runs_[source.run()];
@@ -180,7 +181,7 @@ class Collector {
     Settings(evidence, &run.recorded.settings);
   }
 
-  // The plain fields of the `config` that this kind of evidence has.
+  // Collects the plain fields of this evidence's `config`.
   static void Settings(const v1::Evidence& evidence, std::map<std::string, std::string>* out) {
     if (out->size() >= kMostDiffSettings) return;
     const google::protobuf::Message* what = Only(evidence);
@@ -234,7 +235,7 @@ class Collector {
     }
   }
 
-  // The last value of the latest attempt, of each step.
+  // Returns, for each step, the last value of the latest attempt.
   static std::vector<SeriesPoint> Sorted(Values& values) {
     std::stable_sort(values.values.begin(), values.values.end(), [](const auto& a, const auto& b) {
       return std::pair(a.step, a.attempt) < std::pair(b.step, b.attempt);
@@ -255,7 +256,7 @@ class Collector {
   uint64_t points_ = 0;
 };
 
-// What is wrong with an input is in the audit's reports.
+// Collects the series of a path. Problems of inputs are in the audit's reports.
 void Collect(const std::string& path, const AuditOptions& options, DiffSide* side) {
   Inputs inputs = FindInputs({path}, options.forced, options.mapped);
   Collector collector(path, side);

@@ -1,4 +1,4 @@
-// What tells whether a file is another one, or has changed, since it was looked at last.
+// Identifies a file and its state, to detect that it was replaced or has changed.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ struct FileStamp {
   friend bool operator==(const FileStamp&, const FileStamp&) = default;
 };
 
-// nullopt: there is no such file, or it cannot be asked. Links are followed.
+// Returns the stamp of a file. If the file does not exist or cannot be examined, returns nullopt.
+// Follows links.
 std::optional<FileStamp> StampOf(const std::string& path);
 
 }  // namespace plumbline::audit

@@ -16,12 +16,13 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBetweenFolders{400};
-constexpr int kShare = 9;  // a pass over all is followed by so many times as long without one
-constexpr int kFoldersShare = 19;                      // the same of looking through folders
-constexpr uint64_t kWholeStream = 0x666f6c6c6f770001;  // and one more a format
+constexpr int kShare = 9;  // a pass over all files is followed by this many times its length
+                           // without one
+constexpr int kFoldersShare = 19;                      // the same for searching folders
+constexpr uint64_t kWholeStream = 0x666f6c6c6f770001;  // plus one for each format
 constexpr uint64_t kNewStream = 0x666f6c6c6f778001;
 
-// All points of a format, kept, as a source beside others.
+// The kept points of a format as a source, next to the sources of other files.
 class KeptPoints : public Source {
  public:
   KeptPoints(FollowedPoints* points, uint64_t stream_id)
@@ -38,7 +39,7 @@ class KeptPoints : public Source {
     loss.set_count(std::exchange(left_out_, 0));
     return true;
   }
-  void Refused(const absl::Status& /*why*/) override {}  // told when the points came
+  void Refused(const absl::Status& /*why*/) override {}  // reported when the points came
   uint64_t bytes_read() const override { return 0; }
   size_t files_done() const override { return 0; }
   std::vector<v1::Source> processes() const override { return {}; }
@@ -62,7 +63,8 @@ FollowedAudit::FollowedAudit(const AuditOptions& options)
     : options_(options),
       known_(options.paths, options.forced, options.mapped, options.readers.scalars.step) {}
 
-// The format that is there first has the run that --run names, and keeps it: a server may have it.
+// Returns the points of a reader's format. The first format gets the run that --run names, and
+// keeps it, because a server may have it already.
 FollowedPoints* FollowedAudit::PointsOf(const ScalarReader& reader, InputReport* report) {
   for (const auto& points : points_) {
     if (&points->format() == &reader.points()) return points.get();
@@ -75,13 +77,13 @@ FollowedPoints* FollowedAudit::PointsOf(const ScalarReader& reader, InputReport*
       .get();
 }
 
-// Looking through folders takes at most a twentieth of the time.
+// Searches the folders for new files. Takes at most a twentieth of the time.
 void FollowedAudit::LookForFiles(bool last) {
   const Clock::time_point begin = Clock::now();
   if (begin < look_at_ && !last) return;
   std::map<FollowedPoints*, std::vector<InputReport*>> fresh;
   std::vector<KnownFiles::Found> all = known_.Look(last);
-  // Formats in the order in which an audit has them.
+  // Sort the formats in the order of an audit.
   const std::vector<const Reader*>& readers = Readers();
   std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
     return std::find(readers.begin(), readers.end(), a.reader) <
@@ -99,7 +101,8 @@ void FollowedAudit::LookForFiles(bool last) {
   look_at_ = end + std::max<Clock::duration>(kBetweenFolders, kFoldersShare * (end - begin));
 }
 
-// Files that are no scalars are small or whole: where one has changed, all is judged anew.
+// Returns true if a file that holds no scalars has changed. Such files are small or written at
+// once, so everything is judged again.
 bool FollowedAudit::OthersChanged() {
   bool changed = false;
   for (Other& other : others_) {
@@ -111,7 +114,8 @@ bool FollowedAudit::OthersChanged() {
   return changed;
 }
 
-// All that is there, as an audit would read it now: kept points, and the other files once more.
+// Returns all sources as an audit would read them now: the kept points, and the other files read
+// again.
 std::vector<std::unique_ptr<Source>> FollowedAudit::Sources() {
   std::vector<std::unique_ptr<Source>> sources;
   for (size_t i = 0; i < points_.size(); ++i)
@@ -130,7 +134,7 @@ std::vector<std::unique_ptr<Source>> FollowedAudit::Sources() {
   return sources;
 }
 
-// All from the beginning, by an engine that knows nothing; rules and settings were right before.
+// Judges everything from the beginning with a new engine. Rules and settings were checked before.
 void FollowedAudit::JudgeAnew() {
   const Clock::time_point begin = Clock::now();
   stale_ = false;
@@ -144,13 +148,14 @@ void FollowedAudit::JudgeAnew() {
   judge_at_ = end + kShare * (end - begin);
 }
 
-// `all`: also of steps that may not be whole.
+// Passes new points to the engine. If `all`, also points of steps that may be incomplete.
 bool FollowedAudit::TellNew(bool all) {
   const uint64_t before = judgement_->findings_told();
   for (size_t i = 0; i < points_.size(); ++i) {
     for (auto& [name, run] : points_[i]->runs().runs) {
       const int64_t through = all ? INT64_MAX : points_[i]->Through(run);
-      // What has come of it since; values that were told and are others now make all stale.
+      // If a batch is refused, or points that were already passed on have changed or come late,
+      // judge everything again.
       for (v1::Batch batch; cursors_[i]->Next(&run, through, &batch);)
         stale_ |= !judgement_->Add(std::move(batch)).ok();
       for (auto& [rank, lane] : run.lanes) {
@@ -162,7 +167,8 @@ bool FollowedAudit::TellNew(bool all) {
   return judgement_->findings_told() != before;
 }
 
-// One pass: new files, what was appended, and judging it; anew where what was told does not hold.
+// Does one pass: finds new files, reads what was appended and judges it. If points that were judged
+// have changed, judges everything again.
 bool FollowedAudit::Look() {
   LookForFiles(false);
   for (const auto& points : points_) points->Poll();
@@ -173,7 +179,7 @@ bool FollowedAudit::Look() {
   return true;
 }
 
-// What was told of points that are void now stays told until all is judged anew.
+// Handles points that became invalid. The findings stay until everything is judged again.
 void FollowedAudit::TakeVoid() {
   for (size_t i = 0; i < points_.size(); ++i) {
     if (!points_[i]->TakeAnew()) continue;
@@ -183,7 +189,8 @@ void FollowedAudit::TakeVoid() {
   }
 }
 
-// The last pass, over steps that may not be whole too: then the findings are an audit's.
+// Does the last pass, which includes steps that may be incomplete, so that the findings are those
+// of an audit.
 AuditResult FollowedAudit::Finish() {
   LookForFiles(true);
   for (const auto& points : points_) {
@@ -194,7 +201,7 @@ AuditResult FollowedAudit::Finish() {
   stale_ |= OthersChanged();
   if (!stale_) TellNew(true);
   if (stale_) JudgeAnew();
-  // Did nothing that was named ever exist?
+  // Check whether any named path ever existed.
   std::deque<InputReport> reports = known_.Reports(true);
   const bool nothing = !reports.empty() && points_.empty() && others_.empty() &&
                        std::all_of(reports.begin(), reports.end(), [](const InputReport& report) {

@@ -16,31 +16,31 @@
 
 namespace plumbline::audit {
 
-// What Finish gives is what RunAudit would say of all that was read. Files of scalars are read on;
-// those of other formats are read whole when they have changed, at most a tenth of the time; so
-// long are findings of them behind. Not thread-safe.
+// Finish returns what RunAudit would return for all that was read. Files of scalars are read
+// incrementally. Files of other formats are read whole when they have changed, in at most a tenth
+// of the time, so their findings are delayed accordingly. Not thread-safe.
 class FollowedAudit {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // InvalidArgument when rules or settings are wrong.
+  // Returns InvalidArgument if rules or settings are wrong.
   static absl::StatusOr<std::unique_ptr<FollowedAudit>> Create(const AuditOptions& options);
 
-  // Reads and judges what is new. True: the findings may be others.
+  // Reads and judges what is new. Returns true if the findings may have changed.
   bool Look();
-  // As they are now; those of which nothing shows any more are gone.
+  // Returns the current findings. Findings that the evidence no longer shows are removed.
   const rules::Report& report() const { return judgement_->report(); }
-  // What was said of the files so far.
+  // Returns the reports of the files so far.
   std::deque<InputReport> reports() const { return known_.Reports(false); }
 
-  // The points of each format, for who tells them on; between two calls of Look.
+  // Returns the points of each format, for a sender. Do not call during Look.
   const std::vector<std::unique_ptr<FollowedPoints>>& points() const { return points_; }
-  // True once after points that were told before became void.
+  // Returns true once after points that were already passed on became invalid.
   bool TakeAnew() { return std::exchange(anew_, false); }
-  // Files of formats that have no points.
+  // Returns true if there are files of formats that have no points.
   bool others() const { return !others_.empty(); }
 
-  // The files are at their end: judges all that is there as a whole. The last call.
+  // Judges all that was read as a whole, because the files are at their end. The last call.
   AuditResult Finish();
 
  private:
@@ -62,7 +62,7 @@ class FollowedAudit {
   const AuditOptions options_;
   KnownFiles known_;
   std::vector<std::unique_ptr<FollowedPoints>> points_;
-  std::vector<std::unique_ptr<PointCursor>> cursors_;  // the engine's, one a format
+  std::vector<std::unique_ptr<PointCursor>> cursors_;  // the engine's cursors, one per format
   std::vector<Other> others_;
   std::unique_ptr<Judgement> judgement_;
   bool stale_ = true;

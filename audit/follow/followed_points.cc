@@ -13,11 +13,13 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr seconds kLaneWait{5};  // for a rank that lags
-// A step of which nothing more came for so long is taken for whole; less than between two looks.
+constexpr seconds kLaneWait{5};  // wait for a lagging rank
+// If nothing came for this long, a step is considered complete. Shorter than the time between two
+// passes.
 constexpr std::chrono::milliseconds kQuiet{150};
-constexpr int kReadAgainShare = 10;  // of the time, at most one part is spent reading all again
-constexpr size_t kManyFiles = 64;    // beyond it, those of long ago are closed
+constexpr int kReadAgainShare = 10;  // reading all again takes at most one part in this many of the
+                                     // time
+constexpr size_t kManyFiles = 64;    // above this number, files that are long unchanged are closed
 constexpr int64_t kLongAgo = 3600;   // seconds
 
 std::string HeadOf(const std::string& path) {
@@ -30,7 +32,7 @@ bool SamePlace(const FilePlace& a, const FilePlace& b) {
   return a.run == b.run && a.rank == b.rank && a.prefix == b.prefix;
 }
 
-// Of a file and those that it replaced.
+// Adds the counts of a file and of those that it replaced.
 std::vector<SeriesSeen> Joined(const std::vector<SeriesSeen>& a, const std::vector<SeriesSeen>& b) {
   std::map<std::string, uint64_t> points;
   for (const auto* list : {&a, &b}) {
@@ -49,7 +51,7 @@ FollowedPoints::FollowedPoints(const PointFormat& format, ScalarOptions options,
   runs_->limits = limits_;
 }
 
-// Of the files that are read.
+// Places the files that are read in runs.
 void FollowedPoints::Place() {
   std::vector<File*> read;
   std::vector<std::string> paths;
@@ -60,13 +62,14 @@ void FollowedPoints::Place() {
   }
   std::vector<FilePlace> places = PlaceFiles(paths, format_.by_folder, options_);
   for (size_t i = 0; i < read.size(); ++i) {
-    // Beside a new one its run is called otherwise, or belongs to another.
+    // With a new file next to it, a file's run may get another name, or the file another run.
     again_ |= read[i]->sink != nullptr && !SamePlace(read[i]->place, places[i]);
     read[i]->place = std::move(places[i]);
   }
 }
 
-// True: others are read than before. What was read of a copy is void.
+// Decides which files are copies and not read. Returns true if that changed. Points read from a
+// copy are discarded.
 bool FollowedPoints::SetCopiesAside() {
   std::vector<StateFile> states;
   for (const auto& file : files_) {
@@ -99,7 +102,7 @@ void FollowedPoints::Add(const std::vector<InputReport*>& fresh) {
   Order();
 }
 
-// As an audit reads them: by the time at which they were begun, where all say it, else by path.
+// Sorts the files as an audit reads them: by start time if all state it, otherwise by path.
 void FollowedPoints::Order() {
   const bool timed = std::none_of(files_.begin(), files_.end(),
                                   [](const auto& file) { return std::isnan(file->begun); });
@@ -119,7 +122,7 @@ bool FollowedPoints::Open(File* file) {
   return true;
 }
 
-// To its end as it is now. True: there was more.
+// Reads to the file's current end. Returns true if there was more.
 bool FollowedPoints::ReadOn(File* file) {
   const uint64_t records = file->report->records, points = runs_->points;
   while (file->open->Read(file->sink.get())) {
@@ -128,7 +131,7 @@ bool FollowedPoints::ReadOn(File* file) {
   return file->report->records != records || runs_->points != points;
 }
 
-// No more will come of it under this name; what it held stays counted.
+// Closes a file of which no more will come under this name. What it held stays counted.
 void FollowedPoints::Shut(File* file) {
   if (file->open == nullptr) return;
   file->open->Close(file->sink.get());
@@ -140,7 +143,8 @@ void FollowedPoints::Shut(File* file) {
   file->open.reset();
 }
 
-// Does it begin as what was there before, so that it holds the same steps again?
+// Returns true if the file begins like the preceding file of this name, so that it holds the same
+// steps again.
 bool FollowedPoints::WrittenAnew(const File& file) const {
   if (file.report->path.ends_with(".json")) return true;
   const std::string head = HeadOf(file.report->path);
@@ -148,17 +152,17 @@ bool FollowedPoints::WrittenAnew(const File& file) const {
   return both > 0 && head.compare(0, both, file.head, 0, both) == 0;
 }
 
-// True: something new was read.
+// Reads what is new in one file. Returns true if there was anything.
 bool FollowedPoints::Look(File* file) {
   if (!file->copy_of.empty()) return false;
   const std::optional<FileStamp> stamp = StampOf(file->report->path);
-  if (!stamp) return false;  // taken away: perhaps another one takes its place
+  if (!stamp) return false;  // removed: another file may take its place
   if (stamp == file->stamp) return false;
   const bool first = !file->stamp;
   const bool replaced =
       !first && (!file->stamp->SameFile(*stamp) || stamp->size < file->stamp->size);
   const bool document = file->report->path.ends_with(".json");
-  // It may stand in the place of one that was read: with all others, then.
+  // If all will be read again, read this document then: it may replace one that was read.
   if (document && first && again_) return false;
   bool any = false;
   if (file->dormant || (document && !first) || (replaced && WrittenAnew(*file))) {
@@ -166,7 +170,7 @@ bool FollowedPoints::Look(File* file) {
     return false;
   }
   if (replaced) {
-    if (file->open != nullptr) any = ReadOn(file);  // what it still got before it was replaced
+    if (file->open != nullptr) any = ReadOn(file);  // what was appended before it was replaced
     Shut(file);
     file->head = HeadOf(file->report->path);
     if (format_.begun != nullptr) file->begun = format_.begun(file->report->path, file->head);
@@ -176,7 +180,7 @@ bool FollowedPoints::Look(File* file) {
   if (file->head.size() < Reader::kHeadBytes && file->head.size() < stamp->size)
     file->head = HeadOf(file->report->path);
   any |= ReadOn(file);
-  // It says what it holds when it is whole.
+  // A document yields its points when it is complete.
   if (document) Shut(file);
   const bool long_ago = stamp->changed_ns / 1'000'000'000 + kLongAgo < std::time(nullptr);
   if (first && long_ago && files_.size() > kManyFiles) {
@@ -189,7 +193,7 @@ bool FollowedPoints::Look(File* file) {
 // ---- all of them
 // ----------------------------------------------------------------------------------
 
-// From nothing. The longer it takes, the longer until it may be done again.
+// Reads all again. The longer it takes, the longer the wait until it may be repeated.
 void FollowedPoints::ReadAgain() {
   const Clock::time_point begin = Clock::now();
   again_ = false;
@@ -229,7 +233,7 @@ bool FollowedPoints::Poll() {
   return any;
 }
 
-// When each rank's points last grew, and how far they are.
+// Records the newest step of each rank, and when its points last grew.
 void FollowedPoints::NoteLanes() {
   const Clock::time_point now = Clock::now();
   for (const auto& [name, run] : runs_->runs) {
@@ -252,7 +256,8 @@ void FollowedPoints::NoteLanes() {
   }
 }
 
-// Up to which step all ranks have said what they will say: the slowest that still grows bounds it.
+// Returns the step up to which all ranks have reported: the slowest rank that still grows limits
+// it.
 int64_t FollowedPoints::Through(const RunPoints& run) const {
   const Clock::time_point now = Clock::now();
   const uint32_t newest = NewestAttempt(run);

@@ -1,5 +1,5 @@
-// The files of one format of scalars that are being written: all their points so far, of which each
-// byte was read once.
+// Reads the files of one scalar format while they are being written, and keeps all their points.
+// Each byte is read once.
 #pragma once
 
 #include <chrono>
@@ -18,34 +18,37 @@
 
 namespace plumbline::audit {
 
-// A file that is appended to is read on. One that was replaced by another file, or cut short, was
-// rotated: the new one is read as the next file of its run. One that begins as it began before was
-// written anew, and so is a JSON document, which has one form at a time: what was read of it is
-// void, and all is read again. Of a trainer's state and its copies the longest is read, as an audit
-// does; a longer one takes its place, and all is read again. Memory: 16 bytes a point, at most
-// PointLimits, and a block a file. Not thread-safe.
+// Rules for changed files. Memory: 16 bytes per point, at most PointLimits, and one block per file.
+// Not thread-safe.
+// - If a file grew, reads what was appended.
+// - If a file was replaced or truncated, it was rotated: reads the new one as the next file of its
+//   run.
+// - If the new file begins like the old one, or is a JSON document (which has one form at a time),
+//   it was rewritten: discards its points and reads all files again.
+// - Of a trainer's state and its copies, reads the longest, as an audit does. If a longer one
+//   appears, reads all again.
 class FollowedPoints {
  public:
   using Clock = std::chrono::steady_clock;
 
   FollowedPoints(const PointFormat& format, ScalarOptions options, PointLimits limits = {});
 
-  // More files. Reports outlive this.
+  // Adds files. The reports must outlive this object.
   void Add(const std::vector<InputReport*>& fresh);
-  // Reads what is new. True: something is.
+  // Reads what is new. Returns true if there was anything.
   bool Poll();
-  // Since it was asked last, what was given before became void.
+  // Returns true once after points became invalid.
   bool TakeAnew() { return std::exchange(anew_, false); }
 
   const PointFormat& format() const { return format_; }
   PointRuns& runs() { return *runs_; }
-  // The newest step of the run that is taken for whole: all of them when nothing came for a moment;
-  // else those before the step that its slowest rank is in. A rank of which nothing came for
-  // seconds is not waited for.
+  // Returns the newest step that is considered complete. If nothing came for a moment, that is the
+  // newest step of all; otherwise the step before that of the slowest rank. Does not wait for a
+  // rank without points for seconds.
   int64_t Through(const RunPoints& run) const;
-  // Points that were left out for want of room, in all.
+  // Returns the number of points dropped because of the limits.
   uint64_t left_out() const;
-  // An unfinished end is a problem from now on, and each report lists its series. The last call.
+  // Reports unfinished ends as problems, and lists the series in each report. The last call.
   void Close();
 
  private:
@@ -59,14 +62,15 @@ class FollowedPoints {
     std::unique_ptr<FileSink> sink;
     std::vector<SeriesSeen> before;  // of the files that it replaced
     uint64_t bytes_before = 0;
-    bool dormant = false;  // read to its end long after it was written, and closed
-    std::string copy_of;   // not read (CopiesAmong): the path of the one that is
+    bool dormant = false;  // read to its end long after it was last written, and closed
+    std::string copy_of;   // if it is a copy and not read (CopiesAmong): the path of the file that
+                           // is read
   };
   struct Lane {
     uint32_t attempt = 0;
     int64_t newest = INT64_MIN;
     uint64_t points = 0;
-    Clock::time_point at{};  // something came
+    Clock::time_point at{};  // time of the newest points
   };
 
   void Place();
@@ -86,9 +90,9 @@ class FollowedPoints {
   std::vector<std::unique_ptr<File>> files_;
   std::unique_ptr<PointRuns> runs_;
   std::map<const PointLane*, Lane> lanes_;
-  uint64_t left_out_ = 0;  // of files that were shut
+  uint64_t left_out_ = 0;  // of files that were closed
   bool anew_ = false;
-  bool again_ = false;  // all is to be read again
+  bool again_ = false;  // all must be read again
   Clock::time_point again_at_{};
 };
 

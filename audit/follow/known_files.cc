@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kCheap = 64 << 10;  // bytes to ask of at each look
+constexpr uint64_t kCheap = 64 << 10;  // bytes; a file up to this size is tried in each pass
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void KnownFiles::LookAt(const std::string& path, size_t argument, std::vector<Fo
   file.report = std::make_unique<InputReport>(std::move(inputs.reports.front()));
   file.report->named = path == paths_[argument];
   file.known = !inputs.sets.empty();
-  // A banner may be long before the first line that tells what it is.
+  // A long banner may precede the first line that identifies the format.
   file.ask_at = stamp->size + (stamp->size < kCheap ? 1 : stamp->size / 8);
   if (file.known) found->push_back({file.report.get(), inputs.sets.front().reader});
 }

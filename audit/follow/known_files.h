@@ -1,5 +1,5 @@
-// Which files there are below the paths of a command line, and which reader recognised them;
-// folders are looked through again and again.
+// Finds the files below the paths of a command line, and the reader that recognises each. Searches
+// folders repeatedly.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace plumbline::audit {
 
-// Not thread-safe. Reports stay where they are.
+// Not thread-safe. References to reports stay valid.
 class KnownFiles {
  public:
   KnownFiles(std::vector<std::string> paths, const Reader* forced, const Reader* mapped,
@@ -27,19 +27,20 @@ class KnownFiles {
     InputReport* report;
     const Reader* reader;
   };
-  // Those that were not there, or not recognised, before. What is recognised by nothing is asked
-  // again when it has grown, and at the last look.
+  // Returns files that are new, or were not recognised before. An unrecognised file is tried again
+  // when it has grown, and in the last pass.
   std::vector<Found> Look(bool last);
 
-  // All that came, as an audit lists them; `last`: and paths that were named and lead nowhere.
+  // Returns the reports of all files in the order of an audit. If `last`, also reports named paths
+  // that do not exist.
   std::deque<InputReport> Reports(bool last) const;
 
  private:
   struct File {
     std::unique_ptr<InputReport> report;
     size_t argument = 0;
-    uint64_t ask_at = 0;  // bytes, of one that is not recognised
-    bool known = false;   // recognised
+    uint64_t ask_at = 0;  // size in bytes at which an unrecognised file is tried again
+    bool known = false;   // a reader recognised it
   };
 
   void LookAt(const std::string& path, size_t argument, std::vector<Found>* found);
@@ -48,9 +49,9 @@ class KnownFiles {
   const std::vector<std::string> paths_;
   const Reader* const forced_;
   const Reader* const mapped_;
-  const std::string step_;             // FindInputs
+  const std::string step_;             // see FindInputs
   std::map<std::string, File> files_;  // by path
-  std::set<std::string> canonical_;    // of each file, what it really is
+  std::set<std::string> canonical_;    // canonical path of each file
 };
 
 }  // namespace plumbline::audit

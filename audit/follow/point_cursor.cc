@@ -6,8 +6,8 @@
 namespace plumbline::audit {
 namespace {
 
-// Beyond so many combinations of series each series is a set of its own: what a stream declares has
-// a bound.
+// Beyond this many combinations of series, each series is a set of its own, so that the
+// declarations of a stream are bounded.
 constexpr size_t kMostSets = 4096;
 
 }  // namespace
@@ -43,14 +43,14 @@ void PointCursor::Forget() {
   }
 }
 
-// What of each series may be in the next batch.
+// Collects what the next batch may hold of each series.
 void PointCursor::Gather(RunPoints* run, State* state, int64_t limit) {
   parts_.clear();
   uint32_t source = 0;
   for (auto& [rank, lane] : run->lanes) {
     for (PointSeries& series : lane.series) {
       Place& place = state->places[&series];
-      // What an earlier attempt still holds came too late to be told.
+      // Points of an earlier attempt that are left came too late.
       if (place.attempt < state->attempt) {
         const SeriesChunk* before = series.Chunk(place.attempt);
         late_ |= before != nullptr && state->attempt != state->skip_attempt &&
@@ -71,7 +71,7 @@ void PointCursor::Gather(RunPoints* run, State* state, int64_t limit) {
   }
 }
 
-// Up to which step all parts together are about one batch.
+// Returns the step up to which all parts together fill about one batch.
 int64_t PointCursor::Cut(int64_t limit) const {
   const size_t most = std::max<size_t>(1, kValues / std::max<size_t>(1, parts_.size()));
   int64_t cut = limit;
@@ -91,7 +91,7 @@ void PointCursor::Begin(const RunPoints& run, uint32_t attempt, v1::Batch* batch
     *batch->add_sources() = PointSource(run, rank, attempt);
 }
 
-// The number of that combination of series, declared in the batch where it is new.
+// Returns the number of a combination of series. If it is new, declares it in the batch.
 uint64_t PointCursor::SetOf(const std::vector<Part*>& columns, v1::Batch* batch) {
   std::string key;
   for (const Part* part : columns)
@@ -105,7 +105,7 @@ uint64_t PointCursor::SetOf(const std::vector<Part*>& columns, v1::Batch* batch)
   return known->second;
 }
 
-// Parts of one source with the same steps, up to the same cut.
+// Adds rows for parts of one source with the same steps, up to the same cut.
 void PointCursor::AddRows(const std::vector<Part*>& columns, v1::Batch* batch) {
   v1::SeriesRows& rows = *batch->add_series();
   rows.set_set(SetOf(columns, batch));
@@ -116,7 +116,7 @@ void PointCursor::AddRows(const std::vector<Part*>& columns, v1::Batch* batch) {
   }
 }
 
-// Series of one source that share their steps become rows together.
+// Combines series of one source that share their steps into rows.
 void PointCursor::Fill(RunPoints* run, State* state, int64_t cut, v1::Batch* batch) {
   Begin(*run, state->attempt, batch);
   std::map<std::pair<uint32_t, std::vector<int64_t>>, std::vector<Part*>> groups;
@@ -147,10 +147,10 @@ void PointCursor::Fill(RunPoints* run, State* state, int64_t cut, v1::Batch* bat
 bool PointCursor::Next(RunPoints* run, int64_t through, v1::Batch* batch) {
   State& state = states_[run->run];
   const uint32_t newest = NewestAttempt(*run);
-  // An attempt is told whole before the next one begins.
+  // Finish an attempt before the next one begins.
   for (;; ++state.attempt, state.through = INT64_MIN, state.finished = false) {
     const bool last = state.attempt >= newest;
-    int64_t reached = INT64_MIN;  // by the attempt's points
+    int64_t reached = INT64_MIN;  // newest step of the attempt's points
     for (const auto& [rank, lane] : run->lanes) {
       for (const PointSeries& series : lane.series) {
         const auto& chunks = series.chunks();

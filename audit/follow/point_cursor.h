@@ -1,4 +1,4 @@
-// The points of runs that grow, as batches of what was not told yet.
+// Returns the points of growing runs as batches of points that were not returned before.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,31 @@
 
 namespace plumbline::audit {
 
-// One reader of points that are kept: engine and server each have their own. In the order of the
-// files within a series, by step over all. Work is linear in what is new and in the number of
-// series. Not thread-safe.
+// One reader of kept points: the engine and the server each have their own. Points of a series come
+// in the order of the files, points of all series by step. Work is linear in the new points and the
+// number of series. Not thread-safe.
 class PointCursor {
  public:
   explicit PointCursor(uint64_t stream_id) : stream_id_(stream_id) {}
 
-  // All points that there are now were told another way.
+  // Skips all current points: they were passed on in another way.
   void SkipAll(const PointRuns& runs);
-  // Those of the run up to this attempt and step were.
+  // Skips the run's points up to this attempt and step.
   void SkipThrough(const std::string& run, uint32_t attempt, int64_t step);
 
-  // Other points took the places of those that were told: of each run they are skipped up to where
-  // it was told.
+  // Call if the points were replaced. Skips the new points of each run up to the step that was
+  // already returned.
   void Forget();
 
-  // A batch of what is new up to `through`, of the newest attempt; all of earlier ones. Says that
-  // the steps up to there are whole. False: there is nothing.
+  // Returns a batch of new points: of the newest attempt up to `through`, of earlier attempts all.
+  // The batch states that the steps up to there are complete. Returns false if there are none.
   bool Next(RunPoints* run, int64_t through, v1::Batch* batch);
-  // Nothing more comes of the run. False: nothing was ever told of it.
+  // Returns a batch that ends the run. Returns false if nothing of the run was ever returned.
   bool Goodbye(const RunPoints& run, v1::Batch* batch);
-  // Since it was asked last: points came for steps that had been told as whole.
+  // Returns true once after points came for steps that had been reported as complete.
   bool TakeLate() { return std::exchange(late_, false); }
 
-  static constexpr size_t kValues = 1 << 16;  // of a batch, about
+  static constexpr size_t kValues = 1 << 16;  // values in a batch, about
 
  private:
   struct Place {
@@ -47,7 +47,7 @@ class PointCursor {
     int64_t through = INT64_MIN;
     uint32_t skip_attempt = 0;
     int64_t skip_step = INT64_MIN;
-    bool finished = false;  // of the attempt: it was said
+    bool finished = false;  // the attempt's end was reported
     std::unordered_map<const PointSeries*, Place> places;
   };
   // New points of one series.
@@ -59,7 +59,7 @@ class PointCursor {
     size_t end;
   };
 
-  // The parts that are new of the attempt, up to `limit`.
+  // Collects the new parts of the attempt, up to `limit`.
   void Gather(RunPoints* run, State* state, int64_t limit);
   int64_t Cut(int64_t limit) const;
   void Fill(RunPoints* run, State* state, int64_t cut, v1::Batch* batch);
@@ -70,7 +70,7 @@ class PointCursor {
   const uint64_t stream_id_;
   uint64_t sequence_ = 0;
   std::map<std::string, State> states_;   // by run
-  std::map<std::string, uint64_t> sets_;  // by the names of their series
+  std::map<std::string, uint64_t> sets_;  // by the names of its series
   std::vector<Part> parts_;
   bool late_ = false;
 };

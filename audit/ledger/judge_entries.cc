@@ -1,4 +1,4 @@
-// What is wrong with how an entry was measured: facts that stand in the ledger.
+// Judges how each entry was measured, from facts in the ledger.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +12,7 @@ namespace {
 using rules::FindingBuilder;
 
 constexpr size_t kLeastPairs = 2;
-constexpr size_t kMostNamed = 4;  // findings in an explanation; the rest is counted
+constexpr size_t kMostNamed = 4;  // findings named in an explanation; the others are counted
 
 v1::Verdict OneSeed(const LedgerResult& result, size_t i) {
   const ledger::MultiplierEstimate& m = result.estimate.multipliers[i];
@@ -75,7 +75,7 @@ v1::Verdict NotOnStack(const std::string& name, bool has_stack) {
       .Take();
 }
 
-// The runs behind an entry that a report speaks of, and what is open in them.
+// The runs of an entry that reports mention, and their open findings.
 struct Open {
   bool reported = false;
   size_t count = 0;
@@ -145,7 +145,7 @@ void JudgeScales(const LedgerResult& result, std::vector<v1::Verdict>* out) {
 void JudgeStack(const LedgerResult& result, std::vector<v1::Verdict>* out) {
   const ledger::Ledger& ledger = result.file.ledger;
   for (const ledger::Multiplier& m : ledger.multipliers) {
-    if (!m.kept) continue;  // what is not kept is in no stack
+    if (!m.kept) continue;  // an entry that is not kept is in no stack
     bool left_out = false;
     if (ledger.stack) {
       for (const ledger::LeaveOut& l : ledger.stack->leave_outs) left_out |= l.name == m.name;

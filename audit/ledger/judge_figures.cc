@@ -1,4 +1,4 @@
-// What the figures of a ledger contradict.
+// Judges figures of a ledger that contradict each other.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"

@@ -93,7 +93,7 @@ class LedgerReader {
     file_.ledger.runs.push_back(std::move(run));
   }
 
-  // Relative to the ledger's folder.
+  // Reads a report. Its path is relative to the ledger's folder.
   void Report(const toml::node& node, const std::string& named) {
     const std::string path = (std::filesystem::path(file_.path).parent_path() / named).string();
     auto read = reports_.find(path);
@@ -109,7 +109,7 @@ class LedgerReader {
     file_.open.back() = read->second;
   }
 
-  // Runs by id.
+  // Returns the runs with the ids of a field.
   std::vector<size_t> RunsOf(TomlFields& fields, const char* key) {
     const toml::node* node = nullptr;
     std::vector<size_t> runs;
@@ -130,7 +130,8 @@ class LedgerReader {
     return mistake_.ok() ? runs : std::vector<size_t>();
   }
 
-  // Two runs of one scale and seed would be a pair with the same one.
+  // Rejects two runs of one scale and seed: each would be a pair with the same run of the other
+  // arm.
   void OneOfASeed(const toml::table& table, const char* key, const std::vector<size_t>& arm) {
     std::map<std::pair<double, int64_t>, size_t> seen;
     for (const size_t r : arm) {
@@ -206,7 +207,7 @@ class LedgerReader {
     file_.ledger.multipliers.push_back(std::move(m));
   }
 
-  // A text, or a list of them.
+  // Returns a text, or the texts of a list.
   static std::string On(const toml::table& table, TomlFields& fields) {
     const toml::node* node = table.get("on");
     if (node == nullptr || !node->is_array())

@@ -1,4 +1,4 @@
-// A ledger as a file (TOML; docs/ledger.md).
+// Reads a ledger from a file (TOML; docs/ledger.md).
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace plumbline::audit {
 
-// A finding of an audit that a run's `report` names.
+// A finding in the audit report that a run names.
 struct OpenFinding {
   std::string rule, level, title;
 };
@@ -17,20 +17,22 @@ struct OpenFinding {
 struct LedgerFile {
   std::string path;
   ledger::Ledger ledger;
-  std::vector<std::string> on;  // by multiplier: what it was measured on top of, in words
-  // By run: was a report named, and its findings on causality and precision of level warning or
-  // error that nobody suppressed.
+  std::vector<std::string> on;  // for each multiplier: what it was measured on top of, as text
+  // For each run: whether it names a report, and the report's findings on causality and precision
+  // of level warning or error that are not suppressed.
   std::vector<bool> has_report;
   std::vector<std::vector<OpenFinding>> open;
   int baseline_line = 0;
 };
 
-// The first thing that is wrong, as "FILE:LINE: expected ...". What it gives keeps every promise
-// that analysis/ledger/input.h asks for; each comparison has a scale in common, the baseline two.
+// Reads a ledger. Returns the first mistake as "FILE:LINE: expected ...". The result meets all
+// conditions of analysis/ledger/input.h; the arms of each comparison share a scale, and the
+// baseline has two.
 absl::StatusOr<LedgerFile> ReadLedger(const std::string& path);
 absl::StatusOr<LedgerFile> ParseLedger(const std::string& text, const std::string& path);
 
-// The open findings of a report of plumb audit; in words what is wrong with it.
+// Returns the open findings of a report of plumb audit, or an error that describes what is wrong
+// with it.
 absl::StatusOr<std::vector<OpenFinding>> ReadOpenFindings(const std::string& path);
 
 }  // namespace plumbline::audit

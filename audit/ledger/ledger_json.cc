@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A 90 % interval as factors.
+// Returns a 90 % interval as factors.
 Json IntervalJson(double ln, double variance) {
   const double wide = HalfInterval(variance);
   return {JsonNumber(std::exp(ln - wide)), JsonNumber(std::exp(ln + wide))};

@@ -1,4 +1,4 @@
-// A ledger, judged: what the renderers write.
+// A judged ledger. The renderers write it.
 #pragma once
 
 #include <vector>
@@ -13,18 +13,20 @@ struct LedgerResult {
   LedgerFile file;
   ledger::Allowances allowances;
   ledger::Estimate estimate;
-  std::vector<v1::Verdict> verdicts;  // of the rules ledger/*, in the register's order
-  std::vector<bool> flagged;          // by multiplier: a finding of level warning or error names it
-  ledger::Product without_flagged;    // as if they were in no ledger
-  std::vector<ledger::NextRuns> next;  // the most narrowing first
+  std::vector<v1::Verdict> verdicts;  // of the rules ledger/*, in the order of registration
+  std::vector<bool> flagged;          // for each multiplier: named by a finding of level warning or
+                                      // error
+  ledger::Product without_flagged;    // the product without the flagged multipliers
+  std::vector<ledger::NextRuns> next;  // the runs that narrow the interval most come first
 
   std::vector<const v1::Finding*> findings() const;
 };
 
-// InvalidArgument, "FILE:LINE: expected ...": the baseline's loss falls with no exponent that fits.
+// Judges a ledger. Returns InvalidArgument "FILE:LINE: expected ..." if the baseline's loss does
+// not fall with an exponent that can be fitted.
 absl::StatusOr<LedgerResult> JudgeLedger(LedgerFile file, const ledger::Allowances& allowances);
 
-// The verdicts of one rule each; the multiplier in site.op. They name no run of their own.
+// Each function appends the verdicts of one rule, with the multiplier in site.op.
 void JudgeScales(const LedgerResult& result, std::vector<v1::Verdict>* out);   // one-seed, small
 void JudgeStack(const LedgerResult& result, std::vector<v1::Verdict>* out);    // not-on-stack
 void JudgeReports(const LedgerResult& result, std::vector<v1::Verdict>* out);  // open-findings
@@ -32,11 +34,12 @@ void JudgeLeaks(const LedgerResult& result, std::vector<v1::Verdict>* out);    /
 void JudgeClaims(const LedgerResult& result, std::vector<v1::Verdict>* out);   // overstated
 void JudgeScaleBias(const LedgerResult& result, std::vector<v1::Verdict>* out);
 
-// Fills in rule, place and fingerprint. `op`: a multiplier's name, "stack", or empty for the whole.
+// Sets the rule, site and fingerprint of a verdict. `op` is a multiplier's name, "stack", or empty
+// for the whole ledger.
 v1::Verdict LedgerVerdict(const char* rule, const std::string& op, v1::Verdict verdict);
 
 std::string LedgerText(const LedgerResult& result, const TextStyle& style);
-// Schema "plumbline.ledger/1". Strict JSON, ends with a newline.
+// Returns strict JSON of schema "plumbline.ledger/1" that ends with a newline.
 std::string LedgerJson(const LedgerResult& result);
 
 }  // namespace plumbline::audit

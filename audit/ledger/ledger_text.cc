@@ -69,7 +69,7 @@ class Text {
     out_ += text + "\n\n";
   }
 
-  // Rules that name a multiplier, without their group.
+  // Returns the rules that name a multiplier, without their group.
   std::string Flags(const std::string& name) const {
     std::string flags;
     for (const v1::Finding* finding : result_.findings()) {
@@ -154,7 +154,8 @@ class Text {
         Flops(next.flops), " FLOPs");
   }
 
-  // The best of each kind would hide that the second pair is better than any baseline run.
+  // Lists the best runs overall. Listing the best of each kind would hide that the second pair is
+  // better than any baseline run.
   void Next() {
     if (result_.next.empty()) return;
     for (size_t i = 0; i < result_.next.size() && i < kMostNext; ++i)
@@ -198,7 +199,7 @@ class Text {
     }
   }
 
-  // A ledger has no steps: the name goes before the title instead of into a site.
+  // Puts the multiplier's name before the title, because a ledger has no steps and no site.
   static v1::Finding Named(const rules::Incident& incident) {
     v1::Finding shown = incident.shown();
     if (incident.findings.size() == 1 && !shown.site().op().empty())

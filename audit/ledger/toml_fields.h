@@ -1,5 +1,5 @@
-// Fields of a TOML table with words for what is wrong: the first mistake is kept, and everything
-// after it is read as nothing.
+// Reads the fields of a TOML table. Only the first mistake is kept; all later fields are read as
+// absent.
 #pragma once
 
 #include <toml++/toml.h>
@@ -16,7 +16,7 @@ namespace plumbline::audit {
 class TomlMistake {
  public:
   explicit TomlMistake(std::string path) : path_(std::move(path)) {}
-  // "PATH:LINE: expected ...", of the first call.
+  // Records "PATH:LINE: expected ...", if it is the first mistake.
   void At(const toml::node& node, const std::string& expected) {
     AtLine(static_cast<int>(node.source().begin.line), expected);
   }
@@ -29,7 +29,8 @@ class TomlMistake {
   absl::Status status_;
 };
 
-// One table. Fields that are absent or wrong give nothing; what nobody asked for is a mistake.
+// The fields of one table. A field that is absent or wrong returns nothing. A field that was not
+// read is a mistake (NoOthers).
 class TomlFields {
  public:
   // `name`: as in "[[run]]".
@@ -41,14 +42,14 @@ class TomlFields {
   std::optional<int64_t> Integer(const char* key, Need need);
   std::optional<bool> Flag(const char* key);
   std::optional<std::string> Text(const char* key, Need need);  // not empty
-  // Texts, at least one; `node`, where not null, is the array.
+  // Returns a list of at least one text. If `node` is not null, stores the array there.
   std::vector<std::string> Texts(const char* key, Need need, const toml::node** node = nullptr);
-  // Tables of an array of tables; none where it is absent.
+  // Returns the tables of an array of tables. If it is absent, returns none.
   std::vector<const toml::table*> Tables(const char* key);
   const toml::table* Table(const char* key, Need need);
-  // A field that may be there and says nothing.
+  // Accepts a field without reading it.
   void Ignore(const char* key) { known_.insert(key); }
-  // After all fields: others are unknown.
+  // Rejects all fields that were not read. Call after all others.
   void NoOthers();
 
   const toml::table& table() const { return table_; }

@@ -7,7 +7,7 @@
 
 namespace plumbline::audit {
 
-// The bytes of a plain file. Errors say what was expected and found, without the path.
+// Returns the bytes of a regular file. Errors state what was expected and found, without the path.
 absl::StatusOr<std::string> WholeFile(const std::string& path, uint64_t most_bytes);
 
 }  // namespace plumbline::audit

@@ -1,4 +1,4 @@
-// What several files here say alike.
+// Texts that several files of this folder share.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace plumbline::audit {
 
 inline std::string FactorText(double ln) { return absl::StrFormat("x%.3f", std::exp(ln)); }
 
-// Of a 90 % interval the half, ln.
+// Returns half of the 90 % interval of ln.
 inline double HalfInterval(double variance) { return ledger::kNinety * std::sqrt(variance); }
 
 }  // namespace plumbline::audit

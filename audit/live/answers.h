@@ -1,4 +1,4 @@
-// What a server answers, as JSON: what plumb runs and plumb query print, and plumb mcp hands on.
+// Formats a server's answers as JSON, for plumb runs, plumb query and plumb mcp.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace plumbline::audit {
 
-// One object on one line, ended by a newline. Of incidents: watch_printer.h.
+// Each returns one object on one line that ends with a newline. Incidents: see watch_printer.h.
 std::string RunJson(const v1::RunInfo& run);
 std::string SeriesInfoJson(const v1::SeriesInfo& series);
-// DataLoss: its lists do not fit each other.
+// Returns DataLoss if the lists of the answer have different lengths.
 absl::StatusOr<std::string> SeriesJson(const v1::SeriesColumns& columns);
 
 }  // namespace plumbline::audit

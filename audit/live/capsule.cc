@@ -1,4 +1,4 @@
-// plumb capsule: what a finding is judged from, in a directory.
+// plumb capsule: writes what a finding is judged from into a directory.
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kCallSeconds = 10;
-constexpr std::string_view kCaptured = "capture";  // in a manifest
+constexpr std::string_view kCaptured = "capture";  // value in a manifest
 constexpr uint64_t kMostJudgedBytes = uint64_t{256} << 20;
 
 bool Settled(const v1::CapsuleInfo& info) {
@@ -86,7 +86,7 @@ class Fetch {
                      "; --judged takes what the server's journal holds instead"));
   }
 
-  // Until the server is done with it, or the time is over.
+  // Waits until the server has the capsule, or until the timeout.
   absl::Status Wait(v1::CapsuleInfo info) {
     const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                           std::chrono::duration<double>(options_.timeout_seconds));
@@ -144,7 +144,7 @@ class Fetch {
            e.step() >= site.step_first() && e.step() <= site.step_last();
   }
 
-  // A series leaves no evidence but points.
+  // Returns true if the set holds the finding's series. A series has points, not evidence.
   bool OfFinding(const v1::SeriesSet& set) const {
     const v1::FindingSite& site = finding_.site();
     return std::any_of(set.sites().begin(), set.sites().end(), [&](const v1::Site& one) {
@@ -166,7 +166,7 @@ class Fetch {
     }
   }
 
-  // Reads the whole run once and keeps what is of the finding.
+  // Reads the whole run once, and keeps what belongs to the finding.
   int Judged(CapsuleDirectory* directory) {
     const auto read =
         client_.ReadRun(finding_.site().run(), [this](const v1::ReadRunResponse& message) {
@@ -197,7 +197,7 @@ class Fetch {
     return Finish(directory, "journal");
   }
 
-  // One call may pass where the finding stands, and take nothing of it back.
+  // Returns a note that one call may pass although the finding stands.
   std::string LessThanTheFinding() const {
     const v1::FindingSite& site = finding_.site();
     return absl::StrCat(
@@ -208,7 +208,7 @@ class Fetch {
         ": alone it proves less. --judged fetches what the server judged, if it still has it.\n");
   }
 
-  // ---- what was written, and how to go on ----
+  // ---- what was written, and what to do next ----
 
   int Finish(CapsuleDirectory* directory, std::string_view origin) {
     if (auto s = directory->Finish(finding_, std::string(origin), info_); !s.ok())
@@ -235,7 +235,7 @@ class Fetch {
   bool shown_ = false;
   std::map<std::tuple<int, uint32_t, uint32_t>, v1::Batch> judged_;
   uint64_t kept_bytes_ = 0;
-  bool series_ = false;  // the finding's site is a series
+  bool series_ = false;  // true if the finding's site is a series
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// A capsule as a directory: finding.json, a file for each call of each rank, and manifest.json with
-// their digests. Written beside its place and renamed, so that it is there whole or not at all.
+// Writes a capsule as a directory: finding.json, a file for each call of each rank, and
+// manifest.json with their digests. It is written under a temporary name and renamed, so that it is
+// whole or absent.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,17 @@ namespace plumbline::audit {
 
 class CapsuleDirectory {
  public:
-  // InvalidArgument: `path` is something else than an empty directory or nothing.
+  // Returns InvalidArgument if `path` exists and is not an empty directory.
   static absl::StatusOr<CapsuleDirectory> Create(const std::string& path);
   CapsuleDirectory(CapsuleDirectory&&) = default;
-  ~CapsuleDirectory();  // removes what was not finished
+  ~CapsuleDirectory();  // removes an unfinished directory
 
-  // What one process took. Several dumps, or one run record.
+  // Adds what one process captured: several dumps, or one run record.
   absl::Status Add(const v1::Batch& batch);
-  // The same of several steps, always a run record.
+  // Adds evidence of several steps, always as a run record.
   absl::Status AddJudged(const v1::Batch& batch) { return AddRecord(batch); }
   void AddMissing(uint32_t rank, const std::string& why);
-  // `origin`: "capture" or "journal". Puts the directory into its place.
+  // Moves the directory to its final name. `origin` is "capture" or "journal".
   absl::Status Finish(const v1::Finding& finding, const std::string& origin,
                       const v1::CapsuleInfo& info);
 

@@ -1,5 +1,5 @@
-// A server that was started again listens at once and judges its journal meanwhile, so for a moment
-// it knows less than before: no answer to be taken for "nothing found".
+// After a restart, a server listens before it has judged its journal. Until then it knows less than
+// before, so "nothing found" is not a valid answer.
 #pragma once
 
 #include <functional>
@@ -10,14 +10,15 @@
 
 namespace plumbline::audit {
 
-// Waits until the server has judged its journal. False: the time is over, or `stopped` says so
-// first, which only the former is said of on standard error. An error: it could not be asked.
+// Waits until the server has judged its journal. Returns false if the time is over (and prints a
+// warning to standard error) or if `stopped` returns true. Returns an error if the server could not
+// be reached.
 absl::StatusOr<bool> AwaitCaughtUp(Client& client, const std::string& server,
                                    double timeout_seconds,
                                    const std::function<bool()>& stopped = nullptr);
 
-// Prints what a server answered; the exit status. kLiveFailed also where it had not caught up: less
-// than all is no answer to rely on.
+// Prints a server's answer and returns the exit status: kLiveFailed if printing failed, or if the
+// server had not caught up, because the answer is incomplete then.
 int LiveAnswer(const std::string& text, bool caught_up);
 
 }  // namespace plumbline::audit

@@ -37,7 +37,7 @@ std::vector<std::string> Environment(const std::vector<std::string>& added) {
   return all;
 }
 
-// Reads until the pipe closes or `deadline`. False: the deadline came first.
+// Reads until the pipe closes or `deadline`. Returns false if the deadline came first.
 bool ReadAll(int fd, std::chrono::steady_clock::time_point deadline, std::string* out) {
   char buffer[4096];
   for (;;) {

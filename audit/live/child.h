@@ -1,4 +1,4 @@
-// Runs a short-lived helper program and keeps what it prints.
+// Runs a short-lived helper program and returns its output.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 namespace plumbline::audit {
 
 struct ChildResult {
-  bool started = false;  // false: there is no such program
+  bool started = false;  // false if there is no such program
   bool timed_out = false;
-  int exit_status = -1;  // of a program that ended by itself
-  int signal = 0;        // that killed it
-  std::string output;    // standard output and standard error, as they came
+  int exit_status = -1;  // of a program that exited
+  int signal = 0;        // the signal that killed it
+  std::string output;    // standard output and standard error, interleaved
 };
 
-// Waits at most `timeout_seconds`, then kills it. `environment`: "NAME=VALUE" added to ours.
+// Runs a program. After `timeout_seconds`, kills it. `environment`: "NAME=VALUE", added to ours.
 ChildResult RunChild(const std::vector<std::string>& command,
                      const std::vector<std::string>& environment, double timeout_seconds);
 

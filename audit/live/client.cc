@@ -25,21 +25,22 @@ std::chrono::system_clock::time_point In(double seconds) {
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& address) {
-  gpr_set_log_function([](gpr_log_func_args*) {});  // what fails is in the status of a call
+  gpr_set_log_function([](gpr_log_func_args*) {});  // errors are in the status of a call
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(256 << 20);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a proxy cannot reach our loopback
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 300);
-  // Despite its name, how long a connection may take: a busy server is not a dead one.
+  // Despite its name, this is the timeout of a connection attempt: a busy server may need long.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
-  // A server whose host vanished is noticed.
+  // Detects that the server's host is gone.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
   return transport::OpenChannel(address, transport::CredentialsFromEnvironment(), arguments);
 }
 
-// Reaches nobody: a client whose credentials cannot be used says so at its first call.
+// Returns a channel that reaches no server. If the credentials cannot be used, the first call
+// reports that.
 std::shared_ptr<grpc::Channel> DeadChannel() {
   return grpc::CreateChannel("unix:/nonexistent", grpc::InsecureChannelCredentials());
 }
@@ -80,7 +81,7 @@ class Client::Impl {
     return ToAbsl(status);
   }
 
-  // The health protocol is two fields; its generated code is not in Debian's headers.
+  // The health protocol has two fields. Debian's headers do not have its generated code.
   absl::Status Health(double seconds) {
     grpc::GenericStub stub(channel_);
     grpc::ClientContext context;
@@ -88,7 +89,7 @@ class Client::Impl {
     grpc::CompletionQueue queue;
     grpc::ByteBuffer response;
     grpc::Status status;
-    const grpc::Slice no_bytes;  // HealthCheckRequest{}: the server as a whole
+    const grpc::Slice no_bytes;  // an empty HealthCheckRequest: the server as a whole
     auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check",
                                       grpc::ByteBuffer(&no_bytes, 1), &queue);
     call->StartCall();

@@ -1,4 +1,4 @@
-// A client of plumbd. Keeps gRPC's headers out of everything else.
+// A client of plumbd. Hides gRPC's headers from all other files.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@
 
 namespace plumbline::audit {
 
-// Thread-safe. Every call waits at most its timeout; Unavailable says that nobody listens there.
+// Thread-safe. Every call waits at most its timeout. If no server listens, returns Unavailable.
 class Client {
  public:
   explicit Client(const std::string& address);
   ~Client();
 
-  // OK when the server says that it serves.
+  // Returns OK if the server reports that it serves.
   absl::Status Health(double timeout_seconds);
   absl::StatusOr<v1::ServerInfo> Info(double timeout_seconds);
   absl::StatusOr<v1::ListRunsResponse> Runs(double timeout_seconds);
@@ -37,8 +37,8 @@ class Client {
   absl::StatusOr<v1::QuerySeriesResponse> QuerySeries(const v1::QuerySeriesRequest& request,
                                                       double timeout_seconds);
 
-  // All that the server's journal holds of a run. Calls `on_message` for each message until it
-  // returns false (OK) or the stream ends. DataLoss: it ended before its last message.
+  // Reads all that the server's journal holds of a run. Calls `on_message` for each message until
+  // it returns false (OK) or the stream ends. If it ends before its last message, returns DataLoss.
   absl::Status ReadRun(const std::string& run,
                        const std::function<bool(const v1::ReadRunResponse&)>& on_message);
 
@@ -46,7 +46,7 @@ class Client {
                                                     double timeout_seconds);
   absl::StatusOr<v1::RequestCapsuleResponse> RequestCapsule(
       const v1::RequestCapsuleRequest& request, double timeout_seconds);
-  // As ReadRun: the info first, then what is held.
+  // Like ReadRun: the info first, then what the capsule holds.
   absl::Status ReadCapsule(const std::string& fingerprint,
                            const std::function<bool(const v1::GetCapsuleResponse&)>& on_message);
 
@@ -54,15 +54,16 @@ class Client {
   // status) or Cancel is called (Cancelled).
   absl::Status Watch(const v1::WatchIncidentsRequest& request,
                      const std::function<bool(const v1::IncidentEvent&)>& on_event);
-  // Waits for a server, polled: one that comes back is found within half a second. True: it is
-  // connected.
+  // Waits for a server, by polling: one that comes back is found within half a second. Returns true
+  // if it is connected.
   bool AwaitServer(double seconds);
-  // The address of the server above, if a call found that this one is a relay; else empty.
+  // If a call found that this server is a relay, returns the address of the server above; otherwise
+  // "".
   std::string RelayOf() const;
-  // Ends a Watch that runs and every one that would begin.
+  // Ends all Watch calls, current and later.
   void Cancel();
 
-  // Delivers one batch as an agent would, and waits until it is acknowledged.
+  // Sends one batch as an agent would, and waits for its acknowledgement.
   absl::Status Deliver(const v1::Hello& hello, const v1::Batch& batch, double timeout_seconds);
 
  private:

@@ -1,4 +1,5 @@
-// The options of the commands that ask a server; what they do is in the files of their names.
+// Declares the options of the commands that query a server. The commands are in files of their
+// names.
 #include <CLI/App.hpp>
 #include <cstdlib>
 #include <memory>
@@ -82,7 +83,7 @@ void RegisterRuns(CLI::App& app, int* status) {
   });
 }
 
-// What narrows a list of incidents down; shared by the commands that list them.
+// Adds the filters of the commands that list incidents.
 void AddIncidentFilters(CLI::App* command, const std::shared_ptr<QueryOptions>& o) {
   command->add_option("--run", o->run, "Only this run");
   command->add_option("--rule", o->rule, "Only rules that match")
@@ -244,8 +245,8 @@ void RegisterCapsule(CLI::App& app, int* status) {
 
 }  // namespace
 
-// How a command proves who it is (docs/security.md); the same for all, so it lies in the
-// environment of the call.
+// Adds the credentials (docs/security.md). They are the same for all commands, so they are set in
+// the process's environment.
 void AddCredentials(CLI::App* command) {
   constexpr const char* kOptions[][3] = {
       {"--token-file", "PLUMBLINE_TOKEN_FILE", "File with our token, mode 0600"},

@@ -28,8 +28,8 @@ namespace fs = std::filesystem;
 constexpr double kLoadSeconds = 20;
 constexpr double kTorchSeconds = 60;
 
-// "ok", "optional" (not here, and not needed; the text says what it would enable) or "failed"
-// (needed: the exit status is 1).
+// Prints "ok", "optional" (absent, and not needed; the text states what it would enable) or
+// "failed" (needed; the exit status is 1).
 class Report {
  public:
   void Ok(const char* what, const std::string& text) { Line(Ink::kGreen, "ok", what, text); }
@@ -82,7 +82,7 @@ fs::path FindLibrary() {
   return {};
 }
 
-// A directory for one record, removed with everything in it.
+// A directory for one record. The destructor removes it with its content.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -135,15 +135,16 @@ void CheckLibrary(Report& report) {
 
 // ---- the server ----------------------------------------------------------------------------
 
-// How a test finding travels: to `ask` comes back what was sent to the address given. Null: no
-// server, or none that can be asked from here.
+// The route of a test finding. Evidence is sent to the given address, and findings are watched at
+// `ask`, which is null if there is no server that can be queried from here.
 struct Route {
   bool served = false;            // test evidence can be sent
   Client* ask = nullptr;          // where findings are watched
-  std::unique_ptr<Client> above;  // of a relay
+  std::unique_ptr<Client> above;  // the server above a relay
 };
 
-// What an earlier doctor found must not be taken for what this one finds.
+// Checks that the server has caught up, so that a finding of an earlier doctor is not mistaken for
+// this one's.
 bool CheckAnswers(Client& client, const std::string& address, const v1::ServerInfo& info,
                   Report& report) {
   if (const auto caught_up = AwaitCaughtUp(client, address, 10); !caught_up.value_or(true)) {
@@ -156,7 +157,8 @@ bool CheckAnswers(Client& client, const std::string& address, const v1::ServerIn
   return true;
 }
 
-// A relay takes evidence and answers no queries: the server above is asked, if it can be from here.
+// Checks a relay, which accepts evidence and answers no queries. If the server above can be reached
+// from here, it is queried.
 Route CheckRelay(const std::string& address, const std::string& upstream, Report& report) {
   report.Ok("relay", absl::StrCat(address, " is a relay of ", upstream));
   Route route{true, nullptr, std::make_unique<Client>(upstream)};
@@ -173,7 +175,8 @@ Route CheckRelay(const std::string& address, const std::string& upstream, Report
   return route;
 }
 
-// `asked`: for this one; records alone need no server.
+// Checks the server. `asked`: the user named it. If not, its absence is no failure, because records
+// need no server.
 Route CheckServer(Client& client, const std::string& address, bool asked, Report& report) {
   if (auto s = client.Health(3); !s.ok()) {
     if (asked) {
@@ -197,7 +200,7 @@ Route CheckServer(Client& client, const std::string& address, bool asked, Report
 
 // ---- what can be hooked --------------------------------------------------------------------
 
-// The Python of the environment that a wheel was installed in:
+// Returns the Python of the environment in which a wheel was installed:
 // PREFIX/lib/pythonX.Y/site-packages/plumbline/bin/plumb.
 std::string EnvironmentsPython() {
   const fs::path package = OwnFolder().parent_path();
@@ -261,7 +264,7 @@ void CheckCuda(Report& report) {
                     "toolkit"
                   : "with them CUDA tensors are measured, not counted as lost; this package "
                     "has none");
-  if (!built_here) return;  // who has a package builds nothing
+  if (!built_here) return;  // a package needs no compiler
   for (const char* nvcc : {"nvcc", "/usr/local/cuda/bin/nvcc"}) {
     const ChildResult child = RunChild({nvcc, "--version"}, {}, 10);
     if (!child.started || child.exit_status != 0) continue;
@@ -280,12 +283,12 @@ void CheckCuda(Report& report) {
 
 // ---- end to end ----------------------------------------------------------------------------
 
-// The outcome of the watch that waits for the test finding.
+// The state of the watch that waits for the test finding.
 struct Arrival {
   Mutex mutex;
   CondVar changed;
-  bool watching PLUMB_GUARDED_BY(mutex) = false;  // all that existed has been read
-  bool ended PLUMB_GUARDED_BY(mutex) = false;     // nothing more will come
+  bool watching PLUMB_GUARDED_BY(mutex) = false;  // all existing incidents were read
+  bool ended PLUMB_GUARDED_BY(mutex) = false;     // the watch has ended
   bool found PLUMB_GUARDED_BY(mutex) = false;
   v1::Finding finding PLUMB_GUARDED_BY(mutex);
   absl::Status status PLUMB_GUARDED_BY(mutex);
@@ -322,7 +325,8 @@ absl::Status SendEvidence(Client& client, double timeout_seconds) {
   return client.Deliver(hello, batch, timeout_seconds);
 }
 
-// Through a relay whose server cannot be asked: an acknowledgement comes from that server.
+// Checks delivery through a relay whose server cannot be queried: the acknowledgement comes from
+// that server.
 void CheckDelivery(Client& client, double timeout_seconds, Report& report) {
   if (const absl::Status sent = SendEvidence(client, timeout_seconds); !sent.ok()) {
     return report.Failed("finding", absl::StrCat("the server did not take the test evidence: ",
@@ -331,7 +335,7 @@ void CheckDelivery(Client& client, double timeout_seconds, Report& report) {
   report.Ok("finding", "the server above the relay acknowledged the test evidence");
 }
 
-// Sends to `client`, and watches at `ask`.
+// Sends evidence to `client`, and waits for its finding at `ask`.
 void CheckEndToEnd(Client& client, Client& ask, double timeout_seconds, Report& report) {
   Arrival arrival;
   std::thread watcher([&] { WaitForFinding(ask, arrival); });

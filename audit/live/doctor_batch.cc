@@ -10,15 +10,15 @@ namespace plumbline::audit {
 namespace {
 
 constexpr int kTokens = 256;
-// Each sequence competes for places by itself, and asks for other numbers of each expert than the
-// others: no stored rule explains them all.
+// Each sequence has its own capacity and its own demand for each expert, so no stored rule explains
+// all sequences.
 constexpr int kSequences = 4;
 constexpr int kLength = kTokens / kSequences;
 constexpr int kExperts = 6;
-constexpr int kCapacity = 8;  // a sequence
+constexpr int kCapacity = 8;  // per sequence
 
-// In [0, 1), the same everywhere: splitmix64. Anything more regular would be data with a structure,
-// on which a stored rule could keep the same tokens.
+// Returns a number in [0, 1), the same on every machine (splitmix64). More regular data would have
+// a structure that a stored rule could match.
 float Noise(uint32_t i) {
   uint64_t x = (i + 1) * 0x9E3779B97F4A7C15ull;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -26,8 +26,8 @@ float Noise(uint32_t i) {
   return static_cast<float>((x ^ (x >> 31)) >> 40) / 16777216.0f;
 }
 
-// Some three sixteenths of the tokens want each of five experts, the others the last: five are
-// full.
+// Returns the expert that a token prefers: about three sixteenths of the tokens prefer each of five
+// experts, the rest the last one. Five experts are full.
 int WantedExpert(int token) {
   constexpr uint32_t kOtherDraws = 1u << 20;
   const auto draw = static_cast<int>(16 * Noise(kOtherDraws + static_cast<uint32_t>(token)));

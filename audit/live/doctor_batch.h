@@ -1,5 +1,5 @@
-// The evidence of a small router that leaks beyond doubt: what plumb doctor sends to see whether a
-// finding comes back.
+// Generates evidence of a small router that certainly leaks future tokens. plumb doctor sends it to
+// check that a finding comes back.
 #pragma once
 
 #include "plumbline/v1/batch.pb.h"
@@ -9,8 +9,9 @@ namespace plumbline::audit {
 inline constexpr const char* kDoctorRun = "plumb-doctor";
 inline constexpr const char* kDoctorRule = "causality/moe-future-leak";
 
-// One finished step of one rank: 128 tokens, 4 experts, top-1, capacity 40 that keeps the highest
-// scores, whoever comes first. One expert overflows; a token in front loses to one behind it.
+// Returns one finished step of one rank: 256 tokens in four sequences, 6 experts, top-1. In each
+// sequence an expert keeps the 8 tokens with the highest scores, whatever their positions, so a
+// token can lose its place to a later one.
 v1::Batch DoctorBatch(uint64_t stream_id);
 
 }  // namespace plumbline::audit

@@ -23,7 +23,7 @@ const char* SafetensorsName(DType dtype) {
   return i < std::size(kNames) ? kNames[i] : "";
 }
 
-// A dump in the making: tensors in the order in which they were added.
+// Builds a dump. Tensors stay in the order in which they were added.
 class Dump {
  public:
   Dump(const char* kind, const v1::Source& source, const v1::Evidence& e) {
@@ -48,10 +48,10 @@ class Dump {
   void SayText(const char* key, const std::string& value) {
     if (!value.empty()) Say(key, value);
   }
-  // The shortest decimal that reads back as the same number.
+  // Adds the shortest decimal that reads back as the same number.
   void SayNumber(const char* key, double value) { Say(key, ordered_json(value).dump()); }
 
-  // An absent tensor is left out.
+  // Adds a tensor, if it is present.
   void Add(const char* name, bool present, const v1::Tensor& tensor) {
     if (!present) return;
     ordered_json entry;
@@ -124,7 +124,7 @@ void AddRouting(const v1::Routing& routing, Dump* dump) {
   dump->Add("pool_id", s.has_pool_id(), s.pool_id());
 }
 
-// A sum or a mean whose site is named so: the metadata has one word for both.
+// Returns true for a sum or a mean whose site is named so: the metadata has one word for both.
 bool HasDump(const v1::Reduction& reduction, const v1::Site& site) {
   const v1::ReductionCall& call = reduction.call();
   const char* op = call.op() == v1::ReductionCall::OP_SUM   ? "sum"
@@ -204,7 +204,7 @@ std::string KindOf(const v1::Evidence& e) {
 
 absl::StatusOr<std::string> DumpOf(const v1::Source& source, const v1::Evidence& e) {
   const absl::Status none = absl::UnimplementedError("no dump holds this evidence");
-  if (source.role() == v1::ROLE_ROLLOUT) return none;  // dumps are a trainer's
+  if (source.role() == v1::ROLE_ROLLOUT) return none;  // dumps are for trainers only
   if (e.routing().has_sample()) {
     Dump dump("routing", source, e);
     AddRouting(e.routing(), &dump);

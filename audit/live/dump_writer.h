@@ -1,5 +1,5 @@
-// One call's evidence as a file that plumb audit reads: a safetensors dump where its kind has one
-// that holds all of it, a run record otherwise.
+// Writes one call's evidence as a file that plumb audit reads: a safetensors dump if its kind has
+// one that holds everything, otherwise a run record.
 #pragma once
 
 #include <string>
@@ -11,15 +11,16 @@
 
 namespace plumbline::audit {
 
-// The bytes of a safetensors dump (docs/tensor_dumps.md). Unimplemented where none would hold all
-// that was measured: of tensors and updates the sampled elements are not the tensor; logits and
-// log-probabilities travel as sums; a dump cannot name the site of a collective that is no sum.
+// Returns a safetensors dump (docs/tensor_dumps.md). Returns Unimplemented if no dump would hold
+// all that was measured: for tensors and updates the sampled elements are not the tensor; logits
+// and log-probabilities are stored as sums; a dump cannot name the site of a collective that is not
+// a sum.
 absl::StatusOr<std::string> DumpOf(const v1::Source& source, const v1::Evidence& evidence);
 
-// "routing", "reduction", ...; "" of what is no measurement.
+// Returns "routing", "reduction", ...; "" if the evidence is not a measurement.
 std::string KindOf(const v1::Evidence& evidence);
 
-// A run record of one process at `path`, which must not be there.
+// Writes a run record of one process to `path`, which must not exist.
 absl::Status WriteRecord(const std::string& path, const v1::Batch& batch);
 
 }  // namespace plumbline::audit

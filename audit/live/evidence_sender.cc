@@ -14,11 +14,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What may wait in memory besides what the caller keeps.
+// Limits of what is queued in memory, in addition to what the caller keeps.
 constexpr uint64_t kMostWaiting = 16u << 20;  // bytes
 constexpr uint64_t kMostBatches = 512;
 
-// Sets of two streams become sets of one.
+// Maps a set of a stream to an id that is unique in the combined stream.
 uint64_t SetWithin(uint64_t stream_id, uint64_t set) {
   uint64_t mixed = (stream_id ^ (set * 0x9e3779b97f4a7c15)) * 0xbf58476d1ce4e5b9;
   mixed ^= mixed >> 29;
@@ -42,7 +42,7 @@ class EvidenceSender::Impl {
     config_.credentials = transport::CredentialsFromEnvironment();
     config_.newest_step = [this] { return newest_.load(); };
     config_.on_refused = [this](const grpc::Status& status) {
-      // What is said at the door is the same each time: the names of what is sent.
+      // The same names are rejected each time.
       if (status.error_code() == grpc::StatusCode::INVALID_ARGUMENT) GiveUp(status.error_message());
       Say(config_.target + " does not take what is read: " + Why(status));
     };
@@ -89,7 +89,7 @@ class EvidenceSender::Impl {
         last = Clock::now();
       }
     }
-    if (left == 0 && thread_.joinable()) thread_.join();  // it says goodbye
+    if (left == 0 && thread_.joinable()) thread_.join();  // sends the goodbye
     Stop();
     return waiting() == 0;
   }
@@ -99,7 +99,7 @@ class EvidenceSender::Impl {
     return transport::Diagnose(config_.target, config_.credentials, status).text;
   }
 
-  // Threads of gRPC begin here: signals are blocked by then.
+  // gRPC starts its threads here; signals are already blocked.
   void Start(const v1::Batch& first) {
     for (const v1::Source& source : first.sources()) config_.sources.push_back(source);
     thread_ = std::thread([this] {
@@ -120,7 +120,7 @@ class EvidenceSender::Impl {
     hopeless_ = why;
   }
 
-  // From the sender's thread.
+  // Called on the sender's thread.
   void Say(const std::string& what) {
     if (said_ == what) return;
     said_ = what;

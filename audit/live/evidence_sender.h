@@ -1,6 +1,6 @@
-// Hands batches to a plumbd as an agent would: numbered, kept until they are acknowledged, sent
-// again after a break. Says on standard error, once for each cause, why a server does not take
-// them.
+// Sends batches to a plumbd as an agent would: numbered, kept until acknowledged, and sent again
+// after a broken connection. If a server does not accept them, prints the reason to standard error,
+// once for each cause.
 #pragma once
 
 #include <atomic>
@@ -15,29 +15,29 @@
 
 namespace plumbline::audit {
 
-// All calls from one thread.
+// Not thread-safe: make all calls from one thread.
 class EvidenceSender {
  public:
-  // Begins to dial. `sources`: processes it will speak for, as far as they are known; with none the
-  // first batch says it, and dialling begins with it.
+  // `server` is HOST:PORT. The first Push starts the connection, which announces the sources of
+  // that batch.
   explicit EvidenceSender(std::string server);
   ~EvidenceSender();
   EvidenceSender(const EvidenceSender&) = delete;
   EvidenceSender& operator=(const EvidenceSender&) = delete;
 
-  // May another batch wait? What is not pushed is the caller's to keep.
+  // Returns true if another batch can be queued. The caller keeps what it does not push.
   bool room() const;
-  // `batch` may come of any stream: its series sets are told apart by that stream's id.
+  // Queues a batch of any stream. Its series sets are distinguished by that stream's id.
   void Push(v1::Batch batch);
-  uint64_t waiting() const;  // batches that are not acknowledged
-  uint64_t refused() const;  // batches that the server would not have: it counts them as lost
-  bool connected() const;    // a server welcomed us, ever
-  // Why the server will never take what is pushed, whoever sends it (a name that is too long);
-  // empty: it may.
+  uint64_t waiting() const;  // unacknowledged batches
+  uint64_t refused() const;  // batches that the server rejected and counts as lost
+  bool connected() const;    // true if a server ever accepted the connection
+  // Returns the reason why the server will never accept these batches from any client (a name that
+  // is too long); "" if it may.
   std::string hopeless() const;
 
-  // Nothing more comes. Waits until all is acknowledged, as long as something is acknowledged at
-  // least once in `patience`, and there is hope. True: all is the server's.
+  // Ends the input. Waits until all batches are acknowledged, as long as `patience` does not pass
+  // without an acknowledgement and `hopeless` is empty. Returns true if the server has everything.
   bool Finish(std::chrono::milliseconds patience);
 
  private:

@@ -1,5 +1,4 @@
-// A run that was asked for by name: nothing found of it is an answer only where the server knows
-// it.
+// Checks that a server knows the requested run: only then is an empty list an answer.
 #pragma once
 
 #include <string>
@@ -9,11 +8,12 @@
 
 namespace plumbline::audit {
 
-// NotFound: `run` is not among `runs`; names the newest few that are.
+// If `run` is not among `runs`, returns NotFound with the newest few that are.
 absl::Status CheckRunKnown(const std::string& run, const std::string& server,
                            const v1::ListRunsResponse& runs);
 
-// The same of the runs that the server lists now; OK without a run. Or why it does not say.
+// Checks against the runs that the server lists now. If `run` is empty, returns OK. If the server
+// does not answer, returns its error.
 absl::Status AskIfRunKnown(Client& client, const std::string& run, const std::string& server,
                            double timeout_seconds);
 

@@ -1,5 +1,5 @@
-// The commands of plumb that talk to a running server. Each prints to standard output, says what
-// went wrong on standard error, and returns the exit status.
+// The commands of plumb that use a running server. Each prints to standard output, prints errors to
+// standard error, and returns the exit status.
 #pragma once
 
 #include <cstdint>
@@ -16,39 +16,39 @@ class App;
 
 namespace plumbline::audit {
 
-// Where plumbd listens unless it was told otherwise; $PLUMBLINE_SERVER wins.
+// Returns $PLUMBLINE_SERVER; if it is not set, plumbd's default address.
 std::string DefaultServer();
 
 struct WatchOptions {
   std::string server = DefaultServer();
   std::string run;              // empty: all
   std::string rule;             // glob over rules; empty: all
-  std::string format = "text";  // or "json": one event a line
+  std::string format = "text";  // or "json": one event per line
   v1::Level min_level = v1::LEVEL_UNSPECIFIED;
-  bool once = false;           // what exists, then end
-  double timeout_seconds = 0;  // end after this long; 0: never
+  bool once = false;           // prints what exists, then ends
+  double timeout_seconds = 0;  // ends after this time; 0: never
 };
 
-// Incidents as they happen. Reconnects when the server goes away, and goes on where it was; SIGINT
-// and SIGTERM end it with 0.
-// 2: with `once`, the server could not be reached or does not know the run, which is waited for
-// otherwise; or the server refused the request.
+// Prints incidents as they happen. Reconnects when the server goes away, and continues where it
+// was. SIGINT and SIGTERM end it with 0. Returns 2 if the server refused the request, or, with
+// `once`, if the server could not be reached or does not know the run. Without `once`, it waits for
+// both.
 int RunWatch(const WatchOptions& options);
 
 struct QueryOptions {
   std::string server = DefaultServer();
   std::string run;   // empty: all
-  std::string rule;  // glob over rules, of incidents; empty: all
+  std::string rule;  // glob over rules; empty: all
   v1::Level min_level = v1::LEVEL_UNSPECIFIED;
-  std::string finding;          // of incidents: the one that holds it, which shows it; empty: all
+  std::string finding;          // only the incident with this finding, which is shown; empty: all
   std::string format = "text";  // or "json"
   double timeout_seconds = 10;
 };
 
-// What the server holds. 0, or 2 when the server could not be reached or does not know the run.
+// Each prints what the server holds. Returns 0, or 2 if the server could not be reached or does not
+// know the run.
 int RunRuns(const QueryOptions& options);
-// Somebody decides about a run in quarantine: `retry` or not, which drops it. 0, or 2 when the
-// server says why not.
+// Retries (`retry`) or drops a run in quarantine. Returns 0, or 2 if the server refused.
 int UpdateQuarantined(const QueryOptions& options, bool retry);
 int QueryIncidents(const QueryOptions& options);
 int QueryVerdicts(const QueryOptions& options);
@@ -56,77 +56,80 @@ int QueryInfo(const QueryOptions& options);
 
 struct IncidentOptions {
   std::string server = DefaultServer();
-  std::string fingerprint;  // or the first digits of it
+  std::string fingerprint;  // or its first digits
   bool acknowledge = false;
   bool reopen = false;
-  std::string silence_until;  // a step, a time, or a time from now: see ParseUntil
-  std::string who;            // empty: the user's name
+  std::string silence_until;  // a step, a time, or a duration: see ParseUntil
+  std::string who;            // empty: the name of the user
   std::string reason;
   std::string format = "text";  // or "json"
   double timeout_seconds = 10;
 };
 
-// The history of one incident; before it, what is to become of the incident, if anything. 2: no
-// such incident, no reason given, or no server.
+// QueryHistory prints the history of one incident. UpdateIncident changes its state first, if
+// requested. Both return 2 if there is no such incident, no reason was given, or no server
+// answered.
 int QueryHistory(const IncidentOptions& options);
 int UpdateIncident(const IncidentOptions& options);
 
-// "1200": that step. "30m", "12h", "7d": so long from `now_unix_ns`. "2026-11-30" or
-// "2026-11-30T12:00": that time, local. False: none of these.
+// Parses "1200" (a step), "30m", "12h", "7d" (a duration from `now_unix_ns`), and "2026-11-30" or
+// "2026-11-30T12:00" (a local time). Otherwise returns false.
 bool ParseUntil(const std::string& text, int64_t now_unix_ns, v1::IncidentUpdate* update);
 
 struct SeriesOptions {
   std::string server = DefaultServer();
   std::string run;
-  std::string series;  // glob; empty: the series are listed
+  std::string series;  // glob; if empty, the series are listed
   std::vector<uint32_t> ranks;
-  std::string role;  // "trainer", "rollout"; empty: see QuerySeriesRequest
+  std::string role;  // "trainer" or "rollout"; if empty: see QuerySeriesRequest
   std::optional<uint32_t> attempt;
   std::optional<int64_t> first, last;  // steps
   uint64_t last_steps = 0;
-  uint64_t cells = 0;  // 0: the server's choice
+  uint64_t cells = 0;  // 0: the server chooses
   bool over_ranks = false;
-  std::string format = "text";  // or "json" (one series a line), "csv" (one cell a line)
+  std::string format = "text";  // or "json" (one series per line), "csv" (one cell per line)
   double timeout_seconds = 30;
 };
 
-// 2: no such run, no such series, or no server.
+// Returns 2 if there is no such run, no such series, or no server.
 int QuerySeries(const SeriesOptions& options);
 
 struct CapsuleOptions {
   std::string server = DefaultServer();
-  std::string finding;  // fingerprint, or the first digits of it
-  std::string output;   // a directory that is empty or not there
-  bool anew = false;    // although one is held
-  bool judged = false;  // what the journal holds of the finding's own steps instead
+  std::string finding;  // fingerprint, or its first digits
+  std::string output;   // a directory that is empty or does not exist
+  bool anew = false;    // capture again, even if the server holds a capsule
+  bool judged = false;  // use what the journal holds of the finding's steps instead
   bool quiet = false;
-  double timeout_seconds = 60;  // for the ranks
+  double timeout_seconds = 60;  // time to wait for the ranks
 };
 
-// Fetches what a finding is judged from into a directory that plumb audit judges again. 0: whole.
-// 2: nothing, or not of every rank: what there is is written, and what is missing is said.
+// Fetches what a finding is judged from into a directory that plumb audit can judge again. Returns
+// 0 if it is complete. Returns 2 if nothing came, or some ranks are missing: what came is written,
+// and what is missing is printed.
 int RunCapsule(const CapsuleOptions& options);
 
 struct DoctorOptions {
   std::string server = DefaultServer();
-  bool server_asked = false;   // somebody named it: that none is there is a failure then
-  double timeout_seconds = 5;  // for the test finding
+  bool server_asked = false;   // the user named it, so its absence is a failure
+  double timeout_seconds = 5;  // time to wait for the test finding
 };
 
-// Is everything here that watching a trainer needs? 0 when all that is required works, 1 otherwise.
+// Checks all that is needed to watch a trainer. Returns 0 if everything required works, otherwise
+// 1.
 int RunDoctor(const DoctorOptions& options);
 
-// Prints the list of the libraries that the package carries, with the version of each. A build that
-// was not made by tools/package carries none, and the output is that. Returns the exit status.
+// Prints the libraries that the package contains, with their versions. A build that was not made by
+// tools/package contains none, and the output states that. Returns the exit status.
 int PrintLibraries();
 
-// --token-file, --tls-ca, --tls-cert, --tls-key: other words for the environment variables that
-// clients read (transport/credentials.h), of this process and of those it starts. Files, never
-// secrets: everybody on the host can read a command line.
+// Adds --token-file, --tls-ca, --tls-cert and --tls-key. They set the environment variables that
+// clients read (transport/credentials.h), for this process and its children. They take files, not
+// secrets, because every user of the host can read a command line.
 void AddCredentials(CLI::App* command);
 
-// Declares watch, runs, query, capsule and doctor; the one that is parsed leaves its exit status
-// in *status.
+// Declares watch, runs, query, capsule and doctor. The parsed command stores its exit status in
+// *status.
 void RegisterLive(CLI::App& app, int* status);
 
 }  // namespace plumbline::audit

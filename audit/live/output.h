@@ -1,4 +1,4 @@
-// What the commands that ask a server share: where they print and how.
+// Output functions that the commands of this folder share.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ namespace plumbline::audit {
 
 inline constexpr int kLiveFailed = 2;
 
-// "plumb: MESSAGE" on standard error; returns kLiveFailed.
+// Prints "plumb: MESSAGE" to standard error. Returns kLiveFailed.
 int LiveFailed(const absl::Status& status);
-// To standard output. 0, or kLiveFailed when it cannot be written.
+// Prints to standard output. Returns 0, or kLiveFailed if it cannot be written.
 int LivePrint(const std::string& text);
 
 std::string JsonString(std::string_view text);
-// A column of a table: padded, and two spaces.
+// Pads a column of a table, and adds two spaces.
 std::string Padded(std::string text, size_t width);
 
 }  // namespace plumbline::audit

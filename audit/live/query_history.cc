@@ -98,7 +98,7 @@ std::string UserName() {
   return user != nullptr ? user->pw_name : absl::StrCat("uid ", geteuid());
 }
 
-// The length of a time in nanoseconds; 0: none is meant.
+// Returns the length of a unit in nanoseconds; 0 if it is none.
 int64_t LengthOf(char unit) {
   switch (unit) {
     case 's':

@@ -12,7 +12,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr uint64_t kTextCells = 2000;  // more is for programs
+constexpr uint64_t kTextCells = 2000;  // larger answers need --format json or csv
 
 std::string NameOf(const v1::Site& site) {
   return site.layer().empty() ? site.op() : absl::StrCat(site.layer(), "/", site.op());
@@ -57,7 +57,7 @@ class Cells {
     return c_.attempt(c_.attempt_size() == 1 ? 0 : bucket);
   }
   uint32_t NonFinite(int i) const { return c_.non_finite().empty() ? 0 : c_.non_finite(i); }
-  // The answer holds as many of each column as its own lists say.
+  // Returns true if each column has the number of elements that the answer's lists state.
   bool Whole() const {
     const int cells = rows() * buckets();
     return c_.mean_size() == cells &&

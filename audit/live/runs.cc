@@ -14,7 +14,7 @@
 namespace plumbline::audit {
 namespace {
 
-using Causes = std::map<std::string, uint64_t>;  // in order
+using Causes = std::map<std::string, uint64_t>;  // sorted
 
 Causes CausesOf(const v1::RunInfo& run) {
   return {run.lost_by_cause().begin(), run.lost_by_cause().end()};
@@ -140,7 +140,7 @@ std::string RunJson(const v1::RunInfo& run) {
 
 namespace {
 
-constexpr double kRetrySeconds = 86400;  // it reads all that is kept of the run
+constexpr double kRetrySeconds = 86400;  // the server reads all that it kept of the run
 
 }  // namespace
 

@@ -38,14 +38,13 @@ std::string Whose(const v1::Source& source) {
                       Printable(source.host()), ", pid ", source.pid());
 }
 
-// A record's directory keeps its spools below.
+// Returns the folder of the spools: that of a record has them in a subfolder.
 std::string SpoolsOf(const std::string& dir) {
   const std::string below = dir + "/spool";
   return transport::FindSpools(dir).empty() && Readable(below) ? below : dir;
 }
 
-// While it lives: if no server answers, prints for which one the command waits, on a thread of its
-// own.
+// If no server answers, prints which one the command waits for. Runs a thread during its lifetime.
 class Awaited {
  public:
   Awaited(const std::string& server, const std::string& spools) {

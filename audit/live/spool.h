@@ -1,4 +1,4 @@
-// plumb spool: what agents left on disk because no server had it.
+// plumb spool: handles the spools that agents left on disk because no server had received them.
 #pragma once
 
 #include <string>
@@ -11,15 +11,16 @@ struct SpoolCommandOptions {
   std::string dir;
   std::string server = DefaultServer();
   std::string run;             // empty: all
-  double timeout_seconds = 0;  // of send; 0: until it is done
+  double timeout_seconds = 0;  // for `send`; 0: no limit
 };
 
-// One line a spool: whose, how much, and whether its process lives. 0, or 2 when `dir` cannot be
-// read.
+// Prints one line per spool: its owner, its size, and whether its process is alive. Returns 0, or 2
+// if `dir` cannot be read.
 int RunSpoolList(const SpoolCommandOptions& options);
 
-// Delivers every spool whose process is dead, each as its own stream under its own numbers, so that
-// nothing arrives twice, and deletes it. 0: nothing is left; 1: something is, and why is said.
+// Sends every spool whose process is dead, as its own stream with its own sequence numbers, so that
+// nothing arrives twice, then deletes it. Returns 0 if nothing is left; 1 if something is, and
+// prints the reason.
 int RunSpoolSend(const SpoolCommandOptions& options);
 
 // Declares `plumb spool list` and `plumb spool send`.

@@ -1,4 +1,4 @@
-// Ctrl-C, SIGTERM or a deadline as a callback, on a thread of its own.
+// Calls a callback on Ctrl-C, SIGTERM or a deadline, on a thread of its own.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,8 @@
 
 namespace plumbline::audit {
 
-// Blocks both signals while it lives. Create before other threads start, which inherit that.
+// Blocks both signals during its lifetime. Create it before other threads start, because they
+// inherit the mask.
 class EndingSignalsBlocked {
  public:
   EndingSignalsBlocked();
@@ -18,10 +19,10 @@ class EndingSignalsBlocked {
   sigset_t previous_{};
 };
 
-// Waits for a blocked signal. `on_stop` runs once at most.
+// Waits for a blocked signal. Calls `on_stop` at most once.
 class StopSignal {
  public:
-  // `timeout_seconds` 0: no deadline.
+  // If `timeout_seconds` is 0, there is no deadline.
   StopSignal(double timeout_seconds, std::function<void()> on_stop);
   ~StopSignal();
 

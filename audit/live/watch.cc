@@ -26,8 +26,8 @@ constexpr double kLookSeconds = 0.1;
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{2000};
 
-// Until the server is there again, in slices, so that Ctrl-C is answered at once; and a moment in
-// any case, for one that answers and will not.
+// Waits at least `least`, then until the server answers. Waits in slices, so that Ctrl-C is handled
+// at once. The minimum covers a server that answers but refuses.
 void AwaitServer(Client& client, std::chrono::milliseconds least, const StopSignal& stop) {
   const auto end = std::chrono::steady_clock::now() + least;
   while (!stop.stopped() && std::chrono::steady_clock::now() < end) {
@@ -41,7 +41,7 @@ void Say(const std::string& message) {
   std::fprintf(stderr, "plumb watch: %s\n", Printable(message).c_str());
 }
 
-// Whose steps wait for ranks that are still to come: nothing is found of them meanwhile.
+// Prints the runs whose steps wait for missing ranks: until these come, nothing can be found.
 void SayWhoIsAwaited(Client& client, const std::string& only) {
   const auto runs = client.Runs(kAskSeconds);
   if (!runs.ok()) return;
@@ -61,7 +61,7 @@ std::string DefaultServer() {
 }
 
 int RunWatch(const WatchOptions& options) {
-  // A run is meant, and a file was named.
+  // The user named a file instead of a run.
   if (std::error_code none; !options.run.empty() && std::filesystem::exists(options.run, none)) {
     Say("expected the name of a run of a server, found the file " + options.run +
         ": plumb audit --follow " + options.run + " reads it as it grows");
@@ -72,7 +72,7 @@ int RunWatch(const WatchOptions& options) {
   StopSignal stop(options.timeout_seconds, [&client] { client.Cancel(); });
   bool away = !options.once &&
               SayThatWeWait("watch", client, options.server, [&] { return stop.stopped(); });
-  // What fails here fails again below, and is said there.
+  // If this fails, the request below fails too, and its error is reported there.
   const auto settled =
       AwaitCaughtUp(client, options.server, kCatchUpSeconds, [&stop] { return stop.stopped(); });
 
@@ -87,7 +87,7 @@ int RunWatch(const WatchOptions& options) {
   bool greeted = false;
   uint64_t open = 0;
   bool reader_gone = false;
-  absl::Status known;  // is the run, where nothing of it was open
+  absl::Status known;  // status of the run, if none of its incidents was open
   auto pause = kFirstPause;
   while (!stop.stopped()) {
     const absl::Status status = client.Watch(request, [&](const v1::IncidentEvent& event) {
@@ -100,7 +100,8 @@ int RunWatch(const WatchOptions& options) {
         known = AskIfRunKnown(client, options.run, options.server, kAskSeconds);
         if (options.once && !known.ok()) return false;
       }
-      // Silence must not look like a connection that never came about.
+      // Print a line even if nothing is found, so that silence does not look like a failed
+      // connection.
       if (caught_up && !options.once && !greeted) {
         greeted = true;
         if (absl::IsNotFound(known)) Say(std::string(known.message()) + "; it may come yet");
@@ -109,12 +110,12 @@ int RunWatch(const WatchOptions& options) {
         SayWhoIsAwaited(client, options.run);
       }
       pause = kFirstPause;
-      // Where a watch goes on that breaks after this event.
+      // If the connection breaks after this event, the next watch continues here.
       request.set_after_position(event.position());
       request.set_book(event.book());
       const std::string text = printer.Event(event);
       std::fwrite(text.data(), 1, text.size(), stdout);
-      // Whoever read us has gone (`| head`): nothing is left to do.
+      // If the reader of standard output has closed it (`| head`), end.
       reader_gone = std::fflush(stdout) != 0;
       return !reader_gone && !(options.once && caught_up);
     });

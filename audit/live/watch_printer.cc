@@ -39,7 +39,7 @@ std::string FormatTime(const char* format, int64_t unix_ns, bool utc) {
   return std::string(text, std::strftime(text, sizeof(text), format, &parts));
 }
 
-// Of an incident that is not just open.
+// Returns a note on the state of an incident that is not open.
 std::string StateNote(const v1::IncidentEvent& event) {
   if (event.incident().state() == v1::Incident::STATE_OPEN) return "";
   return absl::StrCat("; ", rules::StateName(event.incident().state()),
@@ -126,8 +126,8 @@ std::string WatchPrinter::Headline(const std::string& what, int64_t unix_ns) con
   return Inked(style_, Ink::kDim, TimeText(unix_ns) + "  " + what) + "\n";
 }
 
-// The same incident at the same revision: opened at the same time, so that one of a server that
-// lost its incidents is another one.
+// Returns true if the incident was printed at this revision. The opening time must be equal,
+// because a server that lost its incidents numbers new ones from the start.
 bool WatchPrinter::Repeated(const v1::IncidentEvent& event) {
   if (!event.has_incident() || event.status().revision() == 0) return false;
   Seen& seen = seen_[FingerprintOf(event.incident(), event.status())];
@@ -154,8 +154,8 @@ std::string WatchPrinter::Text(const v1::IncidentEvent& event) {
   const std::string name = absl::StrCat("incident ", incident.id());
   Shown& shown = shown_[fingerprint];
   const Shown before = shown;
-  // After a break in the connection the same incidents exist again; after a restart of the server
-  // they are new ones.
+  // After a broken connection the same incidents are sent again. After a restart of the server they
+  // are new ones.
   const bool known = before.count > 0 && before.opened_unix_ns == incident.opened_unix_ns();
   const bool stronger = finding.level() > before.level || finding.strength() > before.strength;
   const bool changed = stronger || finding.cause().id() != before.cause;

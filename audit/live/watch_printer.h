@@ -1,4 +1,4 @@
-// What plumb watch prints for each event. No network in here.
+// Formats what plumb watch prints for each event. Uses no network.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ class WatchPrinter {
   enum class Format { kText, kJson };
   WatchPrinter(Format format, TextStyle style) : format_(format), style_(style) {}
 
-  // The text to print, empty when the event says nothing new to a person: an incident is printed
-  // whole when it opens and when its level, strength or cause changes, and in one line when its
-  // state changes, each time it is at twice as many sites, and each time it has been seen ten times
-  // as often. JSON prints every event. An
-  // event that was printed already (a server that forgot who watches) is never printed again.
+  // Returns the text to print, or "" if the event has no news for a person. An incident is printed
+  // whole when it opens and when its level, strength or cause changes. It is printed in one line
+  // when its state changes, each time its number of sites has doubled, and each time it was seen
+  // ten times as often. JSON prints every event. An event that was printed already (a server may
+  // repeat it after a restart) is never printed again.
   std::string Event(const v1::IncidentEvent& event);
 
  private:
@@ -51,23 +51,24 @@ class WatchPrinter {
   std::map<std::string, Seen> seen_;    // of every event, by fingerprint
 };
 
-// "2026-11-21 12:03:41", local time.
+// Returns "2026-11-21 12:03:41", in local time.
 std::string TimeText(int64_t unix_ns);
-// One event as one line of JSON, ended by a newline.
+// Returns one event as one line of JSON that ends with a newline.
 std::string EventJson(const v1::IncidentEvent& event);
-// An incident on one line: {"id":…,"state":…,"count":…,"fingerprint":…,"cause":…,"sites":…,
-// "opened":…,"updated":…, who put it into that state and why where somebody did, "findings":[…] (of
-// the first 64), "finding":{…}, the one that shows}.
+// Returns an incident on one line: {"id":…,"state":…,"count":…,"fingerprint":…,"cause":…,"sites":…,
+// "opened":…,"updated":…,"findings":[…] (the first 64),"finding":{…}, the one that shows}. If a
+// person set the state, also their name and reason.
 std::string IncidentJson(const v1::Incident& incident, const v1::IncidentStatus& status = {});
-// Its own; where a server had one incident a finding, the finding's.
+// Returns the incident's fingerprint. Older servers have one incident per finding: then the
+// finding's.
 const std::string& FingerprintOf(const v1::Incident& incident, const v1::IncidentStatus& status);
-// As text shows them.
+// Returns the sites as text output shows them.
 IncidentSites SitesOf(const v1::IncidentStatus& status);
 // "open", "acknowledged", "silenced", "resolved".
 using rules::StateName;
-// RFC 3339 with milliseconds, UTC.
+// Returns RFC 3339 with milliseconds, in UTC.
 std::string Rfc3339(int64_t unix_ns);
-// " by ann: known since Monday, until step 900"; empty when nobody did anything.
+// Returns " by ann: known since Monday, until step 900"; "" if no person changed the state.
 std::string StatusText(const v1::Incident& incident, const v1::IncidentStatus& status);
 
 }  // namespace plumbline::audit

@@ -40,7 +40,7 @@ std::string CheckInteger(const Json& schema, const Json& value) {
   const std::string range = schema.contains("minimum") && schema.contains("maximum")
                                 ? absl::StrCat("an integer from ", low, " to ", high)
                                 : "an integer of 64 bits";
-  // 5.0 is an integer to JSON Schema.
+  // JSON Schema accepts 5.0 as an integer.
   if (value.is_number_float()) {
     const double number = value.get<double>();
     const bool whole = number >= -9007199254740992.0 && number <= 9007199254740992.0 &&

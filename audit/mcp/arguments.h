@@ -1,4 +1,4 @@
-// Holds the arguments of a call to the schema that its tool declares. Thread-safe.
+// Checks the arguments of a call against the schema that its tool declares. Thread-safe.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace plumbline::audit::mcp {
 
-// Empty, or what is wrong: "run: expected a string, found an array". Understands what our schemas
-// use: an object of required and other properties; strings (maxLength, enum), integers (minimum,
-// maximum), booleans, arrays of strings (maxItems).
+// Returns an error message such as "run: expected a string, found an array", or "" if the arguments
+// are valid. Supports what our schemas use: an object with required and optional properties;
+// strings (maxLength, enum), integers (minimum, maximum), booleans, arrays of strings (maxItems).
 std::string CheckArguments(const Json& schema, const Json& arguments);
 
-// The argument, or what it is by default.
+// Each returns the argument; if it is absent, its default.
 std::string TextArgument(const Json& arguments, const char* name);
 int64_t NumberArgument(const Json& arguments, const char* name, int64_t otherwise);
 bool FlagArgument(const Json& arguments, const char* name, bool otherwise);

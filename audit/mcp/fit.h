@@ -1,4 +1,4 @@
-// Bounds on what a tool answers: an assistant reads it whole. Thread-safe.
+// Limits the size of a tool's answer, because an assistant reads it whole. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace plumbline::audit::mcp {
 
-inline constexpr size_t kMostAnswerBytes = 512u << 10;  // of a tool's answer as JSON
+inline constexpr size_t kMostAnswerBytes = 512u << 10;  // of an answer as JSON
 
-// Leaves the first elements of object[list], at most `most_elements`, as many as fit into what is
-// left of kMostAnswerBytes beside the rest of the object; object[omitted] says how many are gone.
+// Truncates object[list] to at most `most_elements`, and to what fits into kMostAnswerBytes with
+// the rest of the object. Sets object[omitted] to the number of removed elements.
 void FitList(const char* list, const char* omitted, size_t most_elements, Json* object);
 
 }  // namespace plumbline::audit::mcp

@@ -1,4 +1,4 @@
-// Lines of a client, however long it makes them.
+// Reads lines of any length from a client.
 #pragma once
 
 #include <cstddef>
@@ -6,14 +6,14 @@
 
 namespace plumbline::audit {
 
-// Holds at most `most_bytes` of a line. Not thread-safe.
+// Keeps at most `most_bytes` of a line. Not thread-safe.
 class McpLineReader {
  public:
   enum class Got { kLine, kTooLong, kEnd };
   McpLineReader(int fd, size_t most_bytes) : fd_(fd), most_bytes_(most_bytes) {}
 
-  // The next line without its end ("\n" or "\r\n"). kTooLong: it was skipped. A last line without
-  // an end counts.
+  // Reads the next line without its end ("\n" or "\r\n"). If the line is too long, skips it and
+  // returns kTooLong. A last line without an end counts as a line.
   Got Next(std::string* line);
 
  private:
@@ -22,8 +22,8 @@ class McpLineReader {
   const int fd_;
   const size_t most_bytes_;
   std::string buffer_;
-  size_t begin_ = 0;    // of what was not yet given out
-  size_t scanned_ = 0;  // no line end before here
+  size_t begin_ = 0;    // of what was not returned yet
+  size_t scanned_ = 0;  // no line end before this offset
   bool skipping_ = false;
 };
 

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More than this is for plumb audit, which shows how far it has come and can be stopped.
+// Larger inputs need plumb audit, which shows progress and can be stopped.
 constexpr size_t kMostFiles = 10'000;
 constexpr uint64_t kMostFileBytes = uint64_t{32} << 30;
 constexpr size_t kMostInputs = 50, kMostGroups = 50, kMostIncidentsShown = 100;
@@ -60,13 +60,13 @@ constexpr const char* kAuditPathOut = R"({"type": "object", "properties": {
   "findings_omitted": {"type": "integer"}},
   "required": ["summary", "coverage", "inputs", "incidents", "inconclusive", "findings", "findings_omitted"]})";
 
-// "name" as "group/name", where only one rule has it.
+// Returns "group/name" for "name", if only one rule has that name.
 std::string FullId(const std::string& rule) {
   if (rule.find('/') != std::string::npos) return rule;
   std::string found;
   const auto consider = [&](std::string_view id) {
     if (id.substr(id.find('/') + 1) != rule) return;
-    found = found.empty() ? std::string(id) : rule;  // a second one: neither
+    found = found.empty() ? std::string(id) : rule;  // if there is a second one: neither
   };
   for (const rules::CatalogueEntry& entry : rules::Catalogue()) consider(entry.info->id);
   for (const rules::PlannedRule& planned : rules::PlannedRules()) consider(planned.id);
@@ -84,7 +84,8 @@ Json RuleObject(const char* id, const char* status, v1::Level level, const char*
   return value;
 }
 
-// A file system whose files the kernel makes up as they are read: some of them never end.
+// Returns true for file systems whose files the kernel generates (proc, sysfs): some of them never
+// end.
 bool IsKernels(const std::string& path) {
   struct statfs about {};
   if (statfs(path.c_str(), &about) != 0) return false;
@@ -93,8 +94,8 @@ bool IsKernels(const std::string& path) {
          type == TRACEFS_MAGIC;
 }
 
-// Is the path something to audit here? No device or pipe, which might never end, and no tree that
-// would keep the client waiting for ever.
+// Checks that the path can be audited here. Rejects devices and pipes, which might never end, and
+// trees so large that the client would wait too long.
 absl::Status CheckPath(const std::string& path) {
   std::error_code error;
   if (IsKernels(path))
@@ -128,8 +129,8 @@ absl::Status CheckPath(const std::string& path) {
   return absl::OkStatus();
 }
 
-// Formats whose values are ids of tokens and sequences, or texts; "unknown" is a file that no
-// reader takes.
+// Returns true for formats that may hold token ids, sequence ids or texts. "unknown" is a file that
+// no reader accepts.
 bool HoldsIds(std::string_view format) {
   return format == "unknown" || format == "rollout-jsonl" || format == "prime-rl" ||
          format == "nemo-rl" || format == "jsonl";

@@ -6,10 +6,11 @@
 namespace plumbline::audit {
 
 struct McpOptions {
-  std::string server;  // HOST:PORT of a plumbd; empty: none, and its tools say so
+  std::string server;  // HOST:PORT of a plumbd; if empty, the server tools report that there is
+                       // none
 };
 
-// Serves until standard input ends. 0; 2 when standard output cannot be written.
+// Serves until standard input ends. Returns 0, or 2 if standard output cannot be written.
 int RunMcp(const McpOptions& options);
 
 }  // namespace plumbline::audit

@@ -8,7 +8,7 @@
 namespace plumbline::audit::mcp {
 namespace {
 
-// Counted before anything is built: whoever walks a value later may do so by recursion.
+// Checks the nesting before a value is built, because later code may recurse over it.
 bool NestsWithin(std::string_view json, size_t most) {
   size_t depth = 0;
   bool in_text = false;

@@ -1,4 +1,4 @@
-// JSON-RPC 2.0 as the Model Context Protocol uses it: one message a line. Thread-safe.
+// JSON-RPC 2.0 messages as the Model Context Protocol uses them: one message per line. Thread-safe.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,25 +17,26 @@ inline constexpr int kParseError = -32700, kInvalidRequest = -32600, kMethodNotF
 inline constexpr size_t kMostNesting = 64;
 inline constexpr size_t kMostIdBytes = 1024;
 
-// A request that cannot be answered as asked.
+// The error answer to a request.
 struct Refusal {
   int code = kInternalError;
   std::string message;
 };
 
-// InvalidArgument: no JSON, no UTF-8, a number beyond every double, or nested deeper than
-// kMostNesting.
+// Parses a message. Returns InvalidArgument if it is not JSON or not UTF-8, has a number outside
+// the range of double, or is nested deeper than kMostNesting.
 absl::StatusOr<Json> ParseMessage(std::string_view line);
 
-// The id of a request: a string or an integer. nullopt: there is none that can be answered.
+// Returns the id of a request: a string or an integer. If there is no valid id, returns nullopt.
 std::optional<Json> IdOf(const Json& message);
 
 Json ResultMessage(const Json& id, Json result);
-// Without an id where it could not be read (the protocol's schema knows no null id).
+// Returns an error message. If the id could not be read, it has none (the protocol's schema has no
+// null id).
 Json ErrorMessage(const std::optional<Json>& id, const Refusal& refusal);
 Json NotificationMessage(const char* method, Json params);
 
-// On one line, valid UTF-8 whatever is in it, without an end of line.
+// Returns the message on one line as valid UTF-8, without a line end.
 std::string LineOf(const Json& message);
 
 }  // namespace plumbline::audit::mcp

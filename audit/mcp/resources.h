@@ -8,10 +8,10 @@
 
 namespace plumbline::audit::mcp {
 
-// The protocol's lists, whole: {"resources": [...]}, {"resourceTemplates": [...]}.
+// Return the protocol's complete lists: {"resources": [...]}, {"resourceTemplates": [...]}.
 Json ResourceList();
 Json ResourceTemplates();
-// {"contents": [one]}. NotFound: there is no such page.
+// Returns {"contents": [one]}. If there is no such page, returns NotFound.
 absl::StatusOr<Json> ReadResource(const std::string& uri);
 
 }  // namespace plumbline::audit::mcp

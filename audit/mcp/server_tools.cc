@@ -1,4 +1,4 @@
-// Tools that ask a server.
+// Tools that query a server.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -24,8 +24,8 @@ constexpr size_t kMostRuns = 200, kMostSeries = 1000;
 constexpr int64_t kIncidentsUnlessTold = 50, kMostIncidents = 500;
 constexpr int64_t kCellsUnlessTold = 400;
 
-// A server that was started again knows less until it has judged its journal; each answer says
-// whether it has.
+// After a restart, a server knows less until it has judged its journal. Each answer states whether
+// it has.
 constexpr const char* kListRunsIn =
     R"({"type": "object", "properties": {}, "additionalProperties": false})";
 constexpr const char* kListRunsOut = R"({"type": "object", "properties": {
@@ -116,7 +116,7 @@ Json IncidentSummary(const v1::Incident& incident, const v1::IncidentStatus& sta
   return summary;
 }
 
-// What the tools share. The client connects when it is asked first.
+// State shared by the tools. The client connects at the first call.
 class Asked {
  public:
   explicit Asked(const std::string& server) : server_(server) {
@@ -200,7 +200,8 @@ class Asked {
     return absl::OkStatus();
   }
 
-  // Nothing found of a run is an answer only where the server knows it.
+  // Lists incidents. An empty list is an answer only if the server knows the run; otherwise returns
+  // an error.
   absl::StatusOr<v1::ListIncidentsResponse> Incidents(const v1::ListIncidentsRequest& request,
                                                       Json* answer) {
     if (absl::Status status = Begin(answer); !status.ok()) return status;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kBatchVersion = "2025-03-26";
 
-// Names of runs, layers and series are whatever a trainer calls them.
+// Names of runs, layers and series come from the trainer.
 constexpr const char* kInstructions =
     "Plumbline watches training runs for failures that do not crash them. list_incidents shows "
     "what is "
@@ -31,7 +31,7 @@ constexpr const char* kInstructions =
 
 Refusal Refused(int code, std::string message) { return {code, std::move(message)}; }
 
-// Tools that fail say so to the assistant, in a result.
+// Returns a tool's failure as a result, so that the assistant sees it.
 Json ToolFailure(std::string_view message) {
   Json text;
   text["type"] = "text";
@@ -68,7 +68,7 @@ Json ToolValue(const Tool& tool) {
   return value;
 }
 
-// Lists are given whole, so no cursor was ever handed out.
+// Returns true if a request has a cursor. Lists are returned whole, so no cursor is valid.
 bool HasCursor(const Json& params) { return params.contains("cursor"); }
 
 }  // namespace
@@ -111,7 +111,7 @@ std::optional<Json> Session::AnswerBatch(const Json& batch) {
   return answers;
 }
 
-// nullopt: a notification, or an answer to something; neither is answered.
+// Handles one message. Returns nullopt for a notification or a response: neither gets an answer.
 std::optional<Json> Session::Answer(const Json& message) {
   const std::optional<Json> id = IdOf(message);
   const auto refuse = [&id](const char* why) { return ErrorMessage(id, {kInvalidRequest, why}); };
@@ -167,7 +167,8 @@ Session::Outcome Session::Do(const std::string& method, const Json& params) {
   return {{}, Refused(kMethodNotFound, "expected a method of this server, found another")};
 }
 
-// The client's version where it is spoken here, otherwise the newest: the client decides.
+// Chooses the client's version if it is supported, otherwise the newest. The client decides whether
+// to continue.
 Session::Outcome Session::Initialize(const Json& params) {
   const auto asked = params.find("protocolVersion");
   if (asked == params.end() || !asked->is_string())
@@ -212,7 +213,8 @@ Session::Outcome Session::CallTool(const Json& params) {
   return {ToolAnswer(*std::move(answer)), {}};
 }
 
-// Notifications for a call that asked for them: twice a second at most, and always of more.
+// Returns a function that sends progress notifications, if the call requested them: at most two per
+// second, with increasing values.
 OnProgress Session::ProgressOf(const Json& params) {
   const auto meta = params.find("_meta");
   if (meta == params.end() || !meta->is_object() || !meta->contains("progressToken"))

@@ -1,4 +1,4 @@
-// The protocol between one client and us, without its streams.
+// The protocol of one client, without its streams.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,12 @@
 
 namespace plumbline::audit::mcp {
 
-// The versions that are spoken, newest first.
+// The supported versions, newest first.
 inline constexpr const char* kProtocolVersions[] = {"2025-11-25", "2025-06-18", "2025-03-26",
                                                     "2024-11-05"};
 inline constexpr size_t kMostBatch = 64;  // messages; batches are of 2025-03-26 alone
 
-// Not thread-safe: requests are answered in their order.
+// Answers requests in their order. Not thread-safe.
 class Session {
  public:
   using Send = std::function<void(const Json& message)>;
@@ -25,9 +25,9 @@ class Session {
   // `send` is called with each message to the client, during Take.
   Session(const std::string& server, Send send);
 
-  // One line that the client sent. Whatever is wrong with it is an error to the client.
+  // Handles one line from the client. Errors are sent to the client.
   void Take(std::string_view line);
-  // A line came that was longer than anybody reads.
+  // Handles a line that was longer than the limit.
   void TakeTooLong(size_t most_bytes);
 
  private:
@@ -35,7 +35,7 @@ class Session {
   std::optional<Json> AnswerBatch(const Json& batch);
   Json AnswerRequest(const Json& id, const std::string& method, const Json& params);
 
-  // The result, or why there is none.
+  // The result of a request, or the reason for refusing it.
   struct Outcome {
     Json result;
     std::optional<Refusal> refusal;

@@ -1,4 +1,4 @@
-// What an assistant may call. Each tool says what it takes and gives as JSON schemas.
+// The tools that an assistant may call. Each declares its input and output as JSON schemas.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace plumbline::audit::mcp {
 
-// How far a long call has come.
+// Called with the progress of a long call.
 using OnProgress = std::function<void(double done, double total)>;
 
 struct Tool {
@@ -20,19 +20,20 @@ struct Tool {
   const char* description;
   const char* input;   // JSON schema of the arguments, an object
   const char* output;  // JSON schema of the answer, an object
-  // Arguments have been held to `input`. An error is told to the assistant in its words.
+  // Runs the tool. The arguments have been checked against `input`. The assistant gets the text of
+  // an error.
   std::function<absl::StatusOr<Json>(const Json& arguments, const OnProgress& progress)> call;
 };
 
-// What a server knows: list_runs, list_incidents, get_finding, get_series. `server`: HOST:PORT;
-// empty: each answers that there is none.
+// Returns the tools that query a server: list_runs, list_incidents, get_finding, get_series.
+// `server` is HOST:PORT. If it is empty, each tool answers that there is none.
 std::vector<Tool> ServerTools(const std::string& server);
 
-// What needs no server: explain_rule, audit_path.
+// Returns the tools that need no server: explain_rule, audit_path.
 std::vector<Tool> LocalTools();
 
-// A rule by its id, or by its name alone where only one rule has it; {"id", "status", "level",
-// "title", "page"}. NotFound: says which rule may be meant.
+// Returns {"id", "status", "level", "title", "page"} of a rule, by its id, or by its name if only
+// one rule has it. If there is none, returns NotFound with rules that may be meant.
 absl::StatusOr<Json> RuleValue(const std::string& rule);
 
 }  // namespace plumbline::audit::mcp

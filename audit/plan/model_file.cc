@@ -16,7 +16,8 @@ namespace {
 using ConfigJson = nlohmann::json;
 
 constexpr size_t kMostModelBytes = 16u << 20;
-// Families whose feed-forward layers have two matrices; all others we know of have three.
+// Returns the families whose feed-forward layers have two matrices. All other known families have
+// three.
 const std::set<std::string>& Ungated() {
   static const auto* names = new std::set<std::string>{
       "gpt2", "gpt_neo", "gpt_neox", "gptj",       "opt",         "bloom", "falcon",
@@ -91,7 +92,7 @@ class Counter {
   }
 
   double Embeddings() {
-    // Families differ in what is left out of the file; these tie by default.
+    // Families differ in their defaults; these tie the embeddings.
     const bool ties = type_ == "gpt2" || type_.rfind("gemma", 0) == 0 || type_ == "opt" ||
                       type_ == "bloom" || type_ == "falcon" || type_ == "mpt" ||
                       type_ == "starcoder2" || type_ == "gpt_bigcode";
@@ -108,7 +109,7 @@ class Counter {
     return 2 * hidden_ * heads_ * size + 2 * hidden_ * groups * size;
   }
 
-  // Keys and values through a narrow bottleneck (DeepSeek-V2, -V3).
+  // Counts keys and values through a low-rank projection (DeepSeek-V2, -V3).
   double LatentAttention() {
     const double kv = *Get({"kv_lora_rank"}), rope = Need({"qk_rope_head_dim"});
     const double nope = Need({"qk_nope_head_dim"}), value = Need({"v_head_dim"});
@@ -141,7 +142,7 @@ class Counter {
     *used = plain + mixtures * (std::min(k, experts) * each + beside + hidden_ * experts);
   }
 
-  // Layers without experts: the first ones, or all but each n-th.
+  // Returns the number of layers without experts: the first ones, or all but each n-th.
   double DenseLayers() const {
     const double first = std::min(layers_, Get({"first_k_dense_replace"}).value_or(0));
     const auto named = config_.find("mlp_only_layers");
@@ -192,7 +193,7 @@ absl::StatusOr<CountedModel> ReadModel(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": at byte ", error.byte, ": expected JSON"));
   }
-  // Models of pictures and text keep the language model's part apart.
+  // Models of images and text have the language model's part in a sub-object.
   for (const char* part : {"text_config", "llm_config", "language_config"}) {
     if (config.is_object() && config.contains(part) && config[part].is_object()) {
       const ConfigJson inner = config[part];

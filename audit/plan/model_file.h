@@ -1,4 +1,4 @@
-// A model's shape from the `config.json` that Hugging Face models carry. Thread-safe.
+// Reads a model's shape from the `config.json` of Hugging Face models. Thread-safe.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 namespace plumbline::audit {
 
 struct CountedModel {
-  plan::ModelShape shape;          // sequence: the longest that the model takes
-  std::vector<std::string> notes;  // what was assumed
+  plan::ModelShape shape;          // its sequence is the longest that the model accepts
+  std::vector<std::string> notes;  // assumptions
 };
 
-// Parameters are counted from the shapes that the configuration names: embeddings, attention
-// (grouped or latent), feed-forward layers gated or not, experts, routers; norms and biases are
-// left out (below 0.1 %). InvalidArgument: what is missing, by its key; the file's offset where it
-// is no JSON. NotFound: no such file.
+// Counts parameters from the shapes in the configuration: embeddings, attention (grouped or
+// latent), feed-forward layers gated or not, experts, routers. Norms and biases are left out (below
+// 0.1 %). Returns InvalidArgument with the missing key, or with the file's offset if it is not
+// JSON; NotFound if there is no such file.
 absl::StatusOr<CountedModel> ReadModel(const std::string& path);
 
 }  // namespace plumbline::audit

@@ -1,4 +1,4 @@
-// The plan as one page: its tables, and computing against the network over the batch.
+// Writes the plan as one page: its tables, and a plot of compute and network time over the batch.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kWidth = 640, kHeight = 260, kLeft = 70, kBottom = 40, kTop = 20, kRight = 110;
 
-// Both axes logarithmic: a batch of a sixteenth to sixteen times the crossover or the plan's own.
+// Both axes are logarithmic. The batch goes from a sixteenth to sixteen times the crossover or the
+// plan's own batch.
 class CrossoverPlot {
  public:
   explicit CrossoverPlot(const plan::Plan& plan) : plan_(plan) {

@@ -1,4 +1,4 @@
-// What a plan says, in whatever format.
+// The texts of a plan that all formats share.
 #include <algorithm>
 #include <cmath>
 

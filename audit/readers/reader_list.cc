@@ -1,5 +1,5 @@
-// The formats this version reads. An explicit list: static initialisers vanish from static
-// libraries.
+// The formats that this version reads, as an explicit list, because static initialisers vanish from
+// static libraries.
 #include <algorithm>
 
 #include "audit/readers/checkpoint/reader.h"
@@ -15,7 +15,7 @@
 namespace plumbline::audit {
 
 const std::vector<const Reader*>& Readers() {
-  static const CheckpointReader checkpoint;  // takes the safetensors files that are no dumps
+  static const CheckpointReader checkpoint;  // reads the safetensors files that are not dumps
   static const KinetoReader kineto;
   static const FlightRecorderReader flight_recorder;
   static const SafetensorsReader safetensors;

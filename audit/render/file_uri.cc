@@ -5,8 +5,8 @@
 namespace plumbline::audit {
 namespace {
 
-// What a path segment of a URI holds as it is, less ':' (it would make a scheme of a first
-// segment).
+// Returns true for characters that a path segment of a URI holds unencoded. ':' is encoded, because
+// it would make a first segment a scheme.
 bool Unreserved(unsigned char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
          c == '.' || c == '_' || c == '~' || c == '/';

@@ -1,5 +1,5 @@
-// Findings and verdicts as the contract's JSON. plumb audit puts them into its report, plumb watch
-// and plumb query print them one a line.
+// Formats findings and verdicts as the contract's JSON, for plumb audit, plumb watch and plumb
+// query.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace plumbline::audit {
 using rules::FindingValue;
 using rules::VerdictValue;
 
-// On one line, without a newline.
+// Both return one line without a newline.
 std::string FindingJson(const v1::Finding& finding);
 std::string VerdictJson(const v1::Verdict& verdict);
 

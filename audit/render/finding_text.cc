@@ -11,11 +11,12 @@ namespace {
 
 constexpr size_t kIndent = 2;
 constexpr size_t kLabelWidth = 11;
-constexpr uint64_t kMostSites = 16;  // of an incident, named
+constexpr uint64_t kMostSites = 16;  // sites of an incident that are named
 
 std::string ValueText(const google::protobuf::Value& value);
 
-// Map fields have no order of their own: sorted, so that the same finding reads the same twice.
+// Returns the keys in sorted order, because map fields have none, so that a finding always has the
+// same text.
 std::vector<std::string> SortedKeys(const google::protobuf::Struct& fields) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : fields.fields()) keys.push_back(key);
@@ -60,7 +61,7 @@ std::string ValueText(const google::protobuf::Value& value) {
   return "none";
 }
 
-// "label      text", continued under the text.
+// Appends "label      text"; further lines are aligned with the text.
 void AppendLine(const TextStyle& style, std::string_view label, std::string_view text,
                 std::string* out) {
   if (text.empty()) return;
@@ -108,7 +109,7 @@ std::string CauseText(const v1::Cause& cause) {
   return cause.id() + " (confidence " + ShortNumber(cause.confidence()) + ")";
 }
 
-// The sentence of a struct that has one under `key`: it says what the other fields are.
+// If the struct has a sentence under `key`, returns that; otherwise its fields.
 std::string SentenceOrFields(const google::protobuf::Struct& fields, const std::string& key) {
   const auto sentence = fields.fields().find(key);
   const bool has = sentence != fields.fields().end() &&
@@ -176,7 +177,7 @@ std::vector<FindingLine> FindingLines(const v1::Finding& finding) {
   if (finding.has_forecast())
     lines.push_back({"forecast", SentenceOrFields(finding.forecast(), "words")});
   lines.push_back({"strength", StrengthText(finding)});
-  // All of it, where the first line did not say it.
+  // Add the whole fix if the first line does not have it.
   if (finding.fix() != in_short.act) lines.push_back({"fix", finding.fix()});
   lines.push_back({"finding", finding.fingerprint()});
   return lines;

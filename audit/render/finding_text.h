@@ -1,4 +1,4 @@
-// One finding as a person reads it in a terminal: plumb audit and plumb watch print the same.
+// Formats a finding for a terminal. plumb audit and plumb watch print the same text.
 #pragma once
 
 #include <string>
@@ -17,34 +17,36 @@ using rules::StrengthName;
 using rules::VerdictName;
 Ink LevelInk(v1::Level level);
 
-// "layers.3 routing, steps 10-40, ranks 0-3, run demo"; parts that are unknown are left out.
-// `unit`: what its steps are.
+// Returns "layers.3 routing, steps 10-40, ranks 0-3, run demo", without unknown parts. `unit` is
+// the unit of its steps.
 std::string SiteText(const v1::FindingSite& site, std::string_view unit = "step");
-// The same of a finding's site: "loss, logged rows 151-200" if its run's rows were counted.
+// Returns the text of a finding's site. If the run's rows were counted: "loss, logged rows
+// 151-200".
 std::string PlaceText(const v1::Finding& finding);
 
-// The witness in words. A rule that can say it in a sentence puts it under the key "text";
-// otherwise each field follows as "key value".
+// Returns the witness as text. If the rule gave a sentence under the key "text", returns that;
+// otherwise each field as "key value".
 std::string WitnessText(const google::protobuf::Struct& witness);
 
-// What a finding says below its title, in that order: do first, command, why, witness, cause, ...
-// Foreign text as it came; the text of a line that does not apply is empty.
+// Returns the lines below a finding's title, in order: do first, command, why, witness, cause, ...
+// Foreign text is not escaped. If a line does not apply, its text is empty.
 struct FindingLine {
   const char* label;
   std::string text;
 };
 std::vector<FindingLine> FindingLines(const v1::Finding& finding);
 
-// Several lines, each ended by a newline; the first says level, rule and site, the others are
-// indented. Nothing in the finding can steer the terminal. Thread-safe.
+// Returns several lines, each ended by a newline. The first has level, rule and site; the others
+// are indented. Control characters of the finding are escaped, so that it cannot control the
+// terminal. Thread-safe.
 std::string RenderFinding(const v1::Finding& finding, const TextStyle& style);
 
-// A finding as one incident with others of the same rule, run and cause: below it the sites (those
-// that are named, and how many there are) and the incident's fingerprint. Of one site alone it is
-// the finding. Thread-safe.
+// Renders a finding with the other findings of its incident (same rule, run and cause): below it
+// the sites (the named ones, and the total) and the incident's fingerprint. If there is one site,
+// renders the finding alone. Thread-safe.
 struct IncidentSites {
   uint64_t count = 1;
-  std::vector<std::string> named;  // the first of them; may be fewer than there are
+  std::vector<std::string> named;  // the first sites; there may be more
   std::string fingerprint;
 };
 std::string RenderIncident(const v1::Finding& shown, const IncidentSites& sites,

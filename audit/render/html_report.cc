@@ -17,10 +17,10 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostPlots = 100;        // of all findings; each is some 30 KB
-constexpr size_t kMostOfIncident = 4;     // plots
-constexpr size_t kMostLosses = 8;         // plots of losses that no finding speaks of
-constexpr size_t kMostSitesListed = 500;  // of one incident
+constexpr size_t kMostPlots = 100;        // for all findings; each has about 30 KB
+constexpr size_t kMostOfIncident = 4;     // plots per incident
+constexpr size_t kMostLosses = 8;         // plots of losses without a finding
+constexpr size_t kMostSitesListed = 500;  // per incident
 
 std::string Element(const char* name, const char* attributes, const std::string& inner) {
   return std::string("<") + name + attributes + ">" + inner + "</" + name + ">\n";
@@ -46,11 +46,11 @@ class HtmlPage {
   std::string Render() {
     std::string body = Summary();
     body += Findings();
-    body += Losses();  // those that no finding has drawn
+    body += Losses();  // losses that no finding has plotted
     body += Inputs();
     body += Groups("Inconclusive", InconclusiveGroups(result_), result_.coverage.inconclusive);
     body += Groups("Passed", PassedGroups(result_), std::nullopt);
-    // Without a script the plain form stands; the page's script puts its views in its place.
+    // Without a script the plain form is shown; the page's script replaces it with its views.
     const ReportPage* page = BundledReportPage();
     std::string policy = "default-src 'none'; style-src 'unsafe-inline'", script;
     if (page != nullptr) {
@@ -135,7 +135,7 @@ class HtmlPage {
     return Element("figure", "", svg + Element("figcaption", "", HtmlText(caption)));
   }
 
-  // The other findings of the incident.
+  // Lists the other findings of the incident.
   static std::string SitesOf(const rules::Incident& incident) {
     if (incident.findings.size() < 2) return "";
     std::string rows;

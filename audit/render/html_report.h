@@ -1,4 +1,4 @@
-// The report as one HTML page for a browser.
+// Writes the report as one HTML page.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace plumbline::audit {
 
-// One file that loads nothing: no font, no image, one script of its own, and a content security
-// policy that names that script's digest. Findings, one block an incident, with plots of the series
-// they speak of; losses; what could not be told and what passed, folded; inputs. Where its script
-// runs, the page's views of plumbd take the place of these words. All foreign text is escaped. The
-// same result gives the same bytes.
+// Returns one file that loads nothing: no font, no image, one inline script, and a content security
+// policy with that script's digest. Shows findings, one block per incident, with plots of their
+// series; losses; inconclusive and passed verdicts, folded; inputs. If the script runs, it replaces
+// this text with the views of plumbd's page. All foreign text is escaped. The same result gives the
+// same bytes.
 std::string RenderHtml(const AuditResult& result);
 
 }  // namespace plumbline::audit

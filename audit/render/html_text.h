@@ -1,4 +1,4 @@
-// Text of somebody else in an HTML page. Thread-safe.
+// Escapes foreign text for an HTML page. Thread-safe.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace plumbline::audit {
 
-// Printable text (base/printable.h) in which & < > " ' are character references: safe between tags
-// and in a quoted attribute. Not for scripts, styles or addresses.
+// Returns printable text (base/printable.h) with character references for & < > " '. It is safe
+// between tags and in a quoted attribute, but not in scripts, styles or addresses.
 std::string HtmlText(std::string_view text);
 
 }  // namespace plumbline::audit

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 Json Text(std::string_view text) { return ValidUtf8(text); }
 
-// What was taken for what.
+// Returns the role and the number of points of each series.
 Json FromSeries(const std::vector<SeriesSeen>& series, const SeriesRoles& roles) {
   Json list = Json::array();
   for (const SeriesSeen& one : series) {
@@ -38,7 +38,7 @@ Json FromInput(const InputReport& input, const SeriesRoles& roles) {
   return json;
 }
 
-// The finding that shows for it comes first.
+// Returns an incident. The fingerprint of the finding that represents it comes first.
 Json FromIncident(const rules::Incident& incident) {
   const v1::Finding& shown = incident.shown();
   Json findings = Json::array();
@@ -53,7 +53,7 @@ Json FromIncident(const rules::Incident& incident) {
           {"findings", findings}};
 }
 
-// The toll that is paid, and the next one behind it.
+// Returns the largest bottleneck, and the next one.
 Json FromTolls(const std::vector<timeline::Toll>& tolls) {
   Json json = {{"line", timeline::TollLine(tolls)},
                {"paid", std::string(tolls[0].id)},

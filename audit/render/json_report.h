@@ -1,4 +1,4 @@
-// The report as JSON, schema "plumbline.report/1" of the contract.
+// Writes the report as JSON, schema "plumbline.report/1" of the contract.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace plumbline::audit {
 
-// Strict JSON, valid UTF-8, the same bytes for the same result; a number that is not finite is the
-// string "nan", "inf" or "-inf". `bias`, `forecast` and `false_alarm` are left out where they do
-// not apply; every other key of the contract is always there. `left_out` ({"baseline", "since"}:
-// how many findings) is there where a selection was asked for. Ends with a newline.
+// Returns strict JSON in valid UTF-8 that ends with a newline. The same result gives the same
+// bytes. A non-finite number is the string "nan", "inf" or "-inf". If `bias`, `forecast` or
+// `false_alarm` do not apply, they are left out; every other key of the contract is present. If a
+// selection was requested, `left_out` ({"baseline", "since"}) has the numbers of findings left out.
 std::string RenderJson(const AuditResult& result);
 
 }  // namespace plumbline::audit

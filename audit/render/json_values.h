@@ -1,4 +1,4 @@
-// Values that several reports in JSON write alike.
+// JSON values that several reports share.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace plumbline::audit {
 
-// Returns a number, or a string for what JSON has no number for (NaN, the infinities).
+// Returns a number, or a string for values that JSON cannot represent (NaN, the infinities).
 inline nlohmann::ordered_json JsonNumber(double value) {
   if (!std::isfinite(value)) return ExactNumber(value);
   return value;

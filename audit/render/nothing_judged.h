@@ -1,4 +1,4 @@
-// Why an audit has no verdict. Thread-safe.
+// Explains why an audit has no verdict. Thread-safe.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace plumbline::audit {
 
-// One line, for a result without a verdict: nothing was found, nothing could be read, or what was
-// read has no part that a rule judges.
+// Returns one line for a result without a verdict: nothing was found, nothing could be read, or no
+// rule judges what was read.
 std::string WhyNothingWasJudged(const AuditResult& result);
 
 }  // namespace plumbline::audit

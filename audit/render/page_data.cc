@@ -18,12 +18,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostIncidents = 1000, kMostSites = 500, kMostAlso = 12;
-constexpr size_t kMostSeries = 100;  // each at most some 30 KB
+constexpr size_t kMostSeries = 100;  // each has at most about 30 KB
 constexpr size_t kMostGroups = 2000;
 
 Json Utf8(std::string_view text) { return ValidUtf8(text); }
 
-// As the server reduces a series: minimum, maximum and a value a column, and which are not finite.
+// Returns the points in the form of the server's reduced series: minimum, maximum and a value per
+// column, and the columns with non-finite values.
 Json PointsJson(const CollectedSeries& series) {
   Json step = Json::array(), mean = Json::array(), low = Json::array(), high = Json::array();
   Json bad = Json::array();
@@ -62,7 +63,8 @@ Json SitesJson(const rules::Incident& incident) {
   return sites;
 }
 
-// The fields of the page's incident that an audit has; times, history and capsules are a server's.
+// Returns the fields of the page's incident that an audit has. Times, history and capsules exist on
+// a server only.
 Json IncidentJson(const rules::Incident& incident, const std::vector<rules::Incident>& all) {
   const v1::Finding& shown = incident.shown();
   Json json = rules::PageRow(shown);
@@ -88,7 +90,7 @@ Json IncidentJson(const rules::Incident& incident, const std::vector<rules::Inci
   return json;
 }
 
-// Those that findings speak of, and losses.
+// Returns the series of the findings, and losses.
 Json SeriesJson(const AuditResult& result, const std::vector<rules::Incident>& incidents) {
   std::set<const CollectedSeries*> spoken_of;
   for (const rules::Incident& incident : incidents) {
@@ -136,7 +138,7 @@ Json GroupsJson(const std::vector<VerdictGroup>& groups) {
   return list;
 }
 
-// The pages of the rules that found something.
+// Returns the pages of the rules that found something.
 Json RulesJson(const std::vector<rules::Incident>& incidents) {
   std::set<std::string> found;
   for (const rules::Incident& incident : incidents) found.insert(incident.shown().rule());
@@ -151,7 +153,8 @@ Json RulesJson(const std::vector<rules::Incident>& incidents) {
   return list;
 }
 
-// Within a script element only these could end it or begin markup; the text means the same.
+// Escapes the only characters that could end a script element or begin markup. The value stays the
+// same.
 std::string WithinScript(const std::string& json) {
   std::string out;
   out.reserve(json.size() + json.size() / 16);

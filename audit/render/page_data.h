@@ -1,4 +1,4 @@
-// What the views of an HTML report show, as JSON: dashboards/web/src/report.ts reads it.
+// Writes the data of an HTML report's views as JSON. dashboards/web/src/report.ts reads it.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace plumbline::audit {
 
-// Strict JSON that may stand within a script element: no "<", ">", "&". Incidents as the page of
-// plumbd has them, at most 1,000; the series that they speak of and some losses, at most 100.
-// Thread-safe.
+// Returns strict JSON that is safe within a script element: it has no "<", ">" or "&". Holds at
+// most 1,000 incidents, in the form of plumbd's page, and at most 100 series: those of the
+// incidents and some losses. Thread-safe.
 std::string PageData(const AuditResult& result);
 
 }  // namespace plumbline::audit

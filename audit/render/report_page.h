@@ -1,5 +1,4 @@
-// The page's script and style for an HTML report, as dashboards/web/page.cmake puts them into this
-// program.
+// The script and style of an HTML report. dashboards/web/page.cmake puts them into this program.
 #pragma once
 
 #include <string_view>
@@ -8,12 +7,12 @@ namespace plumbline::audit {
 
 struct ReportPage {
   std::string_view script;  // no "</script"
-  std::string_view digest;  // "sha256-..." of it, for the content policy
+  std::string_view digest;  // "sha256-..." of the script, for the content security policy
   std::string_view style;   // no "</style"
 };
 
-// Static storage. nullptr: this plumb was built without the page, and reports have their plain
-// form.
+// Returns static storage. If this plumb was built without the page, returns nullptr, and reports
+// have their plain form.
 const ReportPage* BundledReportPage();
 
 }  // namespace plumbline::audit

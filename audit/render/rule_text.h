@@ -1,4 +1,4 @@
-// The rule catalogue as text, Markdown and JSON.
+// Formats the rule catalogue as text, Markdown and JSON.
 #pragma once
 
 #include <string>
@@ -8,18 +8,19 @@
 
 namespace plumbline::audit {
 
-// One line a rule: id, level, title. `planned`: then those that are planned, marked so.
+// Returns one line per rule: id, level, title. If `planned`, also the planned rules, marked as
+// such.
 std::string RuleListText(const TextStyle& style, bool planned);
 
-// {"schema": "plumbline.rules/1", "rules": [{"id", "group", "level", "status", "since", "title",
-// "options"}]}; status is "built" or "planned".
+// Returns {"schema": "plumbline.rules/1", "rules": [{"id", "group", "level", "status", "since",
+// "title", "options"}]}; status is "built" or "planned".
 std::string RuleListJson(bool planned);
 
-// The rule's own page and its options; of a planned rule what is known of it. Markdown.
+// Return Markdown: the rule's own page and its options; for a planned rule, what is known of it.
 std::string RulePage(const rules::RuleInfo& info);
 std::string PlannedPage(const rules::PlannedRule& rule);
 
-// A table of all rules that links to the pages. Markdown.
+// Returns a table of all rules with links to the pages, as Markdown.
 std::string RuleIndexPage();
 
 }  // namespace plumbline::audit

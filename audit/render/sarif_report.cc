@@ -20,10 +20,10 @@ namespace {
 using Sarif = nlohmann::ordered_json;
 
 constexpr const char* kSarifSchema = "https://json.schemastore.org/sarif-2.1.0.json";
-constexpr size_t kMostLocations = 16;  // of one result
+constexpr size_t kMostLocations = 16;  // per result
 
-// Text of ours or of a trainer as a message: in SARIF "{0}" is a place for an argument (3.11.5) and
-// "[a](b)" a link (3.11.6), which foreign text shall not make.
+// Escapes text as a message. In SARIF "{0}" is a placeholder (3.11.5) and "[a](b)" a link (3.11.6),
+// which foreign text must not create.
 std::string MessageText(std::string_view text) {
   std::string out;
   for (const char c : ValidUtf8(text)) {
@@ -72,7 +72,7 @@ class SarifRun {
   }
 
  private:
-  // Those that said anything, in the order of their ids.
+  // Returns the rules with a finding or a verdict, in the order of their ids.
   Sarif Rules() {
     std::set<std::string> ids;
     for (const v1::Finding* finding : chosen_.shown) ids.insert(finding->rule());
@@ -88,7 +88,7 @@ class SarifRun {
   static Sarif Rule(const std::string& id) {
     Sarif rule = {{"id", ValidUtf8(id)}};
     const rules::CatalogueEntry* entry = rules::FindRule(id);
-    if (entry == nullptr) return rule;  // of a server that is newer than this
+    if (entry == nullptr) return rule;  // the rule is of a newer server
     const rules::RuleInfo& info = *entry->info;
     const std::string page = RulePage(info);
     rule["shortDescription"] = {{"text", info.title}};
@@ -100,7 +100,7 @@ class SarifRun {
     return rule;
   }
 
-  // The first of a page that is no heading.
+  // Returns the first paragraph of a page that is not a heading.
   static std::string FirstParagraph(const std::string& page, const char* otherwise) {
     size_t begin = 0;
     while (begin < page.size()) {
@@ -148,7 +148,7 @@ class SarifRun {
     return text;
   }
 
-  // The report's own words and numbers, less what stands elsewhere in the result.
+  // Returns the finding's properties without those that the result has elsewhere.
   static Sarif FindingProperties(const v1::Finding& finding) {
     Sarif properties = FindingValue(finding);
     for (const char* elsewhere : {"rule", "level", "fingerprint", "suppressed"})
@@ -156,8 +156,8 @@ class SarifRun {
     return properties;
   }
 
-  // Readers feed an engine that joins ranks, so a finding is of all inputs of its run: the first
-  // stands for them, the others are related.
+  // Returns the location of a finding. The engine joins ranks, so a finding belongs to all inputs
+  // of its run: the first is the location, the others are related.
   Sarif Location(const v1::Finding& finding) const {
     Sarif location = Sarif::object();
     const std::vector<size_t> inputs = InputsOf(finding.site());
@@ -188,8 +188,8 @@ class SarifRun {
     return related;
   }
 
-  // Those of a finding: of its run, and of them those that hold its series, or its first step
-  // alone. What would leave none narrows nothing.
+  // Returns the inputs of a finding: those of its run, narrowed to those that hold its series or
+  // its first step. A filter that would leave none is not applied.
   std::vector<size_t> InputsOf(const v1::FindingSite& site) const {
     std::vector<size_t> inputs = ReadInputs();
     const auto narrow = [&](const auto& fits) {
@@ -211,7 +211,8 @@ class SarifRun {
     return inputs;
   }
 
-  // Places in `inputs` of those that were read as some format; of all, where none was.
+  // Returns the indices in `inputs` of those with a recognised format. If there are none, returns
+  // all.
   std::vector<size_t> ReadInputs() const {
     std::vector<size_t> read, all;
     for (size_t i = 0; i < result_.inputs.size(); ++i) {
@@ -281,7 +282,7 @@ class SarifRun {
     return properties;
   }
 
-  // Where one result says whether it is suppressed, all do (3.27.23).
+  // Returns true if any result can state whether it is suppressed: then all must (3.27.23).
   bool SuppressionsKnown() const {
     return !result_.suppressions.empty() ||
            std::any_of(chosen_.shown.begin(), chosen_.shown.end(),

@@ -1,4 +1,4 @@
-// The report as SARIF 2.1.0 (OASIS), which code hosts and editors show.
+// Writes the report as SARIF 2.1.0 (OASIS), which code hosts and editors show.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace plumbline::audit {
 
-// One run: the rules that judged, with their pages; a result a finding; what is wrong with the
-// inputs as notifications of the one invocation, which says `exit_status`. Paths below `folder`
-// (absolute: the working directory) are relative. A result is "new" where a baseline was given. The
-// same result gives the same bytes. Valid UTF-8, ends with a newline.
+// Returns one run: the rules that judged, with their pages; one result per finding; problems of the
+// inputs as notifications of the one invocation, with `exit_status`. Paths below `folder`
+// (absolute: the working directory) are relative. If a baseline was given, a result is "new". The
+// same result gives the same bytes. Valid UTF-8 that ends with a newline.
 std::string RenderSarif(const AuditResult& result, int exit_status, const std::string& folder);
 
 }  // namespace plumbline::audit

@@ -49,7 +49,7 @@ class Plot {
     return "<polygon class=\"band\" points=\"" + upper + lower + "\"/>";
   }
 
-  // Broken where a bucket has no finite value.
+  // Draws the line. It is interrupted where a bucket has no finite value.
   std::string Line() const {
     std::string out, points;
     const auto flush = [&] {
@@ -107,7 +107,7 @@ class Plot {
   const SparkColumns& range_;
 };
 
-// For who hears the page instead of seeing it.
+// Returns the description of the plot for screen readers.
 std::string PlotWords(const CollectedSeries& series, const SparkColumns& range,
                       std::optional<int64_t> onset) {
   std::string out = series.Name() + " over steps " + std::to_string(range.step_first) + " to " +

@@ -1,4 +1,4 @@
-// A series as a plot: inline SVG that needs no script, no font and no network.
+// Plots a series as inline SVG that needs no script, font or network.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace plumbline::audit {
 
-// One <svg> element: the range of each bucket as a band, the newest value as a line, `onset` as a
-// dashed line, values that are not finite as marks above. At most SeriesCollector::kMostBuckets
-// points. Colours are the classes of the page's style sheet (html_style.h). Empty for a series
-// without values.
+// Returns one <svg> element: the range of each bucket as a band, the newest value as a line,
+// `onset` as a dashed line, non-finite values as marks above. At most SeriesCollector::kMostBuckets
+// points. Colours are classes of the page's style sheet (html_style.h). If the series has no
+// values, returns "".
 std::string SeriesSvg(const CollectedSeries& series, std::optional<int64_t> onset);
 
 }  // namespace plumbline::audit

@@ -6,7 +6,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kSparkMargin = 13;  // as the other lines of a finding
+constexpr size_t kSparkMargin = 13;  // like the other lines of a finding
 constexpr size_t kMostColumns = 72;
 constexpr size_t kLevels = 8;
 
@@ -21,7 +21,7 @@ double MedianOfLast(const CollectedSeries& series) {
   return *middle;
 }
 
-// Halves, so that no difference of two doubles overflows.
+// Returns half the distance: half values cannot overflow.
 double Distance(double a, double b) { return std::fabs(a / 2 - b / 2); }
 
 void Include(const SeriesBucket& bucket, double median, SparkColumn* column) {
@@ -57,7 +57,7 @@ std::string SparkHead(const CollectedSeries& series, const SparkColumns& all) {
   return text + ", min " + ShortNumber(all.min) + ", max " + ShortNumber(all.max);
 }
 
-// "      ^ step 312", or "step 312 ^" where that would not fit.
+// Returns "      ^ step 312"; if that does not fit, "step 312 ^".
 std::string MarkLine(size_t column, size_t columns, int64_t step) {
   const std::string words = "step " + std::to_string(step);
   if (column > columns / 2 && column >= words.size() + 1)
@@ -71,7 +71,7 @@ size_t SparkColumns::ColumnOf(int64_t step) const {
   step = std::clamp((step >> bucket_bits) * (int64_t{1} << bucket_bits), step_first, step_last);
   uint64_t span = static_cast<uint64_t>(step_last) - static_cast<uint64_t>(step_first);
   uint64_t offset = static_cast<uint64_t>(step) - static_cast<uint64_t>(step_first);
-  if (span >> 40 != 0) {  // the product below must fit; nobody sees the bits that go
+  if (span >> 40 != 0) {  // the product below must not overflow; the lost bits are not visible
     span >>= 24;
     offset >>= 24;
   }

@@ -16,8 +16,8 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostSparklines = 4;  // of one incident
-constexpr size_t kMostReasons = 3;     // said one by one; more of them are counted in one line
+constexpr size_t kMostSparklines = 4;  // per incident
+constexpr size_t kMostReasons = 3;     // listed one by one; more are counted in one line
 
 void AppendWrapped(const TextStyle& style, size_t indent, const std::string& text,
                    std::string* out) {
@@ -30,7 +30,7 @@ std::string Heading(const TextStyle& style, const char* text) {
   return Inked(style, Ink::kBold, text) + "\n";
 }
 
-// The series that its findings speak of, each once.
+// Plots the series of an incident's findings, each once.
 std::string Sparklines(const AuditResult& result, const rules::Incident& incident,
                        const TextStyle& style) {
   std::string out;
@@ -59,7 +59,7 @@ std::string Findings(const AuditResult& result, const TextStyle& style) {
   return out;
 }
 
-// How many for which reason, the most frequent first.
+// Returns the number of sites for each reason, the most frequent first.
 std::string Counted(const std::vector<VerdictGroup>& groups) {
   std::map<std::string, size_t> by_reason;
   size_t all = 0;
@@ -76,8 +76,8 @@ std::string Counted(const std::vector<VerdictGroup>& groups) {
   return out + "; --format json says of each where and why";
 }
 
-// Where something was judged, and the reasons are many, they are counted: what could not be judged
-// is no news then.
+// If something was judged and there are many reasons, counts them, because they are less important
+// then.
 std::string Inconclusive(const AuditResult& result, const TextStyle& style) {
   const std::vector<VerdictGroup> groups = InconclusiveGroups(result);
   if (groups.size() > kMostReasons && result.coverage.judged > 0) {
@@ -99,20 +99,20 @@ std::string Passed(const AuditResult& result, const TextStyle& style) {
   for (const VerdictGroup& group : PassedGroups(result)) {
     if (group.rule != rule) out += "  " + Inked(style, Ink::kGreen, Printable(group.rule)) + "\n";
     rule = group.rule;
-    // What a pass rests on that nobody recorded.
+    // Show the unrecorded assumptions of a pass.
     if (!group.words.empty()) AppendWrapped(style, 4, Printable(group.words), &out);
     AppendWrapped(style, 4, "at " + SitesText(group.sites), &out);
   }
   return out.empty() ? out : Heading(style, "Passed") + out + "\n";
 }
 
-// The end of a report over time: what is paid, and what is behind it.
+// Returns the last line of a report over time: the largest bottleneck, and the next one.
 std::string TollText(const AuditResult& result) {
   const std::string line = TollLineOf(result);
   return line.empty() ? "" : line + "\n";
 }
 
-// What was taken for what: "loss: train/loss, lm loss".
+// Lists the role of each series: "loss: train/loss, lm loss".
 std::string SeriesRead(const AuditResult& result, const TextStyle& style) {
   std::map<SeriesRole, std::set<std::string>> names;
   for (const InputReport& input : result.inputs) {
@@ -144,7 +144,7 @@ std::string InputProblems(const AuditResult& result, const TextStyle& style) {
              Printable(input.Line(problem)) + "\n";
     }
   }
-  // What several files have in common is said once.
+  // Print a problem that several files share once.
   std::map<std::string, std::pair<std::string, size_t>> said;  // first file, files
   for (const InputReport& input : result.inputs) {
     for (const std::string& note : input.notes) {
@@ -165,7 +165,7 @@ std::string InputProblems(const AuditResult& result, const TextStyle& style) {
 }  // namespace
 
 std::string RenderText(const AuditResult& result, const TextStyle& style) {
-  // Without a verdict the reason is all that there is to report.
+  // Without a verdict, only the reason is reported.
   if (!result.judged_any && !result.nothing_there) {
     return SeriesRead(result, style) + InputProblems(result, style) +
            Printable(WhyNothingWasJudged(result)) + "\n";

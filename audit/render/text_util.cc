@@ -13,7 +13,7 @@
 namespace plumbline::audit {
 namespace {
 
-// Code points, which is what most of our text takes in columns.
+// Returns the number of code points, which approximates the number of columns.
 size_t Columns(std::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
@@ -27,7 +27,7 @@ const char* NonFinite(double value) {
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-// As the C library chooses: the first that says anything.
+// Returns true if the locale is UTF-8. Like the C library, uses the first variable that is set.
 bool Utf8Locale() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* value = std::getenv(name);

@@ -1,4 +1,4 @@
-// What every text for people needs: safe strings, numbers, wrapping, colour. Thread-safe.
+// Helpers for text output: safe strings, numbers, wrapping, colour. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace plumbline::audit {
 
 struct TextStyle {
   bool colour = false;
-  int width = 100;       // columns a line may take; at least 40
-  bool unicode = false;  // block characters may be drawn with
-  bool verbose = false;  // what passed is listed, too
+  int width = 100;       // columns per line; at least 40
+  bool unicode = false;  // block characters may be used
+  bool verbose = false;  // passed verdicts are listed too
 };
 
-// The style for a file descriptor: colour and width of a terminal, unless NO_COLOR is set (to
-// anything but nothing); plain and 100 columns otherwise, also for -1 (a file). Unicode where the
+// Returns the style for a file descriptor: colour and width of a terminal, unless NO_COLOR is set
+// to a non-empty value. Otherwise, and for -1 (a file): plain, 100 columns. Uses Unicode if the
 // locale of the environment is UTF-8.
 TextStyle StyleFor(int fd);
 
@@ -26,31 +26,32 @@ using plumbline::Printable;
 using plumbline::TerminalSafeJson;
 using plumbline::ValidUtf8;
 
-// Shortest text that reads back as the same double, integers without a fraction; "nan", "inf",
-// "-inf".
+// Returns the shortest text that reads back as the same double; integers without a fraction; "nan",
+// "inf", "-inf".
 std::string ExactNumber(double value);
-// For people: six significant digits, integers below 1e15 whole.
+// Returns six significant digits; integers below 1e15 in full.
 std::string ShortNumber(double value);
 
-// "0", "0-3", "0-3, 7"; at most `limit` ranges, then "and N more".
+// Returns "0", "0-3", "0-3, 7"; at most `limit` ranges, then "and N more".
 std::string Ranges(std::vector<uint32_t> values, size_t limit = 8);
 
-// As one word of a shell's line: in single quotes where it must be. Printable, so that a line with
-// a control character shows it and is not to be pasted.
+// Returns the word for a shell, in single quotes if needed. The result is printable: a control
+// character is shown, and such a line must not be pasted.
 std::string ShellWord(std::string_view word);
 
-// "1 file", "2 files".
+// Returns "1 file", "2 files".
 std::string Plural(uint64_t count, std::string_view singular, std::string_view plural = {});
 
-// Printable text broken at spaces into lines of at most `width` columns.
+// Breaks printable text at spaces into lines of at most `width` columns.
 std::vector<std::string> Wrap(std::string_view printable, size_t width);
 
-// Rows of cells as lines, two blanks before each, columns as wide as what is in them. The first
-// column is flush left, the others right, but for the last where it holds words.
+// Returns rows of cells as lines. Each column is as wide as its content, after two spaces. The
+// first column is left-aligned, the others right-aligned; if `last_is_words`, the last is
+// left-aligned too.
 std::string TextColumns(const std::vector<std::vector<std::string>>& rows, bool last_is_words);
 
 enum class Ink { kPlain, kBold, kDim, kRed, kYellow, kCyan, kGreen };
-// `printable` in that ink, or unchanged when the style has no colour.
+// Returns `printable` in that colour. If the style has no colour, returns it unchanged.
 std::string Inked(const TextStyle& style, Ink ink, std::string_view printable);
 
 }  // namespace plumbline::audit

@@ -16,11 +16,12 @@ using Json = nlohmann::ordered_json;
 
 enum Track : int { kSteps = 1, kGaps = 2, kFindings = 3, kWaits = 4 };
 
-// Beside those that the original may have.
+// Process ids that do not collide with those of the original trace.
 constexpr uint32_t kFirstProcess = 1'000'000;
 constexpr uint32_t kMostRanks = 1u << 17;
 
-// Microseconds of a double keep a quarter of one at today's dates: nanoseconds are written as text.
+// Builds the events. At today's dates a double has a resolution of a quarter of a microsecond, so
+// nanoseconds are written as text.
 class TraceEvents {
  public:
   void Name(uint32_t process, int track, const char* kind, const std::string& name) {
@@ -85,7 +86,8 @@ void AddSteps(const SeenTimeline& seen, uint32_t process, TraceEvents* events) {
   }
 }
 
-// What the host waited in, by class: over the whole window, since no single span is kept.
+// Adds the waits of the host, by class. They span the whole window, since single spans are not
+// kept.
 void AddWaits(const SeenTimeline& seen, uint32_t process, TraceEvents* events) {
   const v1::Timeline& t = seen.timeline;
   for (const v1::TimelineWait& wait : t.waits()) {
@@ -106,7 +108,7 @@ bool Speaks(const v1::Finding& finding, const SeenTimeline& seen) {
          std::find(ranks.begin(), ranks.end(), seen.rank) != ranks.end();
 }
 
-// Over the whole window: a finding speaks of all of it.
+// Adds findings. They span the whole window, which they describe.
 void AddFindings(const AuditResult& result, const SeenTimeline& seen, uint32_t process,
                  TraceEvents* events) {
   for (const v1::Finding* finding : result.findings()) {
@@ -124,7 +126,7 @@ void AddFindings(const AuditResult& result, const SeenTimeline& seen, uint32_t p
 
 std::string RenderTimeline(const AuditResult& result) {
   TraceEvents events;
-  // A process of its own for each rank, and for each further GPU of one.
+  // Each rank, and each further GPU of a rank, is a process of the trace.
   std::map<std::pair<std::string, uint32_t>, bool> named;
   std::map<std::string, uint32_t> layers = {{"", 0}};
   for (const SeenTimeline& seen : result.timelines) {

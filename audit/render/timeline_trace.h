@@ -1,4 +1,4 @@
-// What an audit saw of ranks' times, as a trace in Chrome's format that Perfetto's viewer opens.
+// Writes the ranks' times as a trace in Chrome's format, for Perfetto's viewer.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace plumbline::audit {
 
-// One process a rank, with tracks of steps, of gaps (named by their cause), of the host's waits by
-// class and of findings, on the clock of the trace that was read: events of both lie below each
-// other. Strict JSON, the same bytes for the same result.
+// Writes one process per rank, with tracks of steps, gaps (named by their cause), waits of the host
+// by class, and findings. It uses the clock of the trace that was read, so that events of both
+// align. Strict JSON; the same result gives the same bytes.
 std::string RenderTimeline(const AuditResult& result);
 
 }  // namespace plumbline::audit

@@ -7,7 +7,7 @@
 namespace plumbline::audit {
 
 std::vector<timeline::Toll> TollsOf(const AuditResult& result) {
-  // As idle-comb, which looks at every trace, has left them in its details.
+  // idle-comb judges every trace and has the shares in its details.
   std::map<std::string, double> sums;
   double traces = 0;
   for (const v1::Verdict* verdict : result.report.verdicts()) {
@@ -18,7 +18,7 @@ std::vector<timeline::Toll> TollsOf(const AuditResult& result) {
     for (const auto& [id, share] : tolls->second.struct_value().fields())
       sums[id] += share.number_value();
   }
-  // A timeline of these means puts them into the order in which they are paid.
+  // Build a timeline from these means to sort them.
   if (traces == 0) return {};
   constexpr double kWhole = 1e9;
   const auto part = [&](const char* id) {

@@ -1,4 +1,5 @@
-// Which toll is paid, by the verdicts of a report over time: the one line at its end.
+// Finds the largest bottleneck, from the verdicts of a report over time, for the report's last
+// line.
 #pragma once
 
 #include <string>
@@ -9,10 +10,11 @@
 
 namespace plumbline::audit {
 
-// Mean shares over the traces that were judged, in the order in which tolls are paid; empty: none.
+// Returns mean shares over the traces that were judged, in the order of timeline::TollsOf. If there
+// are none, returns an empty list.
 std::vector<timeline::Toll> TollsOf(const AuditResult& result);
 
-// "Toll: the cable, 23 % of the time; ..."; empty: none.
+// Returns "Toll: the cable, 23 % of the time; ..."; "" if there is none.
 std::string TollLineOf(const AuditResult& result);
 
 }  // namespace plumbline::audit

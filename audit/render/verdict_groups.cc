@@ -10,7 +10,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostNamed = 4;  // in a group of verdicts; the rest is counted
+constexpr size_t kMostNamed = 4;  // in a group of verdicts; the others are counted
 
 using Groups = std::map<std::pair<std::string, std::string>, VerdictGroup>;
 
@@ -37,7 +37,8 @@ std::string FindingCounts(const std::vector<const v1::Finding*>& findings) {
   return suppressed == 0 ? out : out + ", " + std::to_string(suppressed) + " suppressed";
 }
 
-// "5 of 7 rules judged; not judged: health/loss-stall, drift/staleness": by their verdicts.
+// Returns "5 of 7 rules judged; not judged: health/loss-stall, drift/staleness", from their
+// verdicts.
 std::string RuleCounts(const AuditResult& result) {
   std::map<std::string, bool> judged;
   for (const v1::Verdict* verdict : result.report.verdicts()) {
@@ -56,8 +57,8 @@ std::string RuleCounts(const AuditResult& result) {
   return out;
 }
 
-// Series of no role are there, and none is a loss: a run whose loss has an unknown name reads as
-// healthy otherwise.
+// Returns true if there are series of no role, and none is a loss. Without a note, a run whose loss
+// has an unknown name would look healthy.
 bool LossIsMissing(const AuditResult& result) {
   bool unknown = false;
   for (const InputReport& input : result.inputs) {

@@ -1,4 +1,4 @@
-// Verdicts that say the same of many sites, gathered for a person to read. Thread-safe.
+// Groups equal verdicts of many sites for display. Thread-safe.
 #pragma once
 
 #include <string>
@@ -8,25 +8,27 @@
 
 namespace plumbline::audit {
 
-// Verdicts of one rule that say the same, over sites and steps.
+// Verdicts of one rule with the same text, over sites and steps.
 struct VerdictGroup {
   std::string rule;
-  std::string words;               // an inconclusive one's reason; what a pass rests on, or nothing
-  std::vector<std::string> sites;  // as SiteText has them
+  std::string words;               // an inconclusive verdict's reason; a passed verdict's
+                                   // assumption, or empty
+  std::vector<std::string> sites;  // in the form of SiteText
 };
 
-// By rule, then by the reason's id.
+// Returns groups sorted by rule, then by the reason's id.
 std::vector<VerdictGroup> InconclusiveGroups(const AuditResult& result);
-// By rule, then by what it was assumed on.
+// Returns groups sorted by rule, then by their assumption.
 std::vector<VerdictGroup> PassedGroups(const AuditResult& result);
 
-// The first few sites, and how many more there are.
+// Lists the first sites, and the number of the others.
 std::string SitesText(const std::vector<std::string>& sites);
 
-// "12 findings that the baseline FILE has are left out"; empty: none is.
+// Returns "12 findings that the baseline FILE has are left out"; "" if none is.
 std::string LeftOutText(const AuditResult& result);
 
-// "2 findings (1 error, 1 warning); 5 of 7 rules judged; not judged: health/loss-stall, ...".
+// Returns "2 findings (1 error, 1 warning); 5 of 7 rules judged; not judged: health/loss-stall,
+// ...".
 std::string SummaryText(const AuditResult& result);
 
 }  // namespace plumbline::audit

@@ -16,7 +16,7 @@
 namespace plumbline::audit {
 namespace {
 
-// What --map says and nothing that was read has: it would go unnoticed that it holds for nothing.
+// Reports names of --map that no input has, so that a mistyped name is noticed.
 void TellUnused(const AuditOptions& options, std::deque<InputReport>* inputs) {
   std::set<std::string, std::less<>> names;
   InputReport *of_series = nullptr, *asked = nullptr;
@@ -48,7 +48,7 @@ bool AsksForBlocks(const rules::EngineConfig& engine) {
   });
 }
 
-// Paths that lead nowhere, and nothing else: nobody recorded anything, so nothing is missing in it.
+// Returns true if no named path exists, and nothing else was read: then no evidence is missing.
 bool NothingThere(const std::deque<InputReport>& inputs) {
   return !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [](const InputReport& in) {
     std::error_code error;
@@ -75,12 +75,12 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   AuditProgress progress;
   ReaderOptions readers = options.readers;
   readers.block_fits |= AsksForBlocks(options.engine);
-  const Reader* first = nullptr;  // of scalars: --run names its run
+  const Reader* first = nullptr;  // the first scalar reader: --run names its run
   for (const Inputs::Set& set : inputs.sets) {
     const bool scalars = dynamic_cast<const ScalarReader*>(set.reader) != nullptr;
     if (scalars && first == nullptr) first = set.reader;
     if (scalars) {
-      // A note of the largest: not of a copy that is not read.
+      // Attach the note to the largest file, so not to a copy that is not read.
       InputReport* const largest =
           *std::max_element(set.files.begin(), set.files.end(),
                             [](const auto* a, const auto* b) { return a->bytes < b->bytes; });

@@ -1,4 +1,4 @@
-// The offline audit: inputs through readers and the rule engine into a report.
+// Runs the offline audit: inputs pass through readers and the rule engine into a report.
 #pragma once
 
 #include <deque>
@@ -17,37 +17,37 @@ namespace plumbline::audit {
 
 struct AuditOptions {
   std::vector<std::string> paths;
-  const Reader* forced = nullptr;  // nullptr: formats are recognised by content
-  const Reader* mapped = nullptr;  // of the user's own format: asked before all others
+  const Reader* forced = nullptr;  // if nullptr, formats are recognised by content
+  const Reader* mapped = nullptr;  // reads the user's own format: tried before all others
   ReaderOptions readers;
-  rules::EngineConfig engine;      // its roles of series are named in the report, too
+  rules::EngineConfig engine;      // its roles of series are also in the report
   bool collect_series = false;     // for a format that plots them
   bool collect_timelines = false;  // for --timeline
 };
 
-// What was seen of one rank's time.
+// The timeline of one rank.
 struct SeenTimeline {
   std::string run;
   uint32_t rank = 0;
-  std::string layer;  // "": of the process's main GPU
+  std::string layer;  // "" for the process's main GPU
   v1::Timeline timeline;
 };
 
-// What a renderer writes.
+// The result of an audit. A renderer writes it.
 struct AuditResult {
   std::deque<InputReport> inputs;
-  SeriesRoles roles;  // what the user said of the inputs' series
+  SeriesRoles roles;  // roles of the inputs' series that the user set
   rules::Report report;
   rules::Coverage coverage;
-  std::vector<std::string> notes;                // on the inputs as a whole, for people
-  bool nothing_there = false;                    // every path that was named leads nowhere
+  std::vector<std::string> notes;                // on the inputs as a whole, for display
+  bool nothing_there = false;                    // no named path exists
   bool judged_any = true;                        // there is a verdict, even an inconclusive one
-  SeriesCollector series;                        // empty unless it was asked for
-  std::vector<SeenTimeline> timelines;           // alike; in the order of reading
-  Selection selection;                           // of the findings of `report`
-  std::vector<rules::Suppression> suppressions;  // that were asked for
+  SeriesCollector series;                        // empty unless requested
+  std::vector<SeenTimeline> timelines;           // empty unless requested; in reading order
+  Selection selection;                           // selects findings of `report`
+  std::vector<rules::Suppression> suppressions;  // the requested suppressions
 
-  // Those that are reported, in the report's order.
+  // Returns the findings that are reported, in the report's order.
   std::vector<const v1::Finding*> findings() const { return selection.Of(report.findings()).shown; }
   bool inputs_failed() const;
 };
@@ -57,8 +57,9 @@ struct AuditProgress {
   uint64_t bytes_done = 0, bytes = 0;
 };
 
-// InvalidArgument when rules or settings are wrong, before anything is read. Whatever is wrong with
-// the inputs is in the result: what could be read is judged. `on_progress` is called often.
+// Runs an audit. Returns InvalidArgument if rules or settings are wrong, before anything is read.
+// Problems of the inputs are in the result: what could be read is judged. `on_progress` is called
+// often.
 absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
                                      const std::function<void(const AuditProgress&)>& on_progress);
 

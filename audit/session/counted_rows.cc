@@ -11,7 +11,7 @@
 namespace plumbline::audit {
 namespace {
 
-// The row that the finding begins at.
+// Returns the row at which the finding begins.
 int64_t RowOf(const v1::Finding& finding) {
   const auto& fields = finding.details().fields();
   const auto step = fields.find("step");

@@ -1,4 +1,4 @@
-// Findings of runs whose files state no step, so that logged rows were counted.
+// Marks findings of runs whose files state no step, so that logged rows were counted.
 #pragma once
 
 #include <deque>
@@ -8,8 +8,8 @@
 
 namespace plumbline::audit {
 
-// Adds to each finding of such a run that its step is the number of a logged row, and
-// `details.step_unit` = "logged row".
+// Sets `details.step_unit` = "logged row" in each finding of such a run: its step is the number of
+// a logged row.
 void StateCountedRows(const std::deque<InputReport>& inputs, rules::Report* report);
 
 }  // namespace plumbline::audit

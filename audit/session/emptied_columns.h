@@ -1,4 +1,4 @@
-// Columns of tables that become empty: a loss that pandas writes as an empty cell once it is NaN.
+// Finds columns of tables that become empty: pandas writes NaN as an empty cell.
 #pragma once
 
 #include <deque>
@@ -12,8 +12,8 @@
 
 namespace plumbline::audit {
 
-// A warning of health/loss-non-finite for each training loss, gradient norm, perplexity or
-// likelihood that did, with its run. `roles`: what the user said of names.
+// Returns, with its run, a warning of health/loss-non-finite for each training loss, gradient norm,
+// perplexity or likelihood whose column became empty. `roles`: the roles that the user set.
 std::vector<std::pair<std::string, v1::Verdict>> EmptiedVerdicts(
     const std::deque<InputReport>& inputs, const SeriesRoles& roles);
 

@@ -16,13 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether a file is a segment of a spool (transport/spool.h): its first frame names the schema.
+// Returns true if a file is a segment of a spool (transport/spool.h): its first frame names the
+// schema.
 bool IsSpoolSegment(const std::string& path, std::string_view head) {
   return fs::path(path).extension() == ".pls" && head.find("plumbline.spool/") < 64;
 }
 
-// Folders of spools, for the notes of the report. Sorted by path, a spool's lock follows its
-// segments.
+// Collects folders of spools for the notes of the report. In the order of paths, a spool's lock
+// follows its segments.
 class Spools {
  public:
   // Returns true if the file belongs to a spool.
@@ -52,7 +53,8 @@ class Spools {
   std::set<fs::path> spools_;
 };
 
-// Files of a folder that no reader took, for the notes of the report: how many, and the first.
+// Collects files of a folder that no reader accepted, for the notes of the report: their number,
+// and the first.
 class UnreadFiles {
  public:
   void Add(const std::string& path, const std::string& head) {
@@ -92,10 +94,10 @@ class UnreadFiles {
 
   size_t files_ = 0, logs_ = 0;
   std::string names_, log_names_;
-  std::string aim_;  // what is stated of an aim repository
+  std::string aim_;  // text about an aim repository
 };
 
-// Goes through what the user has named, and gives each file to the reader that knows it.
+// Assigns each file that the user named to the reader that recognises it.
 class Finder {
  public:
   Finder(const Reader* forced, const Reader* mapped, std::string step, Inputs* inputs)
@@ -131,7 +133,7 @@ class Finder {
   }
 
  private:
-  // Links to directories are not followed: they may lead in a circle.
+  // Adds a directory. Links to directories are not followed, because they may form a cycle.
   void Directory(const std::string& path) {
     std::vector<std::string> files;
     std::error_code error;
@@ -149,7 +151,7 @@ class Finder {
     for (const std::string& file : files) File(file, false);
   }
 
-  // A file that is there twice, by a link or another spelling, is taken once.
+  // Adds a file. A file that occurs twice, through a link or another spelling, is added once.
   void File(const std::string& path, bool named) {
     std::error_code error;
     const std::string canonical = fs::canonical(path, error).string();
@@ -167,8 +169,9 @@ class Finder {
     Assign(*head, &report);
   }
 
-  // By content, in the readers' order; then by what the user calls the steps. Of what nobody knows
-  // a file that was named is a problem, and one of a folder may be a part of what lies beside it.
+  // Assigns a file by content, in the readers' order; then by the user's name of the step column.
+  // If no reader recognises it, a named file is a problem, and a file of a folder may be part of
+  // its neighbours.
   void Assign(const std::string& head, InputReport* report) {
     for (Inputs::Set& set : inputs_->sets) {
       const bool fits =
@@ -193,8 +196,8 @@ class Finder {
     report->format = set->reader->format();
     set->files.push_back(report);
   }
-  // In a directory, what stands beside files that are read and seems to be one of them: it is not
-  // passed over in silence.
+  // Handles an unrecognised file that seems to belong to neighbouring files that were read: it must
+  // not be skipped silently.
   void LookBeside(const std::string& head, InputReport* report) {
     for (Inputs::Set& set : inputs_->sets) {
       if (set.files.empty()) continue;
@@ -207,7 +210,7 @@ class Finder {
     }
   }
 
-  static constexpr size_t kLook = 16;  // bytes that tell a pickle
+  static constexpr size_t kLook = 16;  // bytes that identify a pickle
 
   const Reader* forced_;
   const std::string step_;
@@ -215,8 +218,8 @@ class Finder {
   static constexpr size_t kMostHeads = 64 << 20;
 
   std::set<std::string> seen_;
-  size_t heads_ = 0;  // bytes in strangers_
-  // Found in a directory, and of no format; the first bytes of each, at most kMostHeads bytes.
+  size_t heads_ = 0;  // total bytes of heads in strangers_
+  // Unrecognised files of directories with their first bytes, at most kMostHeads bytes in total.
   std::vector<std::pair<InputReport*, std::string>> strangers_;
 };
 

@@ -1,5 +1,5 @@
-// What the command line names: files and directories become a list of inputs, each with the reader
-// that recognised it.
+// Finds the inputs of a command line: files and directories become a list of inputs, each with the
+// reader that recognised it.
 #pragma once
 
 #include <deque>
@@ -11,21 +11,21 @@
 namespace plumbline::audit {
 
 struct Inputs {
-  // In the order of the command line, a directory's files sorted by path. A deque: readers keep
-  // pointers to its elements.
+  // In the order of the command line; files of a directory sorted by path. A deque, because readers
+  // keep pointers to its elements.
   std::deque<InputReport> reports;
   struct Set {
     const Reader* reader;
     std::vector<InputReport*> files;
   };
-  std::vector<Set> sets;           // one a format that occurs
-  std::vector<std::string> notes;  // on files of folders that no reader took
+  std::vector<Set> sets;           // one for each format that occurs
+  std::vector<std::string> notes;  // about files of folders that no reader accepted
 };
 
-// `forced` reads every file as its format; nullptr: by content. `mapped`, where given, is asked
-// before all others. `step`: what the user calls the column of steps, by which tables
-// are known that none knows else. A file that occurs twice is taken once. Problems (missing,
-// unreadable, not recognised) are in the reports.
+// Finds inputs. If `forced` is set, it reads every file; otherwise formats are recognised by
+// content. `mapped`, if set, is tried before all others. `step` is the user's name of the step
+// column, which identifies tables that no reader recognises otherwise. A file that occurs twice is
+// read once. Problems (missing, unreadable, not recognised) are in the reports.
 Inputs FindInputs(const std::vector<std::string>& paths, const Reader* forced,
                   const Reader* mapped = nullptr, const std::string& step = "");
 

@@ -17,11 +17,11 @@
 namespace plumbline::audit {
 namespace {
 
-// Reads sources side by side, always on from the one furthest behind, so that the engine joins
-// ranks with few steps open.
+// Reads sources in parallel. Always continues the source with the smallest step, so that the engine
+// joins ranks with few open steps.
 class Merge {
  public:
-  // `on_batch` sees each batch before the engine takes it.
+  // `on_batch` is called with each batch before the engine adds it.
   Merge(std::vector<std::unique_ptr<Source>> sources, rules::Engine* engine,
         const std::function<void(const v1::Batch&)>& on_batch,
         const std::function<void(const AuditProgress&)>& on_progress, AuditProgress progress)
@@ -42,11 +42,11 @@ class Merge {
     }
   }
 
-  // The attempts that were read, by run; whole after Run.
+  // Returns the attempts that were read, by run. Complete after Run.
   const std::map<std::string, std::set<uint32_t>>& attempts() const { return attempts_; }
 
  private:
-  using Entry = std::pair<Position, size_t>;  // ties by index: the order of the inputs
+  using Entry = std::pair<Position, size_t>;  // ties by index, the order of the inputs
   struct Read {
     uint64_t bytes = 0;
     size_t files = 0;
@@ -81,12 +81,12 @@ class Merge {
     if (on_progress_) on_progress_(progress_);
   }
 
-  // A process whose input has ended will not report again, so others need not wait for it. Where a
-  // later attempt follows, that attempt decides what becomes of the open steps.
+  // Handles the end of a source: its processes will not report again, so others need not wait for
+  // them. If a later attempt follows, that attempt decides about the open steps.
   void Leave(const Source& source) {
     for (const v1::Source& process : source.processes()) {
       attempts_[process.run()].insert(process.attempt());
-      size_t& open = open_[Key(process)];  // 0: a process that showed only as its input was read
+      size_t& open = open_[Key(process)];  // 0: the process appeared only while its input was read
       if (open > 0) --open;
       if (open == 0 && process.attempt() == newest_attempt_[process.run()]) {
         engine_->MarkGone(process);
@@ -110,8 +110,9 @@ class Merge {
   std::map<std::string, std::set<uint32_t>> attempts_;
 };
 
-// Several executions under one name are taken for restarts of one run: a finding of one of them is
-// then told of "the run", and steps that repeat are what a restart overwrote.
+// Returns notes on runs with several attempts. Several executions under one name are treated as
+// restarts of one run: then a finding on one of them names "the run", and repeated steps count as
+// overwritten.
 std::vector<std::string> NotesOn(const std::map<std::string, std::set<uint32_t>>& attempts) {
   std::vector<std::string> notes;
   for (const auto& [run, numbers] : attempts) {
@@ -124,7 +125,8 @@ std::vector<std::string> NotesOn(const std::map<std::string, std::set<uint32_t>>
   return notes;
 }
 
-// That nothing was judged has a reason nearer than the probes where inputs were refused.
+// If inputs were refused, that is the reason why nothing was judged; it replaces the reason about
+// probes.
 v1::Verdict OfRefusedInputs(v1::Verdict verdict) {
   v1::Finding& finding = *verdict.mutable_finding();
   finding.set_explanation("Inputs were refused (see Inputs), and nothing else was there to judge.");
@@ -132,15 +134,15 @@ v1::Verdict OfRefusedInputs(v1::Verdict verdict) {
   return verdict;
 }
 
-// A file of its own in which nothing is judged, beside others in which something is: a table of
-// accuracies in the folder of a run. Only where nothing at all was judged is that an error.
+// Lowers the level if other runs were judged: a folder may hold a file without judged series, such
+// as a table of accuracies. It is an error only if nothing at all was judged.
 v1::Verdict BesideOthers(v1::Verdict verdict) {
   verdict.mutable_finding()->set_level(v1::LEVEL_NOTE);
   return verdict;
 }
 
-// Some series of the files is judged by its role. Without one there is no verdict, and a note on a
-// series of no role must not look like one.
+// Returns true if some series has a role that rules judge. Without one there is no verdict, and a
+// note on a series of no role must not look like one.
 bool HoldsJudgedSeries(const std::deque<InputReport>& inputs, const SeriesRoles& roles) {
   const auto judged = [&](const SeriesSeen& series) {
     const SeriesRole role = roles.Of(series.name);
@@ -190,7 +192,7 @@ void Judgement::TakeTimelines(const v1::Batch& batch) {
   }
 }
 
-// Rows ascend.
+// Records the newest step of each run. Rows are in ascending order.
 void Judgement::TakeNewest(const v1::Batch& batch) {
   for (const v1::SeriesRows& rows : batch.series()) {
     if (rows.step().empty() || rows.source().empty()) continue;
@@ -240,7 +242,7 @@ AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
   }
   for (auto& [run, verdict] : rank_ends_.Verdicts())
     engine_->Tell(run, rules::kRunDiedRule, std::move(verdict));
-  // Also where nothing could be read: that there is no verdict is a finding.
+  // Also if nothing could be read: the absence of a verdict is a finding.
   engine_->Finish();
   for (v1::Verdict& verdict : unjudged_) {
     if (judged_any_) {

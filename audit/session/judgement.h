@@ -1,4 +1,4 @@
-// The judging half of an audit: sources and single batches through the rule engine into a result.
+// The judging half of an audit: passes sources and single batches through the rule engine.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +19,29 @@ namespace plumbline::audit {
 // Not thread-safe.
 class Judgement {
  public:
-  // InvalidArgument when rules or settings are wrong.
+  // Returns InvalidArgument if rules or settings are wrong.
   static absl::StatusOr<std::unique_ptr<Judgement>> Create(const rules::EngineConfig& config,
                                                            bool collect_series);
 
-  // The sources side by side, to their ends. `on_progress`, which may be empty, is called often,
-  // with `progress` carried on.
+  // Reads the sources in parallel order to their ends. `on_progress` may be empty; it is called
+  // often, and continues from `progress`.
   void Read(std::vector<std::unique_ptr<Source>> sources,
             const std::function<void(const AuditProgress&)>& on_progress, AuditProgress progress);
-  // What a log says in sentences: how it ends, where it does not end well, and of its loss scaler.
-  // Its run is called as the file is, or is the only one. After Read.
+  // Judges the sentences of a log: how it ends, if it does not end well, and its loss scaler. Its
+  // run has the file's name, or is the only one. Call after Read.
   void TellSentences(const std::string& path);
-  // One batch more.
+  // Adds one batch.
   absl::Status Add(v1::Batch batch);
-  // From now on what is read of ranks' times is kept for the result.
+  // From now on, keeps the ranks' timelines for the result.
   void KeepTimelines() { keep_timelines_ = true; }
 
   const rules::Report& report() const { return result_.report; }
-  uint64_t findings_told() const { return findings_told_; }  // verdicts that are one, so far
+  uint64_t findings_told() const {
+    return findings_told_;
+  }  // number of verdicts with a finding so
+     // far
 
-  // No more input: each run is judged as a whole. Once, and the last call.
+  // Ends the input and judges each run as a whole. The last call.
   AuditResult Finish(std::deque<InputReport> inputs);
 
  private:
@@ -48,12 +51,13 @@ class Judgement {
   void TakeNewest(const v1::Batch& batch);
 
   AuditResult result_;
-  std::vector<v1::Verdict> unjudged_;  // runs, told once it is known whether others were judged
+  std::vector<v1::Verdict> unjudged_;  // verdicts on runs that were not judged, added when it is
+                                       // known whether others were
   bool judged_any_ = false;
   bool keep_timelines_ = false;
   uint64_t findings_told_ = 0;
-  std::map<std::string, std::set<uint32_t>> attempts_;  // of processes, by run
-  std::map<std::string, int64_t> newest_;               // step of a series' rows, by run
+  std::map<std::string, std::set<uint32_t>> attempts_;  // attempts of processes, by run
+  std::map<std::string, int64_t> newest_;               // newest step of a series' rows, by run
   UnknownSeries unknown_{&result_.roles};
   RankEnds rank_ends_;
   std::unique_ptr<rules::Engine> engine_;

@@ -23,7 +23,7 @@ std::string TailOf(const std::string& path) {
   const std::streamoff size = in.tellg();
   in.seekg(std::max<std::streamoff>(0, size - kTail));
   std::string tail((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  // Compressed, or no text.
+  // A zero byte means compressed or binary data.
   return tail.find('\0') == std::string::npos ? tail : "";
 }
 
@@ -71,7 +71,8 @@ EndingWords EndingWordsOf(const LogEnding& ending) {
   }
 }
 
-// As find does. The word ends in the letter that logs have least of, and a whole log is searched.
+// Like find, but searches for the last letter of the word, which is rare in logs, because a whole
+// log is searched.
 size_t FindByEnd(std::string_view text, std::string_view word, size_t from) {
   size_t at = from + word.size() - 1;
   while (at < text.size()) {
@@ -83,7 +84,7 @@ size_t FindByEnd(std::string_view text, std::string_view word, size_t from) {
   return std::string_view::npos;
 }
 
-// Every line of a text file, cut where it is longer than a block.
+// Reads every line of a text file. A line longer than a block is split.
 ScalerSentences SentencesOf(const std::string& path, uint64_t* bytes) {
   constexpr size_t kBlock = 1 << 20;
   ScalerSentences said;

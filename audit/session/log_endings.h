@@ -1,5 +1,5 @@
-// What a trainer's log says in sentences, apart from its rows: health/run-died of its last lines,
-// health/loss-scale of what a loss scaler says.
+// Judges the sentences of a trainer's log, apart from its rows: health/run-died from its last
+// lines, health/loss-scale from messages of a loss scaler.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace plumbline::audit {
 
-// The verdict on a log, if it does not end well; its steps are the caller's. nullopt: it does, or
-// it cannot be read.
+// Returns the verdict on a log that does not end well. The caller sets its steps. If the log ends
+// well or cannot be read, returns nullopt.
 std::optional<v1::Verdict> EndingVerdict(const std::string& path, int64_t last_step);
 
-// What its loss scaler says: a note with the count, an error where the scale falls without end.
-// nullopt: nothing, or it cannot be read.
+// Returns a verdict on messages of a loss scaler: a note with their number, or an error if the
+// scale keeps falling. If there are none or the log cannot be read, returns nullopt.
 std::optional<v1::Verdict> ScalerVerdict(const std::string& path, int64_t last_step);
 
 }  // namespace plumbline::audit

@@ -9,9 +9,9 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr uint64_t kFewestOfRank = 20;  // rows of a rank that reported regularly
-constexpr uint64_t kFewestAfter = 10;   // rows of another rank after its last one
-constexpr double kRegular = 0.9;        // of the other's rows up to its last step
+constexpr uint64_t kFewestOfRank = 20;  // minimum rows of a rank that reported regularly
+constexpr uint64_t kFewestAfter = 10;   // minimum rows of another rank after its last one
+constexpr double kRegular = 0.9;        // share of the other rank's rows up to its last step
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void RankEnds::Take(const v1::Batch& batch) {
       if (course->rows > 0 && source.attempt() < course->attempt) continue;
       const bool begins = course->rows == 0 || source.attempt() > course->attempt;
       if (begins) *course = {source.attempt(), 0, rows.step(i), rows.step(i) - 1};
-      // One source, most rows: they are counted where they lie.
+      // Fast path for rows of one source: count them in place.
       for (; i < rows.step_size(); ++i) {
         if (rows.step(i) > course->newest) {
           ++course->rows;
@@ -39,7 +39,7 @@ void RankEnds::Take(const v1::Batch& batch) {
   }
 }
 
-// It reported as often as the longest rank did, and stopped well before it.
+// Returns true if the rank reported as often as the longest rank did, and stopped well before it.
 bool RankEnds::IsSilent(const Course& one, const Course& longest) {
   if (one.attempt != longest.attempt || one.rows < kFewestOfRank) return false;
   const double apart = static_cast<double>(longest.newest - longest.first) /

@@ -1,4 +1,5 @@
-// A rank whose rows end while those of other ranks go on: it hangs, or it died without a word.
+// Finds ranks whose rows end while those of other ranks continue: the rank hangs, or it died
+// without a message.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,15 @@ namespace plumbline::audit {
 // Counts the rows of each rank. Not thread-safe.
 class RankEnds {
  public:
-  // Batches in the order in which the engine takes them.
+  // Takes batches in the order in which the engine does.
   void Take(const v1::Batch& batch);
-  // (run, verdict) of each run in which a rank fell silent.
+  // Returns (run, verdict) of each run in which a rank stopped reporting.
   std::vector<std::pair<std::string, v1::Verdict>> Verdicts() const;
 
  private:
   struct Course {
     uint32_t attempt = 0;
-    uint64_t rows = 0;  // of the attempt; several groups of series of one step count once
+    uint64_t rows = 0;  // rows of the attempt; several groups of series of one step count once
     int64_t first = 0, newest = 0;
   };
   using Ranks = std::map<uint32_t, Course>;

@@ -13,10 +13,10 @@ namespace {
 constexpr std::string_view kExample = "\"step 10: loss 2.5 lr 1e-4\"";
 
 struct Known {
-  std::string_view begin;  // of the file
+  std::string_view begin;  // bytes at the start of the file
   std::string_view found;
 };
-// What is packed is not searched: it is unpacked by whoever knows where there is space for it.
+// Archives are not searched: the user unpacks them, because that needs disk space.
 constexpr Known kKnown[] = {
     {"\x28\xb5\x2f\xfd",
      "something packed: unpack it with tar -xf FILE (a tar) or unzstd FILE, then audit what it "
@@ -67,7 +67,8 @@ std::string_view FirstLineWithNumber(std::string_view text) {
   return {};
 }
 
-// A file that a tool writes beside one that is read: by its name, not where it is read itself.
+// A file that a tool writes next to one that is read. It is identified by its name, unless a reader
+// reads it.
 struct KnownName {
   std::string_view ending, found;
 };
@@ -129,7 +130,7 @@ bool LooksLikeLog(std::string_view path, std::string_view head) {
   const auto ends = [&](std::string_view ending) { return path.ends_with(ending); };
   if (!LooksLikeText(head) || FirstLineWithNumber(head).empty()) return false;
   if (std::any_of(std::begin(kLogs), std::end(kLogs), ends)) return true;
-  // requirements.txt is none.
+  // requirements.txt is not a log.
   return std::any_of(std::begin(kOthers), std::end(kOthers), ends) && HasTrainingLine(head);
 }
 

@@ -1,4 +1,4 @@
-// What a user may do with a file that no reader takes. Thread-safe.
+// Explains what a user can do with a file that no reader accepts. Thread-safe.
 #pragma once
 
 #include <string>
@@ -6,17 +6,19 @@
 
 namespace plumbline::audit {
 
-// The first bytes are those of a text.
+// Returns true if the first bytes are text.
 bool LooksLikeText(std::string_view head);
-// A text with numbers on its lines, as logs and tables have: some reader might have been meant.
+// Returns true for a text with numbers on its lines, like logs and tables, which a reader was
+// probably meant to read.
 bool LooksLikeLog(std::string_view path, std::string_view head);
 
-// A file of an aim repository (.aim), a store that is not read; and the way that works.
+// Identifies a file of an aim repository (.aim), a store that is not supported, and returns what
+// works instead.
 bool IsOfAim(std::string_view path);
 std::string RefusalOfAim(std::string_view path);
 
-// ", found ..." of the refusal of a file: what it is, and the way that works. For a text its first
-// line with a number, and an example of a line that is read.
+// Returns ", found ..." for the refusal of a file: what it is, and what works instead. For a text,
+// it has the first line with a number, and an example of a line that is read.
 std::string RefusalOf(std::string_view path, std::string_view head);
 
 }  // namespace plumbline::audit

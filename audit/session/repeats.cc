@@ -13,13 +13,14 @@
 namespace plumbline::audit {
 namespace {
 
-// What wrote a run: one logger, whose files lie in and below a folder.
+// The writer of a run: one logger, whose files are in and below a folder.
 struct Logger {
-  size_t format = 0;  // place in ScalarReaders
+  size_t format = 0;  // index in ScalarReaders
   std::string folder, path;
 };
 
-// "checkpoint-500", "global_step_20", "step_100": what a run keeps of one step, not a run.
+// Returns true for "checkpoint-500", "global_step_20", "step_100": folders of one step, not of a
+// run.
 bool IsOfOneStep(std::string_view name) {
   for (const std::string_view word : {"checkpoint", "global_step", "step", "iter", "epoch"}) {
     if (!name.starts_with(word)) continue;
@@ -39,7 +40,7 @@ std::string FolderOfFile(const std::string& path) {
   return folder.string();
 }
 
-// By run. A run of several formats is no logger of its own.
+// Returns the logger of each run. A run of several formats has no logger of its own.
 std::map<std::string, Logger> LoggersOf(const std::deque<InputReport>& inputs) {
   std::map<std::string, size_t> formats;
   for (const Reader* reader : ScalarReaders())
@@ -65,7 +66,7 @@ bool OfOneRun(const Logger& a, const Logger& b) {
   return a.format != b.format && (LiesWithin(a.folder, b.folder) || LiesWithin(b.folder, a.folder));
 }
 
-// Loggers round differently.
+// Returns true if the measured values are equal up to the rounding of loggers.
 bool MeasuredAlike(const v1::Finding& a, const v1::Finding& b) {
   constexpr double kRounding = 0.02;
   const double x = a.measured().value(), y = b.measured().value();
@@ -85,7 +86,7 @@ CauseKey KeyOf(const v1::Finding& finding, const SeriesRoles& roles) {
 
 // ---- weights that follow a loss, or lead to it -----------------------------------------------
 
-// The folders of checkpoints, by run.
+// Returns the folders of checkpoints, by run.
 std::map<std::string, Logger> CheckpointsOf(const std::deque<InputReport>& inputs) {
   std::map<std::string, Logger> checkpoints;
   for (const InputReport& input : inputs) {
@@ -110,8 +111,8 @@ std::string NoteOnWeights(const v1::Finding& weight, bool follows) {
          (history == why.npos ? "" : ". " + why.substr(history, why.find(". ", history) - history));
 }
 
-// NaN in the weights of later checkpoints is the loss's, and a loss that is NaN behind such weights
-// is theirs: what came first stands for both.
+// NaN in the weights of later checkpoints is caused by a NaN loss, and a NaN loss after such
+// weights by them. The earlier finding represents both.
 void FindConsequences(const std::map<std::string, Logger>& checkpoints,
                       const std::map<std::string, Logger>& loggers,
                       const std::vector<const v1::Finding*>& findings, Repeats* repeats,

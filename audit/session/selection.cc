@@ -18,7 +18,7 @@ const nlohmann::json* StringAt(const nlohmann::json& object, const char* key) {
   return field != object.end() && field->is_string() ? &*field : nullptr;
 }
 
-// False: it is no finding of a report.
+// Reads the site of a finding. Returns false if the value is not a finding of a report.
 bool SiteOf(const nlohmann::json& finding, std::tuple<std::string, std::string, std::string>* key) {
   if (!finding.is_object()) return false;
   const nlohmann::json* rule = StringAt(finding, "rule");
@@ -35,7 +35,7 @@ absl::Status Wrong(const std::string& path, uint64_t byte, const std::string& wh
   return absl::InvalidArgumentError(absl::StrCat(path, ": byte ", byte, ": ", what));
 }
 
-// Nothing else would say that a run was not judged.
+// Returns true for the only finding that reports that a run was not judged.
 bool SaysThatNothingWasJudged(const v1::Finding& finding) {
   return finding.rule() == "meta/probe-coverage" && finding.cause().id() == "no-verdict";
 }
@@ -64,7 +64,7 @@ absl::StatusOr<Baseline> Baseline::Parse(const std::string& text, const std::str
     report = nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     return Wrong(path, error.byte, "expected a report of plumb audit --format json, found no JSON");
-  } catch (const nlohmann::json::exception&) {  // a number beyond every double
+  } catch (const nlohmann::json::exception&) {  // a number outside the range of double
     return Wrong(path, 0,
                  "expected a report of plumb audit --format json, found a number too large");
   }
@@ -95,7 +95,7 @@ absl::StatusOr<Baseline> Baseline::Parse(const std::string& text, const std::str
 }
 
 bool Baseline::Knows(const v1::Finding& finding) const {
-  // As a report has them.
+  // Compare in the form in which reports write names.
   return known_.contains({ValidUtf8(finding.rule()), ValidUtf8(finding.site().layer()),
                           ValidUtf8(finding.site().op())});
 }

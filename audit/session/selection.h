@@ -1,4 +1,5 @@
-// Which findings a report shows: all, or only what is new since an earlier report or a step.
+// Selects the findings that a report shows: all, or only those that are new since an earlier report
+// or a step.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +14,13 @@
 
 namespace plumbline::audit {
 
-// The findings of an earlier JSON report. Two findings are the same where rule, layer and op are.
+// The findings of an earlier JSON report. Two findings are the same if rule, layer and op are.
 class Baseline {
  public:
   static constexpr uint64_t kMostBytes = 256u << 20;
 
-  // InvalidArgument: it cannot be read, is larger than kMostBytes, or is no report: "FILE: byte N:
-  // expected ..., found ...".
+  // Returns InvalidArgument "FILE: byte N: expected ..., found ..." if the file cannot be read, is
+  // larger than kMostBytes, or is not a report.
   static absl::StatusOr<Baseline> Read(const std::string& path);
   static absl::StatusOr<Baseline> Parse(const std::string& text, const std::string& path);
 
@@ -34,15 +35,16 @@ class Baseline {
 struct Selection {
   std::optional<Baseline> baseline;
   std::optional<int64_t> since;    // findings that end before this step are left out
-  std::set<std::string> repeated;  // fingerprints of what another finding stands for (repeats.h)
+  std::set<std::string> repeated;  // fingerprints of findings that another finding represents
+                                   // (repeats.h)
 
   struct Result {
     std::vector<const v1::Finding*> shown;
-    uint64_t known = 0;   // left out: in the baseline
-    uint64_t before = 0;  // left out: over before `since`
+    uint64_t known = 0;   // number left out because the baseline has them
+    uint64_t before = 0;  // number left out because they ended before `since`
   };
-  // That nothing was judged is always shown, and `since` leaves out no finding about the run as a
-  // whole (group meta).
+  // Selects findings. The finding that nothing was judged is always shown, and `since` keeps
+  // findings about the run as a whole (group meta).
   Result Of(const std::vector<const v1::Finding*>& findings) const;
 };
 

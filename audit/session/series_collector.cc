@@ -13,7 +13,7 @@ int64_t FirstStepOf(const CollectedSeries& series, int64_t step) {
   return BucketOf(series, step) * (int64_t{1} << series.bucket_bits);
 }
 
-// `later` holds newer steps, or the same ones.
+// Merges buckets. `later` holds newer steps, or the same ones.
 void Join(const SeriesBucket& later, SeriesBucket* into) {
   if (later.finite > 0) {
     into->min = into->finite > 0 ? std::min(into->min, later.min) : later.min;
@@ -25,7 +25,8 @@ void Join(const SeriesBucket& later, SeriesBucket* into) {
   into->non_finite += later.non_finite;
 }
 
-// Twice as many steps a bucket, until there are few enough: at most 63 times in a series' life.
+// Doubles the steps per bucket until there are few enough buckets: at most 63 times in a series'
+// life.
 void Widen(CollectedSeries* series) {
   while (series->buckets.size() > SeriesCollector::kMostBuckets) {
     ++series->bucket_bits;
@@ -49,7 +50,7 @@ void AddValue(int64_t step, double value, SeriesBucket* bucket) {
   }
   bucket->min = bucket->finite > 0 ? std::min(bucket->min, value) : value;
   bucket->max = bucket->finite > 0 ? std::max(bucket->max, value) : value;
-  if (bucket->finite == 0 || step > bucket->last_step) {  // of a step, the first rank's
+  if (bucket->finite == 0 || step > bucket->last_step) {  // of one step, the first rank's value
     bucket->last = value;
     bucket->last_step = step;
   }
@@ -62,7 +63,8 @@ void Put(int64_t step, double value, CollectedSeries* series) {
   if (!buckets.empty() && buckets.back().step == first)
     return AddValue(step, value, &buckets.back());
   auto place = buckets.end();
-  if (!buckets.empty() && first <= buckets.back().step) {  // usually the newest; late ones are not
+  if (!buckets.empty() && first <= buckets.back().step) {  // usually false: only late values are
+                                                           // not the newest
     place = std::lower_bound(buckets.begin(), buckets.end(), first,
                              [](const SeriesBucket& b, int64_t s) { return b.step < s; });
   }
@@ -75,7 +77,7 @@ void Put(int64_t step, double value, CollectedSeries* series) {
   Widen(series);
 }
 
-// False: of an attempt that another one has superseded.
+// Returns false if the step's attempt was replaced by a later one.
 bool Enter(const rules::StepSeries& step, CollectedSeries* series) {
   if (step.attempt < series->attempt) return false;
   if (step.attempt == series->attempt) return true;
@@ -135,10 +137,10 @@ bool SeriesCollector::Keep(const rules::StepSeries& step, const v1::Site& site, 
   return true;
 }
 
-// A list's places are looked up once. Lists die with their streams, so the pointer alone is no
-// proof that it is the same one.
+// Looks up a list's places once. A list may be freed with its stream, so an equal pointer alone
+// does not prove that it is the same list.
 const SeriesCollector::List& SeriesCollector::ListOf(const rules::StepSeries& step) {
-  // Mostly it is that of the step before.
+  // Usually it is the list of the preceding step.
   if (newest_.list != nullptr && newest_.columns == step.columns.get() &&
       !newest_.list->columns.expired() && newest_.role == step.role && newest_.run == step.run)
     return *newest_.list;
@@ -198,7 +200,7 @@ const CollectedSeries* SeriesCollector::Find(const v1::Finding& finding) const {
   if (!name.empty()) {
     if (const auto* series = Named(site.run(), "", name)) return series;
     if (const auto* series = Named(site.run(), site.layer(), name)) return series;
-    // "LAYER/OP": a slash may be in either, so each is tried.
+    // "LAYER/OP": either part may contain a slash, so try each position.
     for (size_t slash = name.find('/'); slash != std::string::npos;
          slash = name.find('/', slash + 1)) {
       if (const auto* series = Named(site.run(), name.substr(0, slash), name.substr(slash + 1)))

@@ -1,4 +1,4 @@
-// What the plots of a report show: series thinned out to a few hundred buckets while steps close.
+// Collects series for the plots of a report, reduced to a few hundred buckets while steps close.
 #pragma once
 
 #include <cstddef>
@@ -15,41 +15,40 @@
 
 namespace plumbline::audit {
 
-// The values of `steps` steps, of all ranks, that were finite; and how many were not.
+// The finite values of all ranks over the steps of one bucket, and the number of non-finite values.
 struct SeriesBucket {
-  int64_t step = 0;       // first of the bucket, a multiple of the series' bucket_steps
-  int64_t last_step = 0;  // newest that had a value
+  int64_t step = 0;       // first step of the bucket, a multiple of the bucket's steps
+  int64_t last_step = 0;  // newest step that had a value
   double min = 0, max = 0;
-  double last = 0;  // of the newest step with a finite value, the lowest rank's
+  double last = 0;  // of the newest step with a finite value, of the lowest rank
   uint32_t finite = 0, non_finite = 0;
 };
 
 struct CollectedSeries {
   std::string run, layer, op;
   v1::Role role = v1::ROLE_UNSPECIFIED;
-  uint32_t attempt = 0;               // the newest
-  int bucket_bits = 0;                // a bucket is 2^bucket_bits steps
-  std::vector<SeriesBucket> buckets;  // by step, those that have a value
+  uint32_t attempt = 0;               // the newest attempt
+  int bucket_bits = 0;                // a bucket has 2^bucket_bits steps
+  std::vector<SeriesBucket> buckets;  // by step; only buckets with a value
 
-  // "LAYER/OP", or "OP" without a layer.
+  // Returns "LAYER/OP", or "OP" without a layer.
   std::string Name() const { return layer.empty() ? op : layer + "/" + op; }
 };
 
-// Work is linear in the values, memory bounded: kMostSeries series of kMostBuckets buckets, some 50
-// MB at most, whatever the run's length. Series beyond that are counted and not kept; the last
-// places are for losses. Not thread-safe.
+// Work is linear in the values. Memory is bounded whatever the run's length: kMostSeries series of
+// kMostBuckets buckets, at most about 50 MB. Series beyond that are counted and not kept; the last
+// kForLosses places are for losses. Not thread-safe.
 class SeriesCollector {
  public:
   static constexpr size_t kMostBuckets = 512;
   static constexpr size_t kMostSeries = 2048, kForLosses = 256;
-  static constexpr size_t kMostLists = 8192;  // of columns, whose places are remembered
+  static constexpr size_t kMostLists = 8192;  // lists of columns whose places are remembered
 
-  // As the engine shows it (Engine::SetOnSeries). A later attempt supersedes the steps that it
-  // repeats.
+  // Adds a step from Engine::SetOnSeries. A later attempt replaces the steps that it repeats.
   void Take(const rules::StepSeries& step);
 
-  // The series that a finding speaks of: details.series, otherwise that of its layer and op.
-  // nullptr: there is none, or it was not kept.
+  // Returns the series of a finding: details.series, otherwise that of its layer and op. If there
+  // is none, or it was not kept, returns nullptr.
   const CollectedSeries* Find(const v1::Finding& finding) const;
   const std::vector<CollectedSeries>& series() const { return series_; }
   uint64_t left_out() const { return left_out_; }  // values of series that were not kept
@@ -61,7 +60,7 @@ class SeriesCollector {
     std::vector<std::pair<size_t, size_t>> kept;  // column, index into series_
   };
 
-  // Where the newest step's values went. A copy of a collector begins without one.
+  // Where the newest step's values went. Not copied with the collector.
   struct Newest {
     Newest() = default;
     Newest(const Newest& /*other*/) {}
@@ -85,15 +84,16 @@ class SeriesCollector {
   std::vector<CollectedSeries> series_;
   std::map<Id, size_t> ids_;
   std::map<std::tuple<std::string, int, const rules::SeriesColumns*>, List> lists_;
-  List passing_;  // of a list beyond kMostLists
+  List passing_;  // used for lists beyond kMostLists
   Newest newest_;
   uint64_t left_out_ = 0;
 };
 
-// Does the name end in the word "loss"? "loss", "train/loss", "val_loss".
+// Returns true if the name ends in the word "loss": "loss", "train/loss", "val_loss".
 bool ReadsAsLoss(std::string_view name);
 
-// The step at which a finding about a series begins: details.step, otherwise its first.
+// Returns the step at which a finding about a series begins: details.step, otherwise its first
+// step.
 int64_t OnsetOf(const v1::Finding& finding);
 
 }  // namespace plumbline::audit

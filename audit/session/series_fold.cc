@@ -14,8 +14,8 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr double kSameOnset = 0.05;  // of the run's steps
-constexpr size_t kMostFolded = 16;   // series that are named
+constexpr double kSameOnset = 0.05;  // share of the run's steps
+constexpr size_t kMostFolded = 16;   // series listed
 
 bool IsOnLosses(const v1::Finding& finding) {
   constexpr std::array<std::string_view, 6> kRules = {
@@ -39,8 +39,8 @@ bool IsLossLike(SeriesRole role) {
          role == SeriesRole::kLikelihood;
 }
 
-// Smaller: it rather stands for the others. The whole loss before its parts, a short name before a
-// long one.
+// Returns a sort key: the smallest leads. The whole loss comes before its parts, a short name
+// before a long one.
 auto RankAsLead(const v1::Finding& finding, const SeriesRoles& roles) {
   const std::string name = SeriesOf(finding);
   const SeriesRole role = roles.Of(name);
@@ -55,7 +55,7 @@ bool BeginsAnywhere(const std::string& cause) {
          cause == "never-fell" || cause == "plateau";
 }
 
-// The steps of a run, as far as findings on it tell.
+// The steps of a run, as far as its findings show.
 struct Span {
   int64_t first = INT64_MAX, last = INT64_MIN;
   double steps() const { return static_cast<double>(last) - static_cast<double>(first); }
@@ -67,7 +67,7 @@ bool IsOneFault(const v1::Finding& lead, const v1::Finding& other, const Span& r
   const bool note = other.level() == v1::LEVEL_NOTE && lead.level() > v1::LEVEL_NOTE &&
                     lead.rule() == other.rule() && !same_series;
   if (!same_cause && !note) return false;
-  // What two rules tell of one series is one only if one of them leaves it to the other.
+  // Findings of two rules on one series are one only if one rule defers to the other.
   const bool left = other.rule() == "health/loss-spike" &&
                     (lead.rule() == "health/loss-divergence" || lead.rule() == "health/overfit");
   if (same_series && !left) return false;

@@ -9,13 +9,13 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostUnknown = 64;      // series of a run that are watched
-constexpr size_t kMostUnknownNamed = 4;  // of these in the note
+constexpr size_t kMostUnknown = 64;      // series watched per run
+constexpr size_t kMostUnknownNamed = 4;  // series named in the note
 constexpr uint64_t kFewestFinite = 3;    // values: a column that is empty by design has none
 constexpr std::string_view kMachine = "system/";  // W&B's own metrics
 
 bool AllFinite(const v1::SeriesRows& rows) {
-  double sum[4] = {0, 0, 0, 0};  // of 0 for each finite value, NaN for another
+  double sum[4] = {0, 0, 0, 0};  // sum of 0 for each finite value, NaN for any other
   const double* value = rows.value().data();
   const int count = rows.value_size();
   int i = 0;

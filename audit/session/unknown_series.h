@@ -1,4 +1,4 @@
-// NaN in series of no role: no rule judges them, but a value that is NaN deserves a note.
+// Reports NaN in series of no role: no rule judges them, but a NaN deserves a note.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,21 @@
 
 namespace plumbline::audit {
 
-// Not thread-safe. `roles` outlives it.
+// Not thread-safe. `roles` must outlive it.
 class UnknownSeries {
  public:
   explicit UnknownSeries(const SeriesRoles* roles) : roles_(roles) {}
 
-  // Batches in the order in which the engine takes them.
+  // Takes batches in the order in which the engine does.
   void Take(const v1::Batch& batch);
-  // (run, verdict) of each run that has such a series: one note, which lists the first of them.
+  // Returns (run, verdict) for each run that has such a series: one note that lists the first of
+  // them.
   std::vector<std::pair<std::string, v1::Verdict>> Verdicts() const;
 
  private:
   struct Seen {
     int64_t first = 0, last = 0;  // steps with a NaN
-    uint64_t values = 0;          // that are NaN, from the first on
+    uint64_t values = 0;          // NaN values from the first on
     uint64_t finite_before = 0, finite_after = 0;
   };
   void TakeRows(const v1::Batch& batch, const v1::SeriesRows& rows);

@@ -1,6 +1,6 @@
-// ns per due observation and scalar on the caller's thread, the drain thread's share of it, the
-// alternative of measuring on the caller's thread, scalars a second through one stream, and
-// evidence bytes a rank-step.
+// Measures ns per due observation and scalar on the caller's thread, the drain thread's share of
+// it, the alternative of measuring on the caller's thread, scalars per second through one stream,
+// and evidence bytes per rank-step.
 #include <benchmark/benchmark.h>
 #include <time.h>
 
@@ -81,8 +81,8 @@ double ThreadSeconds(clockid_t clock) {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// One due call an iteration, on an unsampled step; the ring is emptied, untimed, between batches
-// of calls, so that the time is the caller's alone. all_cpu_ns: both threads together.
+// Makes one due call per iteration, on an unsampled step. The ring is emptied, untimed, between
+// batches of calls, so that the time is the caller's alone. all_cpu_ns: both threads together.
 void DueObservation(benchmark::State& state) {
   Router router(state.range(0), state.range(1), state.range(2));
   const test::TempFolder dir;
@@ -115,7 +115,7 @@ void DueObservation(benchmark::State& state) {
 }
 BENCHMARK(DueObservation)->Args({1, 8, 2})->Args({512, 8, 2})->Args({4096, 64, 8});
 
-// The copy alone, and the summary alone: what the caller would pay if it were measured in place.
+// Measures only the copy, and only the summary: the caller's cost if it measured in place.
 void CopyIntoSlot(benchmark::State& state) {
   Router router(state.range(0), state.range(1), state.range(2));
   probes::RoutingCall call;
@@ -168,7 +168,8 @@ void ScalarCall(benchmark::State& state) {
 }
 BENCHMARK(ScalarCall);
 
-// Scalars through ring, drain thread, stream and a server process, acknowledged. 100 series a step.
+// Sends scalars through ring, drain thread, stream and a server process until they are
+// acknowledged. 100 series per step.
 void ScalarsThroughOneStream(benchmark::State& state) {
   test::Process server({PLUMBLINE_BINARY_DIR "/bin/agent_bench_server"});
   AgentOptions options;
@@ -206,7 +207,7 @@ void ScalarsThroughOneStream(benchmark::State& state) {
 }
 BENCHMARK(ScalarsThroughOneStream)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// Bytes on the wire over 4096 steps of `layers` routers (T = 512) and two series.
+// Counts the bytes on the wire over 4096 steps of `layers` routers (T = 512) and two series.
 void BytesARankStep(benchmark::State& state) {
   const int64_t layers = state.range(0);
   Router router(512, state.range(1), 2);
@@ -244,7 +245,7 @@ void BytesARankStep(benchmark::State& state) {
       raw += payload.size();
       v1::Batch batch;
       if (type != FrameType::kBatch || !batch.ParseFromString(payload)) continue;
-      // The second half, beyond the opening.
+      // The second half, after the opening steps.
       if (batch.evidence_size() != 0 && batch.evidence(0).step() >= kSteps / 2) {
         late_raw += payload.size();
       }

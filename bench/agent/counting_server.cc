@@ -1,4 +1,4 @@
-// The far end of the stream benchmark: parses every batch, counts, acknowledges each eighth.
+// The server of the stream benchmark: parses and counts every batch, and acknowledges each eighth.
 // Prints its address, then serves until it is killed.
 #include <grpcpp/grpcpp.h>
 

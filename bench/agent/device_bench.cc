@@ -1,6 +1,6 @@
-// What a due call on a device costs the host besides CUDA's own launches: the ring over a device
-// whose every function returns at once. Taking the call out again, the drain thread's part, is
-// timed with it.
+// Measures the host cost of a due call on a device without CUDA's own launches: the ring over a
+// device whose functions all return at once. Includes taking the call out again, which the drain
+// thread does.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -18,7 +18,7 @@ void* Something() {
   return &byte;
 }
 
-// Graphs that are never gone.
+// Graphs that are never destroyed.
 std::vector<std::pair<void (*)(void*), void*>>& Watched() {
   static auto* watched = new std::vector<std::pair<void (*)(void*), void*>>;
   return *watched;
@@ -151,8 +151,8 @@ void TensorOnADevice(benchmark::State& state) {
 }
 BENCHMARK(TensorOnADevice)->ArgName("sampled")->Arg(0)->Arg(1);
 
-// The host's part of a step whose graph holds 64 tensors: what its begin and end cost, with the
-// drain thread's look at a record that no replay has filled.
+// Measures the host's part of a step whose graph holds 64 tensors: begin, end, and the drain
+// thread's check of a record that no replay has filled.
 class Tensors final : public GraphOwner {
  public:
   GraphWish Wish(void*) override { return wish; }

@@ -1,5 +1,5 @@
-// What one call costs the trainer: not due, due, disabled.
-// PLUMBLINE_AGENT_LIBRARY chooses the agent; the stand-in of the tests shows the façade alone.
+// Measures the cost of one call for the trainer: not due, due, disabled. PLUMBLINE_AGENT_LIBRARY
+// selects the agent; the stub of the tests measures the façade alone.
 //
 // Host side only: [T,E] is small on purpose, so that a due call is the façade, the hand-over and
 // the agent's bookkeeping, and hardly the measurement.
@@ -71,8 +71,8 @@ void NotDueByTheCall(benchmark::State& state) {
 }
 BENCHMARK(NotDueByTheCall);
 
-// A new step for every 16 calls, as 16 layers would make: the next one that the agent's cadence
-// makes due. Steps are not timed.
+// Begins a new step for every 16 calls, as 16 layers would make: the next step that is due by the
+// agent's cadence. Steps are not timed.
 void Due(benchmark::State& state) {
   plumbline::Run run = Open(1);
   const plumbline::Site site = run.RoutingSite("layers.3");

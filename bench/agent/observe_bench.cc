@@ -1,6 +1,6 @@
-// What an observation of a tensor, a reduction or an update costs its caller: not due, due, by
-// size. Tensors above probes::kCopyBytes are measured within the call, smaller ones copied.
-// PLUMBLINE_AGENT_LIBRARY chooses the agent.
+// Measures the cost of an observation of a tensor, a reduction or an update for its caller: not
+// due, and due by size. Tensors above probes::kCopyBytes are measured within the call, smaller ones
+// are copied. PLUMBLINE_AGENT_LIBRARY selects the agent.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ void ReductionNotDue(benchmark::State& state) {
 }
 BENCHMARK(ReductionNotDue);
 
-// state.range: elements, f32.
+// state.range: number of f32 elements.
 void TensorDue(benchmark::State& state) {
   plumbline::Run run = Open(1);
   const plumbline::Site site = run.TensorSite("layers.3.w", "weight");
@@ -94,7 +94,7 @@ void TensorDue(benchmark::State& state) {
   });
   state.SetBytesProcessed(state.iterations() * n * 4);
 }
-// Often enough that the agent's ring has been filled, and its pages touched, many times over.
+// Enough iterations that the agent's ring was filled, and its pages touched, many times.
 BENCHMARK(TensorDue)->Arg(16)->Arg(1 << 10)->Arg(1 << 12)->Iterations(1 << 14);
 BENCHMARK(TensorDue)->Arg(1 << 14)->Arg(1 << 16)->Arg(1 << 18)->Arg(1 << 20)->Iterations(1 << 10);
 
@@ -112,7 +112,7 @@ void UpdateDue(benchmark::State& state) {
 }
 BENCHMARK(UpdateDue)->Arg(16)->Arg(1 << 12)->Arg(1 << 16)->Arg(1 << 20)->Iterations(4096);
 
-// A collective of 2^22 elements that works in place: sampled before and after it. The opening steps
+// Observes an in-place collective of 2^22 elements, sampled before and after it. The opening steps
 // keep elements, later ones mostly the call alone.
 void ReductionDue(benchmark::State& state) {
   setenv("PLUMBLINE_TRAFFIC_BYTES", state.range(0) != 0 ? "1000000000" : "1", 1);

@@ -18,7 +18,7 @@ CALLS = 200
 
 
 def best(statement, names, before=lambda: None, after=lambda: None, blocks=300):
-    """The best block's time per statement, without the loop's own."""
+    """Returns the best block's time per statement, without that of the loop."""
     loops = {}
     for name, body in (("timed", statement), ("empty", "pass")):
         parameters = ", ".join(names)
@@ -59,7 +59,7 @@ def arguments(tokens=8, experts=4):
 
 
 class Bucket:
-    """What a hook looks at of DDP's."""
+    """The part of DDP's bucket that a hook uses."""
 
     def __init__(self, elements):
         self._buffer = torch.randn(elements)
@@ -72,7 +72,7 @@ class Bucket:
 
 
 def hooks(directory):
-    """A hook that sends 2^20 elements to a gloo group of one rank: plain, and observed."""
+    """Measures a hook that sends 2^20 elements to a gloo group of one rank: plain, and observed."""
     import torch.distributed as dist
 
     dist.init_process_group("gloo", init_method=f"file://{directory}/meeting", rank=0, world_size=1)
@@ -106,7 +106,7 @@ def hooks(directory):
 
 
 class Steps:
-    """Each block of calls is one step of the run, the next at which all its sites are due."""
+    """Makes each block of calls one step of the run, the next at which all its sites are due."""
 
     def __init__(self, run, only_due):
         self.run, self.number, self.only_due = run, 0, only_due

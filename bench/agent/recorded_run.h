@@ -1,4 +1,4 @@
-// A run as a trainer opens it, whose record goes with the program.
+// Opens a run like a trainer. Its record is deleted when the program ends.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What redaction costs the drain thread, an item: a router call's sample and a rollout's sequence.
+// Measures the cost of redaction for the drain thread, per item: a router call's sample and a
+// rollout's sequence.
 #include <benchmark/benchmark.h>
 
 #include <cstring>

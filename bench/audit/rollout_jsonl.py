@@ -50,7 +50,7 @@ def sequence(source, index, tokens, digits):
 
 
 def write(path, size, tokens, digits):
-    """About `size` bytes; the body of every line comes from a few seeded ones."""
+    """Writes about `size` bytes; the content of every line comes from a few seeded ones."""
     source = random.Random(0)
     bodies = []
     for index in range(min(256, max(8, size // (40 * tokens)))):

@@ -1,5 +1,6 @@
-// Rollout records read from a file in the page cache, layer by layer: its lines, JSON into columns,
-// evidence. Beside a memchr for newlines, and nlohmann's parser into a tree. Bytes are of the file.
+// Measures the reading of rollout records from a file in the page cache, layer by layer: lines,
+// JSON into columns, evidence. Peers: a memchr for newlines, and nlohmann's parser into a tree.
+// Bytes are of the file.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -20,7 +21,7 @@ namespace {
 constexpr size_t kTokens = 2000;
 constexpr size_t kFileBytes = 64u << 20;
 
-// One seeded body a call; `digits` 17: doubles as they are.
+// Returns one seeded body per call; `digits` 17: doubles in full.
 std::string Body(std::mt19937& random, int digits) {
   std::exponential_distribution<double> surprise(1.0);
   char number[40];
@@ -44,7 +45,7 @@ std::string Body(std::mt19937& random, int digits) {
          ", \"train_version\": 4, \"worker\": \"engine-1\"}\n";
 }
 
-// Removed with the program.
+// A file that is removed when the program ends.
 class File {
  public:
   explicit File(int digits) {

@@ -42,7 +42,7 @@ def write_safetensors(path, tensors, metadata):
 
 
 def kept(experts, priority, capacity):
-    """Of one pool's choices [rows, k]: the `capacity` with the lowest priority at each expert."""
+    """Keeps, from one pool's choices [rows, k], the `capacity` with the lowest priority at each expert."""
     flat = experts.ravel()
     order = np.lexsort((priority.ravel(), flat))
     ordered = flat[order]

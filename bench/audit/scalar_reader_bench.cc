@@ -1,5 +1,5 @@
-// Logs of scalars from files in the page cache: their checksums alone, their points into rows, and
-// the whole audit. Bytes are of the file; items are points.
+// Measures the reading of scalar logs from files in the page cache: only checksums, points into
+// rows, and the whole audit. Bytes are of the file; items are points.
 #include <benchmark/benchmark.h>
 #include <zlib.h>
 
@@ -79,7 +79,7 @@ std::string Item(const std::string& name, double value) {
   return Field(1, Field(2, name) + Varint(16 << 3 | 2) + Varint(std::string(json).size()) + json);
 }
 
-// What W&B adds to each row that it writes: when, how long after the start, and the step again.
+// Returns the items that W&B adds to each row: time, seconds since the start, and the step again.
 std::string OwnItems(int64_t step) {
   const double seconds = 0.731 * static_cast<double>(step);
   return Item("_timestamp", 1.7e9 + seconds) + Item("_runtime", seconds) +
@@ -117,7 +117,7 @@ void WriteWandbRows(std::ofstream& out, bool own) {
 void WriteWandb(std::ofstream& out) { WriteWandbRows(out, true); }
 void WriteBareWandb(std::ofstream& out) { WriteWandbRows(out, false); }
 
-// Removed with the program.
+// A file that is removed when the program ends.
 struct File {
   explicit File(const char* name, void (*write)(std::ofstream&)) : path(folder.File(name)) {
     std::ofstream out(path, std::ios::binary);
@@ -171,7 +171,7 @@ void Whole(benchmark::State& state, const File& file, int64_t points) {
   Count(state, file, points);
 }
 
-// What no reader of checked files can be faster than.
+// Measures checksums alone: a lower bound for any reader of checked files.
 void Checksums(benchmark::State& state, const File& file, bool castagnoli, int64_t points) {
   for (auto _ : state) {
     InputReport report;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes a trace as the PyTorch profiler writes it, of about so many bytes.
+"""Writes a trace in the form of the PyTorch profiler, of about the given number of bytes.
 
     bench/audit/trace.py 1e9 /tmp/trace.json
 
-Per kernel: an operator, a launch, the arrows between them, a kernel with its arguments, over several
-lines each: some 290 bytes an event. One kernel of 61 communicates; the host is ahead.
+Per kernel: an operator, a launch, the arrows between them, a kernel with its arguments, over several lines each: about
+290 bytes per event. One kernel of 61 communicates; the host runs ahead.
 """
 import random
 import sys

@@ -1,5 +1,5 @@
-// cuBLAS, opened at run time: the program needs none where it is built, and says what is missing
-// where it runs.
+// Opens cuBLAS at run time: the build does not need it. If it is missing at run time, the program
+// reports that.
 #pragma once
 
 #include <cublas_v2.h>
@@ -20,7 +20,7 @@ struct Blas {
                          cublasComputeType_t, cublasGemmAlgo_t) = nullptr;
   decltype(&cublasGetVersion_v2) version = nullptr;
 
-  // Empty, or why it cannot be used. The library stays open.
+  // Opens the library, which stays open. Returns "", or why it cannot be used.
   std::string Open() {
     void* library = nullptr;
     for (const char* name : {"libcublas.so.13", "libcublas.so.12"}) {

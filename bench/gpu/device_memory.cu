@@ -11,7 +11,7 @@ __device__ uint64_t Mix(uint64_t x) {  // splitmix64 (Steele, Lea, Flood 2014)
   return x ^ (x >> 31);
 }
 
-// Box and Muller, the cosine alone.
+// Returns a normal value by Box-Muller, using only the cosine.
 __device__ float Normal(uint64_t seed, int64_t i) {
   const uint64_t bits = Mix(seed * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(i));
   const float u = (static_cast<float>(bits >> 40) + 0.5f) * 0x1p-24f;

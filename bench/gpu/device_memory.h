@@ -1,5 +1,5 @@
-// What the programs that run on a GPU share: memory on it with values in it, and the time a launch
-// takes by events of its own stream.
+// Functions shared by the GPU programs: device memory with values, and the time of a launch
+// measured with events of its own stream.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -14,7 +14,8 @@
 
 namespace plumbline::gpu {
 
-// Ends the program, saying what failed: a figure after a failed call would be none.
+// If a call failed, prints the error and ends the program: a figure after a failed call would be
+// wrong.
 inline void Must(cudaError_t code, const char* what) {
   if (code == cudaSuccess) return;
   std::fprintf(stderr, "failed: %s: %s\n", what, cudaGetErrorString(code));
@@ -53,18 +54,17 @@ class PinnedMemory {
   void* data_ = nullptr;
 };
 
-// Independent normal values of mean 0, the same for the same seed; waits for them. `t` is f32, f16,
-// bf16, e4m3 or e5m2.
+// Fills with independent normal values of mean 0, the same for the same seed, and waits for them.
+// `t` is f32, f16, bf16, e4m3 or e5m2.
 void FillNormal(void* data, DType t, int64_t elements, float deviation, uint64_t seed);
 
-int Processors();  // multiprocessors of device 0
+int Processors();  // returns the number of multiprocessors of device 0
 
-// Keeps the stream busy for about 100 us, so that what is enqueued meanwhile runs without a gap.
+// Keeps the stream busy for about 100 us, so that work enqueued meanwhile runs without a gap.
 void Spin(cudaStream_t stream);
 
-// Times launch(cudaStream_t) -> int, 0 or a cudaError_t: the state must use manual time. `bytes`
-// are what one launch has to move. The device's time alone: what the host takes to enqueue is not
-// in it.
+// Times launch(cudaStream_t) -> int, 0 or a cudaError_t. The state must use manual time. `bytes`
+// are what one launch must move. Only the device's time counts, not the host's time to enqueue.
 template <typename Launch>
 void TimeLaunches(benchmark::State& state, int64_t bytes, Launch launch) {
   cudaStream_t stream = nullptr;

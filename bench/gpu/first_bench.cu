@@ -1,22 +1,22 @@
-// The first minutes on a GPU: what its parts give that the kernels' budgets rest on, the rate of
-// histogram atomics in shared memory and what an empty node of a graph costs. Bandwidth stands in
-// stats_bench.cu: Copy, ReadOnce.
+// Measures basic figures of a GPU on which the kernels' budgets depend: the rate of histogram
+// atomics in shared memory, and the cost of an empty graph node. Bandwidth is in stats_bench.cu:
+// Copy, ReadOnce.
 #include "bench/gpu/device_memory.h"
 
 namespace plumbline::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kRounds = 4096;  // atomics of a thread
+constexpr int kRounds = 4096;  // atomics per thread
 constexpr int kBins = 256;
 
 enum class Spread {
   kOneBin,  // all lanes of a warp add to one word
-  kApart,   // each lane to a word of its own bank
-  kNormal,  // as exponents of normal values fall: half of them into two bins
+  kApart,   // each lane adds to a word of its own bank
+  kNormal,  // distributed like exponents of normal values: half of them in two bins
 };
 
-// The bin of a round: cheap, so that the atomics are what is timed.
+// Returns the bin of a round. It is cheap, so that the atomics dominate the time.
 template <Spread spread>
 __device__ unsigned BinOf(unsigned lane, unsigned round) {
   if (spread == Spread::kOneBin) return round % kBins;
@@ -35,7 +35,9 @@ __global__ void __launch_bounds__(kThreads) AtomicsKernel(unsigned* out) {
   for (unsigned round = 0; round < kRounds; ++round)
     atomicAdd(&bins[BinOf<spread>(threadIdx.x, round)], 1u);
   __syncthreads();
-  if (bins[threadIdx.x] == ~0u) *out = 1;  // never: else the bins would be left out
+  if (bins[threadIdx.x] == ~0u)
+    *out = 1;  // never true: prevents the compiler from removing the
+               // bins
 }
 
 template <Spread spread>
@@ -51,7 +53,7 @@ void SharedAtomics(benchmark::State& state) {
 
 __global__ void EmptyKernel() {}
 
-// One graph of so many empty kernels after each other: the time of all of them.
+// Measures one graph of many empty kernels in sequence: the time of all of them.
 void EmptyNodes(benchmark::State& state) {
   cudaStream_t capturing = nullptr;
   cudaGraph_t graph = nullptr;

@@ -1,7 +1,7 @@
-// Rows of logits of both sides compared in one read, beside the same figures by one operation a
-// kernel on f32, as a tensor library takes them: both sides to f32, log_softmax of each, its
-// exponential, entropies and varentropies, both divergences, argmaxes, the mean and the largest
-// difference and the sums of a line fit.
+// Compares rows of logits of both sides in one read. Peer: the same figures with one operation per
+// kernel on f32, like a tensor library: both sides to f32, log_softmax of each, its exponential,
+// entropies and varentropies, both divergences, argmaxes, the mean and the largest difference and
+// the sums of a line fit.
 #include <cuda_bf16.h>
 
 #include <memory>
@@ -13,7 +13,7 @@
 namespace plumbline::gpu {
 namespace {
 
-// Logits of a rollout and of a trainer that differs by rounding and a little.
+// Logits of a rollout, and of a trainer that differs by rounding and a little more.
 struct Logits {
   Logits(DType t, int64_t rows, int64_t vocabulary)
       : bytes(rows * vocabulary * static_cast<int64_t>(DTypeSize(t))),
@@ -46,7 +46,7 @@ void Pair(benchmark::State& state, DType t, bool detailed) {
   });
 }
 
-// What one operation reads and writes: f32 matrices, and one number a row.
+// The inputs and outputs of one operation: f32 matrices, and one number per row.
 struct Upcast {
   const __nv_bfloat16* x;
   float* to;
@@ -80,7 +80,7 @@ struct Exponential {
   float* to;
   __device__ void operator()(int64_t i, int64_t) const { to[i] = expf(x[i]); }
 };
-struct Spread {  // of x about y's row mean, weighted
+struct Spread {  // weighted spread of x about y's row mean
   const float *weight, *x, *mean;
   __device__ float operator()(int64_t i, int64_t row) const {
     return weight[i] * (x[i] + mean[row]) * (x[i] + mean[row]);
@@ -95,14 +95,14 @@ struct Difference {
   float* to;
   __device__ void operator()(int64_t i, int64_t) const { to[i] = x[i] - y[i]; }
 };
-struct Deviation {  // from the row's mean
+struct Deviation {  // deviation from the row's mean
   const float *x, *sum;
   float width;
   __device__ float operator()(int64_t i, int64_t row) const {
     return fabsf(x[i] - sum[row] / width);
   }
 };
-struct ArgMax {  // the index as a float: what an argmax has to read, and a comparison
+struct ArgMax {  // the index as a float: it costs what an argmax must read, and a comparison
   const float *x, *max;
   __device__ float operator()(int64_t i, int64_t row) const {
     return x[i] == max[row] ? static_cast<float>(i) : -1.0f;

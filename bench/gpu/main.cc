@@ -1,4 +1,4 @@
-// Google Benchmark where there is a GPU; else says why not, status 77.
+// Runs Google Benchmark if there is a GPU. Otherwise prints the reason and exits with status 77.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>

@@ -1,8 +1,7 @@
-// What one way of doing a thing takes more than another, by paired, interleaved differences: each
-// pair is a lump of the one beside a lump of the other, and which of them comes first changes from
-// pair to pair. What goes on beside them (clocks, other programs, a device that fills up) meets
-// both alike: a drift cancels between neighbouring pairs, and what disturbs few pairs leaves the
-// middle where it is. No GPU is needed here.
+// Measures how much longer one method takes than another, by paired, interleaved differences. Each
+// pair is a lump of calls of each method, and the order alternates from pair to pair. External
+// effects (clocks, other programs, a device that fills up) affect both alike: a drift cancels
+// between neighbouring pairs, and disturbances of few pairs do not move the median. Needs no GPU.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 
 namespace plumbline::gpu {
 
-// The value below which `share` of them lie, between neighbours by distance; 0 of none.
+// Returns the quantile `share` of the values, interpolated linearly; 0 if there are none.
 inline double Quantile(std::vector<double> of, double share) {
   if (of.empty()) return 0;
   std::sort(of.begin(), of.end());
@@ -25,7 +24,8 @@ inline double Quantile(std::vector<double> of, double share) {
 
 class PairedDifferences {
  public:
-  // One pair. whole(), part(): seconds of a call; negative: it could not be taken. False then.
+  // Measures one pair. whole() and part() return seconds per call, or a negative value if the call
+  // failed; then Take returns false.
   template <typename Whole, typename Part>
   bool Take(Whole whole, Part part) {
     whole_first_ = !whole_first_;
@@ -41,9 +41,8 @@ class PairedDifferences {
   double last_whole() const { return last_; }
   size_t pairs() const { return differences_.size() / 2; }
 
-  // Seconds. Of each two neighbouring pairs, of which each way was first once, the middle of their
-  // differences: so a lump that costs more for being the second one counts for neither. `share` of
-  // those lie below.
+  // Returns the quantile `share`, in seconds, of the means of two neighbouring differences. The two
+  // pairs have opposite orders, so an effect of the order cancels.
   double At(double share) const {
     std::vector<double> middles;
     for (size_t i = 0; i + 1 < differences_.size(); i += 2)

@@ -1,7 +1,7 @@
-"""What tools/gpu_check runs on a machine with a GPU, part by part, and what each part leaves.
+"""The parts that tools/gpu_check runs on a machine with a GPU, and their results.
 
-A part is a function of a Bench that returns plain data for gpu.json. It never raises for what the
-machine lacks: such a part says {"skipped": why}. Whatever does not end in its time says so too.
+A part is a function of a Bench that returns plain data for gpu.json. If the machine lacks something, the part does not
+raise, but returns {"skipped": why}. If a program exceeds its time limit, its part reports that too.
 """
 
 import concurrent.futures
@@ -27,10 +27,10 @@ TESTS = ("kernels_batch_gpu_test", "kernels_routing_gpu_test", "kernels_logit_gp
          "probes_device_gpu_test")
 PROGRAMS = ("gpu_kernels", "gpu_ring", "gpu_step", "gpu_gemm")
 LIBRARIES = ("libplumbline_cuda.so",)
-GUEST = ("libplumbline.so", "libplumbline_agent.so")  # what a trainer opens
-SANITIZER = "sanitizer"  # the folder of a bundle that holds compute-sanitizer and what it loads
+GUEST = ("libplumbline.so", "libplumbline_agent.so")  # libraries that a trainer opens
+SANITIZER = "sanitizer"  # folder of a bundle with compute-sanitizer and its libraries
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
-# Kernel, and the benchmark that launches it once over what no cache holds.
+# Kernel, and the benchmark that launches it once over data larger than any cache.
 PROFILED = (
     ("TensorStatsKernel", "Stats/bf16/268435456/manual_time"),
     ("TensorStatsKernel", "Stats/f32/268435456/manual_time"),
@@ -60,7 +60,7 @@ METRICS = (
 
 
 class Bench:
-    """Where the bundle lies, where results go, and when it has to be over."""
+    """The folder of the bundle, the folder of the results, and the deadline."""
 
     def __init__(self, bundle, out, seconds):
         self.bundle = pathlib.Path(bundle).resolve()
@@ -77,11 +77,11 @@ class Bench:
         return self.ends - time.monotonic()
 
     def part(self, seconds):
-        """From now on there is time for one part, and no more than all have."""
+        """Starts the time limit of one part, within that of all parts."""
         self.ends = min(self.last, time.monotonic() + seconds)
 
     def run(self, name, command, limit, **environment):
-        """(status, output); status None: not to the end. The output is kept as logs/NAME.txt."""
+        """Returns (status, output); status is None if it did not finish. The output is stored as logs/NAME.txt."""
         limit = min(limit, self.left())
         if limit <= 1:
             return None, "no time was left"
@@ -97,13 +97,13 @@ class Bench:
         return self.bundle / "bin" / name
 
     def run_program(self, name, limit, *arguments, log=None):
-        """One of the bundle, which finds cuBLAS; PyTorch, which has its own, must not."""
+        """Runs a program of the bundle, which needs to find cuBLAS. PyTorch has its own and must not find it."""
         found = {"LD_LIBRARY_PATH": search_path(self.blas)} if self.blas else {}
         return self.run(log or name, [self.program(name), *arguments], limit, **found)
 
     def keep(self, of=""):
-        """Packs logs and recordings, a file each; `of`: the parts that were asked for alone, whose
-        files stand beside those of others."""
+        """Packs logs and recordings, one file each. `of`: the parts that were requested alone; their files are stored
+        next to those of others."""
         for folder in (self.logs, self.data):
             with tarfile.open(self.out / f"{folder.name}{of}.tar.gz", "w:gz") as archive:
                 archive.add(folder, folder.name)
@@ -113,8 +113,8 @@ class Bench:
 
 
 def _run(command, limit, environment, log):
-    """The status; None where it was ended, with all that it had started. A file takes what is
-    printed: a pipe would be waited for as long as anybody holds it."""
+    """Returns the status; None if it was terminated, with all its children. The output goes to a file, because a pipe
+    would block as long as any process holds it."""
     with open(log, "wb") as output:
         process = subprocess.Popen([str(c) for c in command], stdout=output,
                                    stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -126,17 +126,17 @@ def _run(command, limit, environment, log):
     try:
         process.wait(timeout=10)
     except subprocess.TimeoutExpired:
-        pass  # it hangs in the driver
+        pass  # it is blocked in the driver
     return None
 
 
 def search_path(folder):
-    """LD_LIBRARY_PATH with one more folder at its end."""
+    """Returns LD_LIBRARY_PATH with one more folder at its end."""
     return os.pathsep.join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), str(folder)]))
 
 
 def tool(name, carried=()):
-    """A tool of the machine's toolkit, wherever it was put; else one of `carried` paths that exists."""
+    """Returns a tool of the machine's toolkit, wherever it is installed; otherwise one of the `carried` paths that exists."""
     places = [*pathlib.Path("/usr/local").glob(f"cuda*/bin/{name}"),
               *pathlib.Path("/usr/local").glob(f"cuda*/{name}/{name}"),
               *pathlib.Path("/opt/nvidia").glob(f"nsight-compute/*/{name}"), *carried]
@@ -144,7 +144,7 @@ def tool(name, carried=()):
 
 
 def cublas_folder():
-    """Where libcublas.so.13 or .12 lies, for the programs that open it; None: not found."""
+    """Returns the folder of libcublas.so.13 or .12, for the programs that open it; None if not found."""
     roots = [pathlib.Path(p) for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
     roots += sorted(pathlib.Path("/usr/local").glob("cuda*/lib64"))
     roots += [pathlib.Path(p) / "nvidia" / kind / "lib" for p in site_folders()
@@ -162,13 +162,13 @@ def site_folders():
     return asked.stdout.split()
 
 
-# The profiler's and the sanitizers' words where a machine does not let them.
+# Messages of the profiler and the sanitizers if the machine does not permit them.
 REFUSALS = re.compile(r"^.*(ERR_NVGPUCTRPERM|Device not supported|not supported on this|"
                       r"[Pp]rofiling is not supported|insufficient privileges).*$", re.M)
 
 
 def skipped(status, output):
-    """Why, where a program said that it was, or a tool that it may not; else None."""
+    """Returns the reason if a program was skipped or a tool was not permitted; otherwise None."""
     refused = REFUSALS.search(output) if status not in (0, None) else None
     if refused:
         return refused.group(0).strip()
@@ -180,7 +180,7 @@ def skipped(status, output):
 
 
 def outcome(status, output):
-    """What every part says of a program that it ran."""
+    """Returns the common result fields of a program."""
     why = skipped(status, output)
     if why:
         return {"skipped": why}
@@ -239,7 +239,7 @@ NANOSECONDS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
 def first(bench):
-    """What the kernels' budgets rest on, in a minute: bandwidth, atomics, a graph's empty node."""
+    """Measures what the kernels' budgets depend on, in a minute: bandwidth, atomics, a graph's empty node."""
     found = _benchmark(bench, "gpu_kernels", "--benchmark_min_time=0.02",
                        "--benchmark_filter=^(ReadOnce|Copy|SharedAtomics|EmptyNodes)/", limit=90)
     return found
@@ -250,7 +250,7 @@ def speed(bench):
 
 
 def host(bench):
-    # Of the time that is reported, which is a call's of 64: two seconds in all.
+    # The minimum is of the reported time, that of one of 64 calls: two seconds in total.
     return _benchmark(bench, "gpu_ring", "--benchmark_min_time=0.003", limit=120)
 
 
@@ -269,7 +269,7 @@ def step_copies(bench):
 
 
 def peers(bench):
-    """PyTorch's own operations over the same inputs as our kernels'."""
+    """Measures PyTorch's own operations over the same inputs as our kernels'."""
     status, output = bench.run("pytorch_peers", ["python3", HERE / "pytorch_peers.py"], 240)
     said = [line for line in output.splitlines() if line.startswith("{")]
     return outcome(status, output) or (json.loads(said[-1]) if said else {"failed": output[-500:]})
@@ -284,19 +284,19 @@ def products(bench):
     ended = outcome(status, output)
     if not (folder / "gemm.json").exists():
         return ended or {"failed": "no gemm.json"}
-    found = json.loads((folder / "gemm.json").read_text())  # whole after every product
+    found = json.loads((folder / "gemm.json").read_text())  # complete after every product
     return {**found, "broke": ended["failed"]} if "failed" in ended else found
 
 
-# Calls that are to fail do so in the tests; a tool that waits for each launch would never see the
-# end of those that hold a stream up from the host.
+# Tests of failing API calls report errors on purpose. A tool that waits for each launch would block forever in tests
+# that hold a stream from the host.
 SANITIZER_OPTIONS = {"memcheck": ("--report-api-errors", "no")}
 HELD_UP = "*NothingWaits*:*Spoil*"
-FOUND_ERRORS = 86  # a status that no test has
+FOUND_ERRORS = 86  # a status that no test uses
 
 
 def sanitizers(bench):
-    """All at once: nothing is timed, and one alone would take minutes. Without a driver the tool crashes in
+    """Runs all at once: nothing is timed, and in sequence they would take minutes. Without a driver the tool crashes in
     the program."""
     there = device(bench)
     if "skipped" in there:
@@ -318,7 +318,7 @@ def sanitizers(bench):
 
 
 def profile(bench):
-    """A metric that this profiler does not know is left out, and the others asked for again."""
+    """Profiles each kernel. If this profiler does not know a metric, it is left out and the others are requested again."""
     found, metrics = {}, list(METRICS)
     for kernel, benchmark in PROFILED:
         log = f"ncu_{benchmark.replace('/', '_')}"
@@ -339,8 +339,8 @@ def profile(bench):
 
 
 def trainer(bench):
-    """The example on the GPU, watched by the carried agent: losses must not change by a bit, and
-    the records are for plumb audit (tools/gpu_check report)."""
+    """Runs the example on the GPU, watched by the bundled agent. Losses must not change by a bit; the records are for
+    plumb audit (tools/gpu_check report)."""
     status, output = bench.run("torch", ["python3", "-c", "import torch; print(torch.cuda."
                                          "is_available(), torch.__version__)"], 150)
     if status is None:
@@ -369,7 +369,7 @@ def train(bench, router):
 
 
 def guest(bundle):
-    """What a trainer needs in its environment to be observed by the carried agent."""
+    """Returns the environment in which the bundled agent observes a trainer."""
     folder = bundle / "guest"
     return {"PLUMBLINE_LIBRARY": str(folder / "libplumbline.so"),
             "PLUMBLINE_CUDA_LIBRARY": str(bundle / "lib" / "libplumbline_cuda.so"),
@@ -378,7 +378,7 @@ def guest(bundle):
 
 
 def _ncu_rows(output):
-    """{metric: [value, unit]} of ncu's CSV, which follows what the program printed."""
+    """Returns {metric: [value, unit]} of ncu's CSV, which follows the program's output."""
     lines = [line for line in output.splitlines() if line.startswith('"')]
     return {row["Metric Name"]: [row["Metric Value"], row["Metric Unit"]]
             for row in csv.DictReader(lines) if row.get("Metric Name") in METRICS}
@@ -391,7 +391,7 @@ def recordings(bench):
     return outcome(status, output) or (json.loads(said[-1]) if said else {"failed": output[-500:]})
 
 
-# First what decides, then what explains; what takes longest comes last.
+# First the parts that decide, then those that explain; the slowest come last.
 PARTS = (device, tests, first, speed, host, step, step_graph, step_copies, peers, products, profile,
          sanitizers, recordings, trainer)
 PART_SECONDS = 8 * 60
@@ -400,15 +400,15 @@ CLOCKS = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
 
 
 def clocks(bench):
-    """Of the device, now; {} where nobody knows."""
+    """Returns the current clocks of the device; {} if unknown."""
     status, output = bench.run("clocks", ["nvidia-smi", f"--query-gpu={','.join(CLOCKS)}",
                                           "--format=csv,noheader"], 10)
     return dict(zip(CLOCKS, map(str.strip, output.split("\n", 1)[0].split(",")))) if status == 0 else {}
 
 
 def run_all(bench, only, keep, say=lambda text: print(text, file=sys.stderr, flush=True), found=None):
-    """{part: what it left}, besides what `found` has of other calls. What there was no time for is
-    said. keep(found) after each part: no later one can take back what there is."""
+    """Runs the parts and returns {part: result}, in addition to `found` from earlier calls. Reports parts for which
+    there was no time. Calls keep(found) after each part, so that a later failure does not lose results."""
     found = dict(found or {})
     for part in (p for p in PARTS if not only or p.__name__ in only):
         name = part.__name__
@@ -420,7 +420,7 @@ def run_all(bench, only, keep, say=lambda text: print(text, file=sys.stderr, flu
         else:
             try:
                 found[name] = part(bench)
-            except Exception as error:  # the other parts' figures must not be lost
+            except Exception as error:  # the results of other parts must not be lost
                 found[name] = {"failed": repr(error)}
         if before:
             found.setdefault("clocks", {})[name] = {"before": before, "after": clocks(bench)}

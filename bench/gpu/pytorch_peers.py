@@ -1,10 +1,10 @@
-"""What PyTorch takes for the figures of our kernels, an operation each: the peer that they are
-measured against. By CUDA events on one stream; medians.
+"""Measures PyTorch's time for the figures of our kernels, with one operation each: the peer of our kernels. Times are
+medians of CUDA events on one stream.
 
     pytorch_peers.py        the last line of output is JSON: {"torch": ..., "peers": {benchmark:
                             {"nanoseconds": of all operations, "operations": {name: nanoseconds}}}}
 
-The names are those of the benchmarks in bench/gpu whose input is the same.
+The names are those of the benchmarks in bench/gpu that have the same input.
 """
 
 import json
@@ -17,7 +17,7 @@ REPETITIONS = 9
 
 
 def statistics_of(torch, x):
-    """The figures of TensorStats but for the digest and the histogram."""
+    """Returns the figures of TensorStats, except the digest and the histogram."""
     tiny = torch.finfo(x.dtype).tiny
     return {
         "sum": lambda: torch.sum(x, dtype=torch.float32),
@@ -32,7 +32,7 @@ def statistics_of(torch, x):
 
 
 def pair_of(torch, train, rollout):
-    """The figures of a logit pair, as a trainer that compares two engines writes them."""
+    """Returns the figures of a logit pair, as a trainer that compares two engines computes them."""
     kept = {}
 
     def side(name, logits):
@@ -62,14 +62,14 @@ def pair_of(torch, train, rollout):
 
 
 def timed(torch, operation):
-    """Nanoseconds of one call, by the GPU's clock."""
+    """Returns the nanoseconds of one call, by the GPU's clock."""
     for _ in range(3):
         operation()
     torch.cuda.synchronize()
     took = []
     for _ in range(REPETITIONS):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(100_000)  # what is enqueued meanwhile runs without a gap
+        torch.cuda._sleep(100_000)  # work enqueued meanwhile runs without a gap
         begin.record()
         operation()
         end.record()
@@ -84,7 +84,7 @@ def peer(torch, operations):
 
 
 def cases(torch):
-    """{benchmark: its operations}, made when it is asked for: together they would not fit."""
+    """Returns {benchmark: its operations}. They are created on demand, because together they would not fit in memory."""
     def stats(dtype):
         return lambda: statistics_of(torch, (torch.randn(LARGE, device="cuda") * 0.02).to(dtype))
 

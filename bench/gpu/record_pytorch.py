@@ -1,5 +1,5 @@
-"""Small recordings of a real PyTorch on a GPU, for tests of what reads them: a Kineto trace with
-GPU events, NCCL's flight recorder and NCCL's log.
+"""Makes small recordings of a real PyTorch on a GPU, for tests of readers: a Kineto trace with GPU events, NCCL's
+flight recorder and NCCL's log.
 
     record_pytorch.py DIR       one process, one GPU; the last line of output is JSON
 """
@@ -13,7 +13,7 @@ STEPS = 4
 
 
 def train(torch, distributed):
-    """A few steps of a small model whose gradients are reduced, as DDP would."""
+    """Trains a few steps of a small model whose gradients are reduced, as with DDP."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.GELU(),
                                 torch.nn.Linear(1024, 512)).cuda().bfloat16()
@@ -31,7 +31,7 @@ def train(torch, distributed):
 
 
 def flight_recorder(folder):
-    """The dump as PyTorch writes it when a job hangs; "" or why there is none."""
+    """Writes the dump that PyTorch writes when a job hangs. Returns "", or why there is none."""
     from torch._C import _distributed_c10d
     dump = getattr(_distributed_c10d, "_dump_nccl_trace", None)
     if dump is None:
@@ -57,7 +57,7 @@ def main():
         print(f"skipped: PyTorch {torch.__version__} sees no CUDA GPU")
         return 77
     distributed.init_process_group("nccl")
-    train(torch, distributed)  # loads kernels; what is recorded are steps as any
+    train(torch, distributed)  # loads kernels, so that typical steps are recorded
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities, record_shapes=True) as profiler:
         train(torch, distributed)

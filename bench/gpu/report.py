@@ -1,5 +1,5 @@
-"""The page that tools/gpu_check writes of what its parts left (gpu.json): each figure beside its
-limit. A figure that could not be taken has the verdict "not measured" and says why, never "met".
+"""Writes the page of tools/gpu_check from the results of its parts (gpu.json): each figure with its limit. A figure
+that could not be measured has the verdict "not measured" and the reason, never "met".
 """
 
 import random
@@ -28,7 +28,7 @@ class Figure:
 
 
 def why_not(part):
-    """Why a part has no figures; "" where it has."""
+    """Returns why a part has no figures; "" if it has."""
     if not part:
         return "not asked for"
     for key in ("skipped", "failed"):
@@ -38,7 +38,7 @@ def why_not(part):
 
 
 def _ratio(name, limit, text, part, of, to, value):
-    """A figure of two benchmarks of one part; value(of, to) -> (number, shown)."""
+    """Returns a figure from two benchmarks of one part; value(of, to) -> (number, shown)."""
     why = why_not(part)
     if not why:
         missing = [b for b in (of, to) if b not in part]
@@ -60,12 +60,12 @@ def _times(fast, slow):
 
 
 def copy_of(moved):
-    """The benchmark of a device copy that reads and writes so many bytes together."""
+    """Returns the benchmark of a device copy that reads and writes `moved` bytes in total."""
     return f"Copy/{moved // 2}/manual_time"
 
 
 OF_MANY = 2 * 302153728  # bytes, as in stats_bench.cu
-PAIR = 2 * 1024 * 151936  # elements of both
+PAIR = 2 * 1024 * 151936  # elements of both sides
 
 
 def speed_figures(part):
@@ -92,7 +92,7 @@ def speed_figures(part):
 
 
 def peer_figures(speed, peers):
-    """Our kernels against PyTorch's operations, of one device."""
+    """Compares our kernels with PyTorch's operations on one device."""
     out = []
     for name, benchmark, limit, text in (
             ("statistics of f32", f"Stats/f32/{LARGE}/manual_time", 1, "faster"),
@@ -114,7 +114,7 @@ def peer_figures(speed, peers):
 
 
 def _number(metric):
-    """In base units, of ncu's [value, unit]."""
+    """Converts ncu's [value, unit] to base units."""
     scale = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
     value, unit = metric
     return float(value.replace(",", "")) * scale.get(unit[:1] if unit.endswith("byte") else "", 1)
@@ -137,7 +137,7 @@ def routing_figure(part):
 
 
 def host_figure(part):
-    """By neighbours in turns: the middle of their differences, and of the middle half of them."""
+    """Returns the host cost: the median of the paired differences, and their middle half."""
     name, limit = "host time of a due observation besides the launches", "≤ 1 µs"
     benchmark = "Besides/sampled:0/manual_time"
     why = why_not(part)
@@ -156,7 +156,7 @@ def host_figure(part):
 
 
 def step_figure(part, name="step of a transformer block in bf16, default sampling"):
-    """Mean step with probes over the mean without, by pairs of neighbouring blocks."""
+    """Returns mean step with probes over the mean without, by pairs of neighbouring blocks."""
     limit = "≤ 0.5 %"
     why = why_not(part)
     if why:
@@ -204,7 +204,7 @@ def sanitizer_figures(part):
     return out
 
 
-TRAINED = {"dropless": [], "score-drop": ["causality/moe-future-leak"]}  # what must be found
+TRAINED = {"dropless": [], "score-drop": ["causality/moe-future-leak"]}  # rules that must have findings
 
 
 def trainer_figures(part, audits):
@@ -229,7 +229,7 @@ def trainer_figures(part, audits):
 
 
 def figures(results):
-    """All of them, grouped: [(heading, [Figure])]."""
+    """Returns all figures in groups: [(heading, [Figure])]."""
     get = results.get
     return [
         ("Same as the CPU references", test_figures(get("tests"))),
@@ -249,15 +249,15 @@ def figures(results):
 
 
 def missed(results):
-    """Names of the figures that were measured and missed."""
+    """Returns the names of the figures that were measured and missed."""
     return [f.name for _, group in figures(results) for f in group if f.met is False]
 
 
-TOOLS = ("profile", "sanitizers")  # where one refuses to run there, its figures say so
+TOOLS = ("profile", "sanitizers")  # if one of these is not permitted, its figures show that
 
 
 def failed(results):
-    """Parts that broke as a whole: what they would have measured is not known."""
+    """Returns the parts that failed as a whole, whose figures are unknown."""
     return [f"{name}: {found[key]}" for name, part in results.items()
             for found in (part, *(v for v in part.values() if isinstance(v, dict)))
             for key in ("failed", "broke") if key in found and name not in TOOLS]
@@ -290,7 +290,7 @@ def _all_speeds(part):
 
 
 def _first(part):
-    """What the kernels' budgets rest on."""
+    """Returns the figures on which the kernels' budgets depend."""
     why = why_not(part)
     if why:
         return [f"Not taken: {why}.", ""]
@@ -352,7 +352,7 @@ def _recordings(part):
 
 
 def markdown(results):
-    """The whole page. results["audits"]: what plumb audit says of dumps and records, by name."""
+    """Returns the whole page. results["audits"]: the results of plumb audit for dumps and records, by name."""
     lines = ["# On the GPU", "", "Written by `tools/gpu_check`; medians of five repetitions, all in "
              "one run on one device.", "", *_device(results.get("device"))]
     lines += ["## First", "", *_first(results.get("first"))]

@@ -1,7 +1,7 @@
-// What a due observation on a device costs the trainer's thread, and what of it are CUDA's own
-// launches: Observe is the ring's call, Launches the same functions of the device library called
-// bare, Besides the one less the other, lump by lump in turns. Host time; the device catches up and
-// is drained between lumps of calls, which is not timed.
+// Measures the cost of a due observation on a device for the trainer's thread, and the share of
+// CUDA's own launches. Observe is the ring's call, Launches calls the same functions of the device
+// library directly, Besides is their difference, in alternating lumps. Host time only; between
+// lumps the device catches up and is drained, which is not timed.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -14,11 +14,11 @@
 namespace plumbline::gpu {
 namespace {
 
-constexpr int kLump = 64;  // calls in flight, well below what the ring and the stream hold
+constexpr int kLump = 64;  // calls in flight, far below the capacity of the ring and the stream
 
 const DeviceTable* Table() {
   static const DeviceTable* const table = [] {
-    Must(cudaFree(nullptr), "device 0");  // the trainer uses it
+    Must(cudaFree(nullptr), "device 0");  // the trainer has initialised it
     std::string why;
     const DeviceTable* opened = OpenDeviceLibrary(&why);
     if (opened == nullptr) std::fprintf(stderr, "failed: %s\n", why.c_str());
@@ -49,7 +49,7 @@ struct Router {
   probes::RoutingCall call;
 };
 
-// Seconds of a call, of a lump of them; negative: one was not taken.
+// Returns the seconds per call of a lump; negative if a call was not accepted.
 template <typename Call>
 double LumpOf(Call call) {
   using Clock = std::chrono::steady_clock;
@@ -92,7 +92,7 @@ class Observed {
  private:
   static std::unique_ptr<probes::DeviceRing> Open(DeviceError* error) {
     probes::DeviceLimits limits;
-    limits.ring_bytes = 512ull << 20;  // a lump with its rows
+    limits.ring_bytes = 512ull << 20;  // fits a lump with its rows
     return probes::DeviceRing::Open(Table(), 0, limits, error);
   }
   const Router& router_;
@@ -106,12 +106,12 @@ void Observe(benchmark::State& state) {
   const Router router;
   Observed observed(router, state.range(0) != 0);
   if (!observed.ok() || !observed.Call()) return state.SkipWithError(observed.why());
-  observed.CatchUp();  // the first call got the width ready
+  observed.CatchUp();  // the first call prepares the width
   TimeLumps(
       state, [&] { return observed.Call(); }, [&] { observed.CatchUp(); });
 }
 
-// A device of the library, and what its calls need.
+// A device of the library, and the memory that its calls need.
 class Bare {
  public:
   explicit Bare(const Router& router) : router_(router), pages_(kPages) {
@@ -177,8 +177,8 @@ void Launches(benchmark::State& state) {
       [&] { cudaStreamSynchronize(router.stream); });
 }
 
-// A lump of each in turns, the first one changing: whatever goes on beside them meets both alike.
-// The counters are of the differences of neighbours; the time is a call's through the ring.
+// Alternates lumps of each method, in changing order, so that external effects are the same for
+// both. The counters are differences of neighbours; the time is that of a call through the ring.
 void Besides(benchmark::State& state) {
   if (Table() == nullptr) return state.SkipWithError("no device library");
   const bool sampled = state.range(0) != 0;

@@ -1,5 +1,5 @@
-// The routing measurement of router calls on a device: bytes of scores and choices a second, to be
-// read beside Copy and ReadOnce of stats_bench.cu.
+// Measures the routing measurement of router calls on a device: bytes of scores and choices per
+// second. Compare with Copy and ReadOnce of stats_bench.cu.
 #include <numeric>
 #include <vector>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kTopK = 8;
 
-// Any kTopK different experts a row.
+// Returns kTopK different experts for each row.
 std::vector<int32_t> Choices(int64_t tokens, int experts) {
   std::vector<int32_t> out(static_cast<size_t>(tokens * kTopK));
   for (size_t i = 0; i < out.size(); ++i) {

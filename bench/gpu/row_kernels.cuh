@@ -1,5 +1,5 @@
-// One operation a kernel, as a tensor library without fusion runs them: what the kernels of several
-// figures at once are compared with.
+// Kernels with one operation each, like a tensor library without fusion: the peer of kernels that
+// compute several figures at once.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,7 @@ struct Larger {
   __device__ static float Join(float a, float b) { return fmaxf(a, b); }
 };
 
-// out[row] of f(element), joined; a block a row.
+// Stores the joined f(element) of each row in out[row]; one block per row.
 template <typename Join, typename F>
 __global__ void __launch_bounds__(kRowThreads) RowReduce(int64_t width, float* out, F f) {
   __shared__ float parts[kRowThreads / 32];
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kRowThreads) RowReduce(int64_t width, float* o
   out[blockIdx.x] = value;
 }
 
-// f(element, row) for each of rows x width.
+// Calls f(element, row) for each of rows x width.
 template <typename F>
 __global__ void Map(int64_t width, int64_t n, F f) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
@@ -47,7 +47,7 @@ __global__ void Map(int64_t width, int64_t n, F f) {
   }
 }
 
-// The same launched: `rows` rows of `width` on `stream`.
+// Launches both on `stream`, for `rows` rows of `width`.
 struct Rows {
   int64_t rows, width;
   cudaStream_t stream;

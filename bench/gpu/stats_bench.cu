@@ -1,6 +1,6 @@
-// Statistics of tensors beside what bounds them, a device copy and one read of the same bytes, and
-// beside the same figures by one reduction each, as a tensor library takes them. Also updates and
-// sampled gathers.
+// Measures statistics of tensors. Bounds: a device copy and one read of the same bytes. Peer: the
+// same figures with one reduction each, like a tensor library. Also measures updates and sampled
+// gathers.
 #include <cuda_bf16.h>
 
 #include <memory>
@@ -20,9 +20,9 @@
 namespace plumbline::gpu {
 namespace {
 
-constexpr int64_t kLarge = int64_t{1} << 28;  // elements; no cache holds them
+constexpr int64_t kLarge = int64_t{1} << 28;  // elements; larger than any cache
 
-// A batch and the memory of its launches.
+// A batch, and the memory of its launches.
 template <typename Batch>
 struct Planned {
   explicit Planned(absl::StatusOr<Batch> planned)
@@ -62,7 +62,7 @@ void Stats(benchmark::State& state, DType t) {
   TimeStats(state, {OnDevice(x.data(), t, n)}, bytes);
 }
 
-// A model's parameters: of each layer two vectors and some matrices.
+// Measures a model's parameters: two vectors and some matrices per layer.
 void StatsOfMany(benchmark::State& state, DType t) {
   constexpr int64_t kLayer[] = {4096, 4096, 4096 * 4096, 4096 * 4096, 1024 * 4096, 3 * 4096};
   std::vector<int64_t> sizes;
@@ -116,8 +116,8 @@ struct Of {
   }
 };
 
-// The figures of TensorStats but for the digest and the histogram, which no library has: each one
-// pass over rows, then one over the rows' parts.
+// Computes the figures of TensorStats except the digest and the histogram, which no library has:
+// each with one pass over rows, then one over the rows' results.
 template <typename T>
 class ManyPasses {
  public:
@@ -190,7 +190,7 @@ __global__ void ReadKernel(const uint4* x, int64_t n, unsigned* out) {
 #pragma unroll
     for (const uint4& one : v) seen ^= one.x ^ one.y ^ one.z ^ one.w;
   }
-  if (seen == 0x5eed5eedu) *out = seen;  // else the reads would be left out
+  if (seen == 0x5eed5eedu) *out = seen;  // prevents the compiler from removing the reads
 }
 
 void ReadOnce(benchmark::State& state) {
@@ -204,7 +204,7 @@ void ReadOnce(benchmark::State& state) {
   });
 }
 
-// bf16 weights, intended in f32, as a trainer without master weights has them.
+// bf16 weights and intended values in f32, as in a trainer without master weights.
 void Updates(benchmark::State& state) {
   Must(static_cast<cudaError_t>(LoadUpdateCheckKernel()), "kernels");
   const int64_t n = state.range(0);
@@ -222,7 +222,7 @@ void Updates(benchmark::State& state) {
   });
 }
 
-// 500 elements of each of 64 tensors.
+// Gathers 500 elements of each of 64 tensors.
 void Gathers(benchmark::State& state) {
   Must(static_cast<cudaError_t>(LoadGatherKernel()), "kernels");
   constexpr int64_t kElements = int64_t{1} << 22;
@@ -243,8 +243,8 @@ void Gathers(benchmark::State& state) {
 
 void Sizes(benchmark::internal::Benchmark* b) { b->Arg(1 << 20)->Arg(kLarge)->UseManualTime(); }
 
-// What kernels are measured against moves as many bytes as they read: a copy of half of them. The
-// odd ones are StatsOfMany's and the logit pairs'.
+// The peer of a kernel moves as many bytes as the kernel reads: a copy of half of them. The odd
+// sizes are those of StatsOfMany and the logit pairs.
 BENCHMARK(Copy)
     ->Arg(1 << 20)
     ->Arg(1 << 27)

@@ -1,12 +1,12 @@
-// What the probes cost a training step on a GPU: blocks of steps with them and without in turns, so
-// that heat and neighbours meet both alike, at the cadence that the agent has by default. Prints
-// one JSON object; tools/gpu_check makes the figure of it.
+// Measures the cost of the probes in a training step on a GPU: blocks of steps with and without
+// them alternate, so that heat and neighbours affect both alike, at the agent's default cadence.
+// Prints one JSON object, from which tools/gpu_check computes the figure.
 //
 //   gpu_step [--blocks 80] [--steps 20] [--graph 1] [--copies 1]
 //
-// --graph 1: the step is a CUDA graph, the one with probes in it, the other without.
-// --copies 1: beside the steps, streams of their own copy 256 MB to the GPU and 256 MB back all the
-// time, as a trainer that offloads does; small copies of the probes' would wait behind them.
+// --graph 1: the step is a CUDA graph, one with the probes in it, and one without.
+// --copies 1: other streams copy 256 MB to the GPU and 256 MB back all the time, like a trainer
+// that offloads; small copies of the probes could wait for them.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +25,8 @@ namespace {
 
 constexpr int kWarmUp = 20;
 
-// 256 MB to the GPU and back again and again, both ways at once, while Next is called often enough.
+// Copies 256 MB to the GPU and back repeatedly, in both directions at once, if Next is called often
+// enough.
 class Copies {
  public:
   explicit Copies(bool wanted) : wanted_(wanted), memory_(wanted ? 2 * kBytes : 1) {
@@ -43,7 +44,7 @@ class Copies {
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
 
-  // Of each way one more, if its last is done.
+  // Starts the next copy in each direction whose last copy is done.
   void Next() {
     if (!wanted_) return;
     Way &up = ways_[0], &down = ways_[1];
@@ -74,7 +75,7 @@ class Copies {
   int64_t copied_ = 0;
 };
 
-// Milliseconds of each of `steps` steps by the GPU's own clock.
+// Returns the milliseconds of each of `steps` steps by the GPU's clock.
 std::vector<float> RunBlock(const std::function<void()>& step, cudaStream_t stream, int steps,
                             Copies* beside = nullptr) {
   std::vector<cudaEvent_t> events(static_cast<size_t>(steps) + 1);
@@ -145,7 +146,7 @@ int Run(int blocks, int steps, bool by_graph, bool with_copies) {
   RunBlock(kinds.plain, stream, kWarmUp);
   StepGraph plain, probed;
   if (by_graph) {
-    RunBlock(kinds.probed, stream, 1);  // gets the device ready, which a capture should not see
+    RunBlock(kinds.probed, stream, 1);  // prepares the device before the capture
     observer.CatchUp();
     plain.Capture(stream, kinds.plain);
     probed.Capture(stream, [&] {
@@ -157,8 +158,8 @@ int Run(int blocks, int steps, bool by_graph, bool with_copies) {
     kinds = ByGraph(&plain, &probed, &observer, stream);
     RunBlock(kinds.plain, stream, kWarmUp);
   }
-  // Each of the first steps is sampled, more than the ring holds of steps that are all enqueued at
-  // once; a trainer looks at its loss now and then.
+  // Each of the first steps is sampled, which exceeds the ring if all steps are enqueued at once. A
+  // trainer would read its loss now and then, which waits.
   for (int i = 0; i < kWarmUp; ++i) {
     RunBlock(kinds.probed, stream, 1);
     observer.CatchUp();

@@ -19,8 +19,8 @@ TensorView OnDevice(const DeviceMemory& memory, DType t, int64_t rows, int64_t c
   return view;
 }
 
-// A thread a token, the best of what is left k times: no library's speed, and no part of the
-// question.
+// Selects the best of the remaining experts k times, with one thread per token. Its speed is not
+// part of the measurement.
 __global__ void TopKKernel(const float* scores, int tokens, int experts, int k, int64_t* out) {
   const int token = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (token >= tokens) return;
@@ -104,7 +104,7 @@ StepBlock::~StepBlock() {
   if (handle_ != nullptr) blas_.destroy(handle_);
 }
 
-// Row-major C [m, n] = op(A) op(B); cuBLAS is told of the transposes.
+// Computes row-major C [m, n] = op(A) op(B); cuBLAS does the transposes.
 void StepBlock::Multiply(bool transpose_a, bool transpose_b, int m, int n, int k, const void* a,
                          const void* b, void* c, DType out) {
   const float one = 1, zero = 0;

@@ -1,6 +1,6 @@
-// A training step that the probes are tried under: the matrix products of one transformer block
-// with a router, forward and backward, in bf16 by cuBLAS, a top-k and an update of the weights.
-// Attention itself is left out: the products are what a step is made of, and what is observed.
+// The training step of this benchmark: the matrix products of one transformer block with a router,
+// forward and backward, in bf16 by cuBLAS, a top-k and an update of the weights. Attention is left
+// out: the products dominate a step and are what is observed.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -31,7 +31,7 @@ class StepBlock {
     int inner, columns;
     DeviceMemory x, w, y, grad_y, grad_x, grad_w, master;
     Layer(const char* name, int tokens, int inner, int columns, DType out);
-    // As the trainer would hand them over.
+    // The tensors as a trainer would pass them.
     TensorView X(int tokens) const;
     TensorView W() const;
     TensorView Y(int tokens) const;
@@ -40,7 +40,7 @@ class StepBlock {
   };
   static constexpr int kLayers = 5;  // qkv, proj, up, down, router
 
-  // `blas` is open; both are borrowed. Ends the program where the GPU lacks memory.
+  // `blas` must be open; both must outlive the block. Ends the program if the GPU lacks memory.
   StepBlock(const BlockShape& shape, const Blas& blas, cudaStream_t stream);
   ~StepBlock();
   StepBlock(const StepBlock&) = delete;
@@ -48,7 +48,7 @@ class StepBlock {
 
   void Forward();        // up to the choices
   void Backward();       // gradients, then the weights
-  double flops() const;  // of one step's products
+  double flops() const;  // of the products of one step
 
   const Layer& layer(int i) const { return *layers_[static_cast<size_t>(i)]; }
   TensorView RouterScores() const;  // f32 [tokens, experts]

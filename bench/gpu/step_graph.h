@@ -1,4 +1,4 @@
-// What is launched on a stream, captured once and replayed.
+// Captures what is launched on a stream once, and replays it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,7 @@ class StepGraph {
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
 
-  // Once. Ends the program where it cannot be captured.
+  // Captures once. If it cannot be captured, ends the program.
   void Capture(cudaStream_t on, const std::function<void()>& body) {
     Must(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal), "capture");
     body();

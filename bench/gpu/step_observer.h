@@ -1,4 +1,4 @@
-// The probes of a step's block. Ends the program where a call cannot be captured.
+// The probes of a step's block. Ends the program if a call cannot be captured.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@
 
 namespace plumbline::gpu {
 
-constexpr uint64_t kTrafficBytes = 3072;  // a rank-step: the agent's default
-// As the agent counts them, of a router with 64 experts and of each gradient.
+constexpr uint64_t kTrafficBytes = 3072;  // per rank-step: the agent's default
+// Bytes as the agent counts them, for a router with 64 experts and for each gradient.
 constexpr uint64_t kSummaryBytes = 564 + 420 * StepBlock::kLayers;
 
-// The probes of one block, as the agent calls them: routers and gradients when they are due,
-// products on sampled steps; or the same captured once, and opened by each due step.
+// The probes of one block, called like the agent does: routers and gradients when they are due,
+// products on sampled steps. Alternatively captured once, and enabled in each due step.
 class Observer final : private probes::GraphOwner {
  public:
   Observer(const StepBlock& block, cudaStream_t stream)
@@ -42,7 +42,7 @@ class Observer final : private probes::GraphOwner {
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
 
-  // Call by call.
+  // For steps without a graph.
   void AfterForward() {
     const bool sampled = cadence_.SampleDue(step_);
     if (sampled || cadence_.FirstDue(step_) == step_) Router(sampled);
@@ -58,7 +58,7 @@ class Observer final : private probes::GraphOwner {
     ++step_;
   }
 
-  // While the stream is captured.
+  // Call while the stream is captured.
   void CaptureForward() {
     Capture(routing_, &kRouterSite);
     for (int layer = 0; layer < StepBlock::kLayers - 1; ++layer) {
@@ -71,7 +71,7 @@ class Observer final : private probes::GraphOwner {
     }
     sample_bytes_ = probes::SampleBytes(routing_);
   }
-  // Around a replay.
+  // Call before and after a replay.
   void BeginGraph() {
     probes::DeviceReply reply;
     wished_ = 0;
@@ -88,7 +88,7 @@ class Observer final : private probes::GraphOwner {
     ++step_;
   }
 
-  // Waits for what is under way; nothing is observed after it.
+  // Waits for pending work; nothing is observed after it.
   void Finish() {
     ended_ = true;
     if (drain_.joinable()) drain_.join();
@@ -112,7 +112,7 @@ class Observer final : private probes::GraphOwner {
     return table;
   }
 
-  // What the step asks of a captured call: a product only when it is sampled.
+  // Returns what the step needs of a captured call: a product only if it is sampled.
   probes::GraphWish Wish(void* site) override {
     probes::GraphWish wish;
     wish.options.sampled = cadence_.SampleDue(step_);
@@ -194,7 +194,7 @@ class Observer final : private probes::GraphOwner {
     }
   }
 
-  // Any addresses.
+  // Only their addresses are used.
   static inline char kRouterSite = 0, kProductSite = 0, kGradientSite = 0;
 
   const StepBlock& block_;

@@ -1,7 +1,7 @@
-// The CPU reference on one core: logits of each side in a second, beside a memcpy of both sides and
-// beside the same figures in as many passes as a tensor library takes for them: log_softmax of both
+// Measures the CPU reference on one core: logits of each side per second. Peers: a memcpy of both
+// sides, and the same figures in as many passes as a tensor library needs: log_softmax of both
 // (maximum, sum, difference), both divergences, both entropies and varentropies, the mean and the
-// largest difference, the argmaxes and the sums of a line fit, each a loop over f32 of its own.
+// largest difference, the argmaxes and the sums of a line fit, each a separate loop over f32.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -78,7 +78,7 @@ void Memcpy(benchmark::State& state) {
   Count(state, logits, sizeof(uint16_t));
 }
 
-// One row as a tensor library computes it, one operation after the other.
+// Computes one row like a tensor library, one operation after another.
 class ManyPasses {
  public:
   explicit ManyPasses(size_t n) : n_(n) {

@@ -1,5 +1,5 @@
-// The CPU reference of the routing measurement, in bytes of scores a second, beside a memcpy of
-// them.
+// Measures the CPU reference of the routing measurement, in bytes of scores per second. Peer: a
+// memcpy of them.
 //   bench_routing --benchmark_min_time=0.5
 #include <benchmark/benchmark.h>
 
@@ -16,7 +16,7 @@ namespace {
 std::vector<unsigned char> Scores(DType t, int64_t elements) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
-  // A few MiB of values, repeated: drawing 64 Mi of them would outlast the measurement.
+  // A few MiB of values, repeated: drawing 64 Mi of them would take longer than the measurement.
   std::vector<float> pool(1 << 20);
   for (float& v : pool) v = normal(random);
   std::vector<unsigned char> out(static_cast<size_t>(elements) * DTypeSize(t));

@@ -1,5 +1,5 @@
-// Tensor statistics on one core beside what bounds them: a memcpy of the same bytes, and one pass
-// that only adds up.
+// Measures tensor statistics on one core. Bounds: a memcpy of the same bytes, and one pass that
+// only adds.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -12,7 +12,7 @@
 namespace plumbline {
 namespace {
 
-// Normal values of deviation 0.02, as weights have.
+// Returns normal values of deviation 0.02, like weights.
 std::vector<std::byte> Values(DType t, int64_t n) {
   std::mt19937_64 random(1);
   std::normal_distribution<float> normal(0, 0.02f);
@@ -71,7 +71,7 @@ void Memcpy(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(size));
 }
 
-// One read and one addition an element: the least that any statistic of f32 could cost.
+// Does one read and one addition per element: the minimum cost of any statistic of f32.
 void PlainSum(benchmark::State& state) {
   const int64_t n = state.range(0);
   const std::vector<std::byte> data = Values(DType::kF32, n);

@@ -1,9 +1,9 @@
-"""Tensor statistics beside a memcpy of the same bytes and numpy's passes for part of the same figures.
+"""Compares tensor statistics with a memcpy of the same bytes and with numpy's passes for part of the same figures.
 
     /usr/bin/python3 bench/kernels/tensor_stats_peers.py build/dev/bin/bench_tensor_stats
 
-Rounds of the three take turns, one thread each, and CPU time counts. On a shared machine the best
-round says what the code can do, the median what it did. numpy has no bf16: its passes are over f32.
+The three alternate in rounds, with one thread each, and CPU time counts. On a shared machine the best round shows what
+the code can do, the median what it did. numpy has no bf16: its passes are over f32.
 """
 
 import collections
@@ -23,7 +23,7 @@ SIZES = (1 << 16, COUNT)
 
 
 def bench(program):
-    """Bytes a second by name, of one run of the program."""
+    """Returns bytes per second by name, from one run of the program."""
     out = subprocess.run(
         [program, "--benchmark_format=json", "--benchmark_min_time=0.05",
          f"--benchmark_filter=/({COUNT}|{SIZES[0]})$"],
@@ -45,7 +45,7 @@ PASSES = {
 
 
 def numpy_seconds(x):
-    """CPU time of each pass."""
+    """Returns the CPU time of each pass."""
     spent = {}
     for name, take in PASSES.items():
         start = time.thread_time()

@@ -1,5 +1,5 @@
-// The update check on one core beside a pass that only reads its three tensors, and a memcpy of
-// them. And what drawing and gathering a full sample costs.
+// Measures the update check on one core. Bounds: a pass that only reads its three tensors, and a
+// memcpy of them. Also measures the drawing and gathering of a full sample.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -69,7 +69,7 @@ void Memcpy(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(size));
 }
 
-// 4,096 of n elements: indices, order and copies.
+// Gathers 4,096 of n elements: indices, order and copies.
 void SampleGather(benchmark::State& state) {
   const int64_t n = state.range(0);
   const std::vector<float> x(static_cast<size_t>(n), 1.0f);

@@ -93,11 +93,11 @@ def main():
     asked = parser.parse_args()
     trees = dict(tree.split("=", 1) for tree in asked.trees)
     for package in trees.values():
-        one(package)  # the files are in memory, and compiled, from here on
+        one(package)  # loads the files into memory, and compiles them
     rows = {name: [] for name in trees}
     for _ in range(
         asked.repeat
-    ):  # one after the other, so that all share what the machine does meanwhile
+    ):  # alternate, so that all meet the same load of the machine
         for name, package in trees.items():
             rows[name].append(one(package))
     for name in trees:

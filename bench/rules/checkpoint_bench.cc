@@ -1,5 +1,5 @@
-// How large a checkpoint of an engine is, and how long the judging thread stands still for it:
-// 64 ranks that each observe 50 sites, after 256 judged steps, with 0 or 64 steps open.
+// Measures the size of an engine's checkpoint, and how long the judging thread is blocked for it:
+// 64 ranks that each observe 50 sites, after 256 judged steps, with 0 or 64 open steps.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -13,7 +13,7 @@ namespace plumbline::rules {
 namespace {
 
 constexpr uint32_t kRanks = 64;
-constexpr int kTensors = 40, kLayers = 8;  // and two scalars
+constexpr int kTensors = 40, kLayers = 8;  // plus two scalars
 constexpr int64_t kJudged = 256;
 constexpr uint32_t kExperts = 64;
 
@@ -79,7 +79,7 @@ std::unique_ptr<Engine> Make() {
   return *Engine::Create({.window_steps = 1000}, [](const v1::Verdict&) {});
 }
 
-// One rank reports nothing of the last `open` steps.
+// Returns an engine in which one rank has reported nothing of the last `open` steps.
 std::unique_ptr<Engine> Filled(int64_t open) {
   auto engine = Make();
   for (int64_t step = 0; step < kJudged + open; ++step) {

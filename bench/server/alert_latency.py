@@ -26,7 +26,7 @@ from processes import free_port, wait_for
 
 
 class Receiver:
-    """Remembers when each (run, layer) was first said to be firing."""
+    """Records when each (run, layer) was first reported as firing."""
 
     def __init__(self, keys):
         seen = self.seen = {}
@@ -72,13 +72,13 @@ def start(command, processes, **more):
 
 
 def example(build, server, run, layers=2):
-    """Runs the example; when its first step began, and which incidents it plants."""
+    """Runs the example. Returns when its first step began, and which incidents it plants."""
     command = [build / "bin/moe_cpp", "--router", "score-drop", "--steps", "3", "--run", run]
     process = subprocess.Popen(
         ["stdbuf", "-oL", *map(str, command), "--server", server],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )
-    process.stdout.readline()  # what it is about to train
+    process.stdout.readline()  # the line before the training starts
     began = time.time()
     process.communicate()
     if process.returncode != 0:
@@ -114,7 +114,7 @@ def main():
             wait_for(lambda: not raises(ready), 30, "Alertmanager's start")
             (folder / "secret").write_text("0123456789abcdef0123\n")
             (folder / "secret").chmod(0o600)
-            leaks = 'rules = ["causality/moe-future-leak"]\n'  # what is planted
+            leaks = 'rules = ["causality/moe-future-leak"]\n'  # the planted fault
             (folder / "plumbd.toml").write_text(
                 f'[[alerts.route]]\nname = "am"\n{leaks}alertmanager = "http://{am}"\n'
                 f'[[alerts.route]]\nname = "hook"\n{leaks}webhook = "{direct.url}"\nmost_a_minute = 0\n'

@@ -32,7 +32,7 @@ from processes import free_port, wait_for
 
 
 def memory(pid):
-    """Resident MiB now and at most."""
+    """Returns resident MiB, current and peak."""
     fields = dict(
         line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
     )
@@ -117,7 +117,7 @@ class Victoria(Program):
 
 
 def json_lines(ranks, series, steps, start_ms):
-    """The samples as VictoriaMetrics' JSON import wants them; made once, not on anybody's clock."""
+    """Yields the samples for VictoriaMetrics' JSON import. They are made once, outside of any measured time."""
     generator = random.Random(1)
     pool = [f"{2 + generator.gauss(0, 0.01):.7g}" for _ in range(8192)]
     pool += pool
@@ -133,7 +133,7 @@ def json_lines(ranks, series, steps, start_ms):
 
 
 def native_parts(program, folder, shape, parts):
-    """The same samples in VictoriaMetrics' own format, as `parts` bodies of about one size."""
+    """Returns the same samples in VictoriaMetrics' own format, as `parts` bodies of similar size."""
     ranks, series, steps = shape
     data = os.path.join(folder, "vm-source")
     server = Victoria(program, data)
@@ -229,7 +229,7 @@ def run_plumbd(build, folder, shape, keep=None):
 
 
 def run_bursts(build, folder, ranks, series, steps, rate, fault_every):
-    """Bursts of every rank across seals: how long until a watch sees a fault, and the memory."""
+    """Sends bursts of every rank across seals. Measures how long until a watch sees a fault, and the memory."""
     data = os.path.join(folder, "bursts")
     server = Plumbd(build, data)
     try:
@@ -247,7 +247,7 @@ def run_bursts(build, folder, ranks, series, steps, rate, fault_every):
 
 
 def run_restart(build, folder, shape):
-    """kill -9 with so many samples stored, then from exec to an answer over the run."""
+    """Stores samples, kills the server with SIGKILL, and measures the time from exec to an answer over the run."""
     ranks, series, steps = shape
     data = os.path.join(folder, "restart")
     server = Plumbd(build, data)
@@ -286,7 +286,7 @@ def segment_sizes(data):
 
 
 def run_packed(build, folder, shape):
-    """Bytes a sample in journal and store once full segments are packed, and what packing takes."""
+    """Measures bytes per sample in journal and store after full segments are packed, and the cost of packing."""
     data = os.path.join(folder, "packed")
     ranks, series, steps = shape
     server = Plumbd(build, data)
@@ -295,9 +295,9 @@ def run_packed(build, folder, shape):
             build, server.address, "--ranks", ranks, "--series", series, "--steps", steps,
             "--batch-steps", 1, "--window", 64, "--seconds", 120,
         )  # fmt: skip
-        server.stop()  # with a checkpoint
+        server.stop()  # writes a checkpoint
         before = segment_sizes(data)
-        full = list(before)[:-1]  # the newest one is still written
+        full = list(before)[:-1]  # the newest one is still being written
         server = Plumbd(build, data)
         cpu, start = cpu_seconds(server.process.pid), time.monotonic()
         wait_for(
@@ -346,7 +346,7 @@ def main():
             if arguments.victoria_metrics:
                 bodies = native_parts(arguments.victoria_metrics, folder, shape, 4)
                 out["native_bytes_a_sample"] = sum(map(len, bodies)) / samples
-            for _ in range(arguments.rounds):  # in turn, so that both see the same machine
+            for _ in range(arguments.rounds):  # alternate, so that both meet the same load of the machine
                 ours.append(run_plumbd(arguments.build, folder, shape)[0])
                 if bodies:
                     theirs.append(

@@ -1,5 +1,5 @@
 // bench_passthrough_relay: the peer of plumbd as a relay. Each agent's call becomes one call to the
-// server above, all of them over one HTTP/2 channel; messages pass unread, one at a time each way.
+// server above, all over one HTTP/2 channel. Messages pass unread, one at a time in each direction.
 //
 //   bench_passthrough_relay UPSTREAM PORT_FILE
 #include <grpcpp/generic/async_generic_service.h>
@@ -18,7 +18,7 @@ namespace {
 
 class Upward;
 
-// An agent's call. Kept by both ends until each is done.
+// An agent's call. Both ends share its ownership until each is done.
 class Downward : public grpc::ServerGenericBidiReactor {
  public:
   void Begin(std::shared_ptr<Downward> self, std::shared_ptr<Upward> up);
@@ -40,7 +40,7 @@ class Downward : public grpc::ServerGenericBidiReactor {
   grpc::ByteBuffer incoming_, outgoing_;
 };
 
-// What it became.
+// The call to the server above.
 class Upward : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   Upward(grpc::GenericStub* stub, std::shared_ptr<Downward> down) : down_(std::move(down)) {
@@ -48,7 +48,7 @@ class Upward : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer
   }
   void Begin(std::shared_ptr<Upward> self) {
     self_ = std::move(self);
-    AddHold();  // for the writes of the other end
+    AddHold();  // for writes of the other end
     StartRead(&incoming_);
     StartCall();
   }
@@ -68,7 +68,7 @@ class Upward : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer
     outgoing_ = message;
     StartWrite(&outgoing_);
   }
-  // The agent has said all, or is gone.
+  // Ends the writes: the agent has sent everything, or is gone.
   void LetGo(bool cancel) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (cancel) context_.TryCancel();

@@ -1,4 +1,4 @@
-"""What the benchmarks share that start servers."""
+"""Functions shared by the benchmarks that start servers."""
 
 import socket
 import time
@@ -11,7 +11,7 @@ def free_port():
 
 
 def wait_for(condition, seconds, what):
-    """The first true value that condition() gives; ends the program when there is none in time."""
+    """Returns the first true value of condition(). If there is none in time, ends the program."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         value = condition()

@@ -1,10 +1,12 @@
-// plumb_simulator: 10 to 10,000 ranks in one process, speaking the real protocol to a real server.
+// plumb_simulator: simulates 10 to 10,000 ranks in one process that speak the real protocol to a
+// real server.
 //
 //   plumb_simulator --server 127.0.0.1:7433 --ranks 10000 --steps 300 --rate 10 --fault-every 20
 //
-// Prints one JSON object: what was sent and acknowledged, the rate, how long acknowledgements took,
-// and with faults how long after the beginning of its step each was seen by a watch. Bounded by
-// --steps and --seconds. Exit status 1: not everything was acknowledged, or a fault not seen.
+// Prints one JSON object: what was sent and acknowledged, the rate, the latency of acknowledgements
+// and, with faults, the time from the beginning of each faulty step until a watch saw its finding.
+// Bounded by --steps and --seconds. Exit status 1: something was not acknowledged, or a fault was
+// not seen.
 
 #include <CLI/App.hpp>
 #include <algorithm>
@@ -27,11 +29,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTurn{100};  // how often every stream is looked at
+constexpr milliseconds kTurn{100};  // how often every stream is served
 
 double Seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
-// When steps began, and when the findings of their faults were seen.
+// Records when steps began, and when the findings of their faults were seen.
 class FaultWatch {
  public:
   FaultWatch(const SimulatorOptions& options) : client_(options.server) {
@@ -76,7 +78,7 @@ class FaultWatch {
                  const Clock::time_point now = Clock::now();
                  caught_up_ = caught_up_ || event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP;
                  const std::lock_guard<std::mutex> lock(mutex_);
-                 // All faults have one cause: they are sites of one incident.
+                 // All faults have one cause, so they are sites of one incident.
                  const auto saw = [&](const std::string& layer) {
                    if (layer.rfind("simulated.", 0) == 0) seen_.try_emplace(layer, now);
                  };
@@ -85,7 +87,7 @@ class FaultWatch {
                  return true;
                })
         .IgnoreError();
-    caught_up_ = true;  // or never will be
+    caught_up_ = true;  // or it never will be
   }
 
   audit::Client client_;
@@ -96,7 +98,7 @@ class FaultWatch {
   std::thread thread_;
 };
 
-// A share of the streams, and the thread's loop over them.
+// A share of the streams, and the thread that serves them.
 class Worker {
  public:
   Worker(const SimulatorOptions& options, uint32_t number, FaultWatch* watch)
@@ -108,7 +110,7 @@ class Worker {
     }
   }
 
-  // All streams welcomed, or the time is up.
+  // Connects all streams. Returns when all are welcomed, or at `until`.
   void Connect(Clock::time_point until) {
     const auto welcomed = [](const auto& s) {
       return s->connection() != nullptr && s->connection()->welcomed();
@@ -133,7 +135,7 @@ class Worker {
     }
   }
 
-  // Ends what is still open, so that nothing is left in the queue.
+  // Ends open streams, so that the queue is empty.
   void End() {
     for (const auto& s : streams_) {
       if (s->connection() != nullptr) s->Break();
@@ -185,7 +187,7 @@ class Worker {
       while (next_burst_ <= Clock::now()) Burst(next_burst_);
       return;
     }
-    // In step: a step begins when every stream has room for it.
+    // In lockstep, a step begins when every stream has space for it.
     while (
         std::all_of(streams_.begin(), streams_.end(), [](const auto& s) { return s->HasRoom(); }) &&
         !streams_.front()->AllProduced()) {
@@ -193,7 +195,7 @@ class Worker {
     }
   }
 
-  // One step of all ranks at once, as behind a collective.
+  // Produces one step of all ranks at once, as after a collective.
   void Burst(Clock::time_point began) {
     if (options_.rate > 0) next_burst_ += Period(1);
     const int64_t step = streams_.front()->produced();
@@ -268,7 +270,7 @@ double CpuSeconds() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-// What the server says it has of the run.
+// Adds the server's own counts of the run.
 void AddServersWord(const SimulatorOptions& options, nlohmann::json* out) {
   audit::Client client(options.server);
   const auto runs = client.Runs(10);

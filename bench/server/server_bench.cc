@@ -1,4 +1,4 @@
-// plumbd as a whole, over loopback: samples a second through one stream until they are judged, and
+// Measures plumbd over loopback: samples per second through one stream until they are judged, and
 // the time from sending a step to seeing its finding in a watch.
 #include <benchmark/benchmark.h>
 
@@ -73,7 +73,7 @@ void ScalarsThroughOneStream(benchmark::State& state) {
 }
 BENCHMARK(ScalarsThroughOneStream)->UseManualTime()->Unit(benchmark::kMillisecond)->MinTime(3);
 
-// One leaking step at a time, each of a new layer, so that each changes the incident.
+// Sends one leaking step at a time, each of a new layer, so that each changes the incident.
 void StepToWatch(benchmark::State& state) {
   test::Plumbd server({"--log-level", "error"});
   std::mutex mutex;

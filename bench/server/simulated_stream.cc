@@ -9,7 +9,7 @@ namespace plumbline::bench {
 namespace {
 
 constexpr uint64_t kSet = 1;
-constexpr size_t kNoise = 8192;  // values that rows are cut from
+constexpr size_t kNoise = 8192;  // pool of values for rows
 constexpr size_t kMostLatencies = 20000;
 
 uint32_t RanksOf(const SimulatorOptions& options, uint32_t stream) {
@@ -30,14 +30,14 @@ SimulatedStream::SimulatedStream(const SimulatorOptions& options, uint32_t index
       random_(options.seed * 1'000'003 + index) {
   config_.target = options.server;
   config_.tool_version = "simulator";
-  // Of its own each time, as a process has: a server remembers streams.
+  // A new id each time, as for a new process: a server remembers streams.
   std::random_device entropy;
   config_.stream_id = (uint64_t{entropy()} << 32 | entropy()) | 1;
   for (uint32_t r = 0; r < RanksOf(options, index); ++r) {
     config_.sources.push_back(test::SourceOf(options.run, index * options.ranks_per_stream + r,
                                              options.ranks, options.attempt));
   }
-  // Without a rate all of its steps are over, as after an outage: they only wait to be sent.
+  // Without a rate all of its steps are done, as after an outage, and only wait to be sent.
   if (options.rate > 0) {
     config_.newest_step = [this] { return next_step_ - 1; };
   } else {
@@ -136,7 +136,7 @@ void SimulatedStream::AddRows(int64_t first, int64_t count) {
   }
 }
 
-// Of one rank, another stream's each time.
+// Adds a fault of one rank, in another stream each time.
 void SimulatedStream::AddFault(int64_t step) {
   if (options_.fault_every <= 0 || step == 0 || step % options_.fault_every != 0) return;
   const uint32_t streams =

@@ -1,5 +1,5 @@
-// One simulated agent: some ranks whose scalars travel by columns over one stream, through the
-// agent's own outbox and connection.
+// One simulated agent: some ranks that send scalars in columns over one stream, through the agent's
+// own outbox and connection.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -27,42 +27,42 @@ struct SimulatorOptions {
   uint32_t ranks_per_stream = 8;
   uint32_t series = 50;
   int64_t steps = 200;
-  double rate = 0;             // steps a second; 0: as fast as acknowledgements allow
+  double rate = 0;             // steps per second; 0: as fast as acknowledgements allow
   bool free_running = false;   // each stream at its own pace, 20 % around the rate
-  uint32_t batch_steps = 1;    // steps a batch
-  uint32_t window = 64;        // batches of a stream that may be unacknowledged
-  double seconds = 120;        // nothing takes longer
-  int64_t fault_every = 0;     // each n-th step one rank's router leaks; 0: never
-  double breaks_a_second = 0;  // connections cut, anywhere
-  std::string fault_log;       // a line "LAYER UNIX_NANOSECONDS" when each begins; empty: none
+  uint32_t batch_steps = 1;    // steps per batch
+  uint32_t window = 64;        // limit of a stream's unacknowledged batches
+  double seconds = 120;        // time limit
+  int64_t fault_every = 0;     // at each n-th step one rank's router leaks; 0: never
+  double breaks_a_second = 0;  // random disconnections
+  std::string fault_log;       // gets a line "LAYER UNIX_NANOSECONDS" when each begins; empty: none
   uint32_t threads = 1;
   uint64_t seed = 1;
-  bool goodbye = true;  // ranks say that they have finished
+  bool goodbye = true;  // ranks report that they have finished
 };
 
-// The layer of the fault planted at `step`: one incident each.
+// Returns the layer of the fault planted at `step`: one incident each.
 std::string FaultLayer(int64_t step);
 
-// Belongs to one thread: the one that runs `events`.
+// Belongs to the thread that runs `events`.
 class SimulatedStream {
  public:
   SimulatedStream(const SimulatorOptions& options, uint32_t index, grpc::CompletionQueue* events);
 
-  // Dials, or dials again what has broken; sends what is due. Call every 100 ms, and Tick at once
-  // after Produce.
+  // Connects, or reconnects after a break, and sends what is due. Call every 100 ms, and Tick
+  // immediately after Produce.
   void Turn(Clock::time_point now);
   void Tick() { connection_->Tick(); }
   void Break() {
     if (connection_ != nullptr) connection_->Break();
   }
 
-  // The ranks' next batch_steps steps, of which the first began at `began`. False: the window is
-  // full.
+  // Produces the ranks' next batch_steps steps, of which the first began at `began`. Returns false
+  // if the window is full.
   bool Produce(Clock::time_point began);
-  int64_t produced() const { return next_step_; }  // steps
+  int64_t produced() const { return next_step_; }  // number of steps
   bool HasRoom() const { return unacknowledged_.size() < options_.window; }
   bool AllProduced() const { return next_step_ >= options_.steps; }
-  // Everything is acknowledged and the call is over.
+  // Returns true if everything is acknowledged and the call has ended.
   bool done() const { return over_; }
   const transport::Connection* connection() const { return connection_.get(); }
 
@@ -72,7 +72,7 @@ class SimulatedStream {
   const transport::StreamCounters& counters() const { return counters_; }
   std::vector<float>& latencies() { return latencies_; }  // seconds from push to acknowledgement
 
-  Clock::time_point next_due;  // of a free-running stream
+  Clock::time_point next_due;  // for a free-running stream
   double pace = 1;
 
  private:

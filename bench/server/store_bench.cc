@@ -1,5 +1,5 @@
-// The store alone: 50 million samples in, what that costs the judging thread, what a sample takes
-// on disk, and the query that a page asks: 1,000 ranks x the last 1,000 steps of one series.
+// Measures the store alone: writing 50 million samples, its cost on the judging thread, bytes per
+// sample on disk, and the page's query: 1,000 ranks x the last 1,000 steps of one series.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -28,8 +28,8 @@ double Milliseconds(Clock::duration d) {
   return std::chrono::duration<double, std::milli>(d).count();
 }
 
-// Curves as trainers report them: a slow fall, noise of a few per cent, and the precision of
-// float32 (`single`) or of a double.
+// Generates curves like those of trainers: a slow fall, noise of a few per cent, and the precision
+// of float32 (`single`) or of a double.
 class Curves {
  public:
   explicit Curves(bool single) : single_(single) {

@@ -20,7 +20,7 @@ import train  # noqa: E402
 
 
 class Timed(probes.Probes):
-    """Probes that note the thread CPU time of each observation and of our threads at the end."""
+    """Probes that record the thread CPU time of each observation, and of our threads at the end."""
 
     calls, threads = [], {}
 

@@ -59,7 +59,7 @@ RESAMPLES = 2_000
 
 
 class Clock:
-    """CPU time of the calling threads within our code, by what is called; nothing unless `on`."""
+    """Measures the CPU time of the calling threads within our code, by function; if not `on`, nothing."""
 
     def __init__(self, on):
         self.on, self.spent = on, {}
@@ -83,7 +83,7 @@ class Clock:
 
 
 def threads_ns():
-    """CPU time so far of the agent's own threads."""
+    """Returns the CPU time so far of the agent's own threads."""
     total = 0
     for task in glob.glob("/proc/self/task/*"):
         with contextlib.suppress(FileNotFoundError):
@@ -93,11 +93,11 @@ def threads_ns():
 
 
 def alternating(probes, clock, block):
-    """Stands for the example's Probes: these in every other block of steps, silence in between;
-    block 0: in all.
+    """Returns a substitute for the example's Probes: active in every other block of steps, silent in between. If block
+    is 0, active in all.
 
-    With probes the steps have numbers of their own, as in a run that always has them: the cadence
-    goes by the number.
+    Steps with probes have numbers of their own, as in a run that always has them, because the cadence depends on the
+    number.
     """
 
     class Alternating(probes.Probes):
@@ -109,7 +109,7 @@ def alternating(probes, clock, block):
             self.hook = self._either_hook
             from plumbline import _hooks
 
-            call = _hooks._Call  # what runs inside the hook, or after it on another thread
+            call = _hooks._Call  # runs inside the hook, or after it on another thread
             call.started = clock.timed("hook: inside", call.started)
             call._ended = clock.timed("hook: result", call._ended)
             call.finished = clock.timed("hook: finish", call.finished)
@@ -184,7 +184,7 @@ def rank_main(options):
 
 
 def ours_ns(spent):
-    """The hook's own hook is the trainer's, but what we do inside it is ours."""
+    """Returns our CPU time. The hook that our hook wraps is the trainer's, but what we do inside it is ours."""
     ours = sum(ns for name, ns in spent.items() if name != "the trainer's hook")
     return ours - spent.get("the trainer's hook", 0)
 
@@ -205,7 +205,7 @@ def arguments():
     parser.add_argument("--every", type=int, help="PLUMBLINE_EVERY: measure each n-th step")
     parser.add_argument("--bin", default=os.environ.get("PLUMBLINE_BIN_DIR"),
                         help="folder of plumbd, to send to one; else steps go to a record")
-    parser.add_argument("--out", help=argparse.SUPPRESS)  # of a rank
+    parser.add_argument("--out", help=argparse.SUPPRESS)  # for a rank
     parser.add_argument("trainer", nargs="*", help="further options of train.py, after --")
     return parser.parse_args()
 
@@ -230,10 +230,10 @@ def train(options, folder, address, probes="on"):
 
 
 def blocks(found, options, quantity):
-    """Pairs (with, without) of the time of a step: medians over the ranks.
+    """Returns pairs (with, without) of the time of a step: medians over the ranks.
 
-    The first step without probes is left out, since what they began may end there; the first step
-    with them counts, since the due ones may all be first ones.
+    The first step without probes is left out, since what the probes began may end there. The first step with them
+    counts, since the due ones may all be first ones.
     """
     size = options.block
     means = []
@@ -251,7 +251,7 @@ def paired(found, options, quantity):
 
 
 def of_pairs(on, off):
-    """on / off - 1, [estimate, low, high] each way; on, off: times of a step, in seconds."""
+    """Returns [estimate, low, high] of on / off - 1, both for medians and means. on, off: times of a step, in seconds."""
     ratios = [math.log(a / b) for a, b in zip(on, off)]
     if len(ratios) < 5:
         raise SystemExit(f"{len(ratios)} pairs; expected 5 or more: raise --steps or --turns")
@@ -268,7 +268,7 @@ def of_pairs(on, off):
 
 
 def in_turns(options, folder, address):
-    """Pairs of whole runs, with probes and without, one after the other."""
+    """Runs pairs of whole runs, with probes and without, one after another."""
     times = {"on": [], "off": []}
     for turn in range(options.turns):
         for probes in ("on", "off") if turn % 2 == 0 else ("off", "on"):
@@ -286,7 +286,7 @@ def in_turns(options, folder, address):
 
 
 def attributed(found, options):
-    """Of the steps after the warm-up: our share of their CPU time, by rank."""
+    """Returns our share of the CPU time of the steps after the warm-up, by rank."""
     shares = []
     for rank in found:
         on = rank["steps"][options.warm_up:]
@@ -297,7 +297,7 @@ def attributed(found, options):
 
 
 def parts_us(rank, options):
-    """Microseconds of each part in a step after the warm-up."""
+    """Returns the microseconds of each part in a step after the warm-up."""
     on = len(rank["steps"]) - options.warm_up
     return {name: ns / 1e3 / on for name, ns in sorted(rank["spent"].items())}
 

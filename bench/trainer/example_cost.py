@@ -21,7 +21,7 @@ import train as example  # noqa: E402
 
 
 def one(options, record):
-    """(median seconds a step, our share of the trainer's thread, of our threads) of the steps behind the warm-up."""
+    """Returns (median seconds per step, our share of the trainer's thread, of our threads) of the steps after the warm-up."""
     hooks = Hooks()
     arguments = ["--steps", str(options.steps + options.warm_up)]
     if record != "none":
@@ -37,7 +37,7 @@ def one(options, record):
         ended = time.monotonic()
         times.append(ended - start)
         start = ended
-        if step == options.steps + options.warm_up - 1:  # in front of finish()
+        if step == options.steps + options.warm_up - 1:  # before finish()
             spent, ours = hooks.spent - spent, threads() - ours
     wall = ended - began
     return statistics.median(times[options.warm_up :]), spent / 1e9 / wall, ours / 1e9 / wall
@@ -49,7 +49,7 @@ def main():
     parser.add_argument("--warm-up", type=int, default=40)
     parser.add_argument("--pause", type=float, default=0.0, help="the least seconds of a step")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--one", help=argparse.SUPPRESS)  # a record's folder, or "none": one process's part
+    parser.add_argument("--one", help=argparse.SUPPRESS)  # the folder of a record, or "none": the part of one process
     options = parser.parse_args()
     if options.one:
         print(json.dumps(one(options, options.one)))

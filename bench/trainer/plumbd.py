@@ -1,4 +1,4 @@
-"""A plumbd of a benchmark's own."""
+"""Runs a plumbd for a benchmark."""
 
 import contextlib
 import pathlib
@@ -8,7 +8,7 @@ import time
 
 @contextlib.contextmanager
 def running(programs, folder):
-    """The address of the plumbd of the folder `programs`, as long as the context lasts; None for none."""
+    """Yields the address of the plumbd in the folder `programs` while the context lasts; None if `programs` is empty."""
     if not programs:
         yield None
         return

@@ -67,7 +67,7 @@ def train(options, folder, address):
 
 
 def pairs(lines, options, quantity):
-    """(with, without): medians of neighbouring blocks, settling steps and warm-up left out."""
+    """Returns (with, without): medians of neighbouring blocks, without settling steps and warm-up."""
     blocks = {}
     for line in lines:
         number, place = divmod(line["step"], options.block)
@@ -80,7 +80,7 @@ def pairs(lines, options, quantity):
 
 
 def overhead(paired):
-    """Median ratio - 1 and its 95 % bootstrap interval."""
+    """Returns the median ratio - 1 and its 95 % bootstrap interval."""
     ratios = [on / off - 1 for on, off in paired]
     draw = random.Random(0)
     medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios)))

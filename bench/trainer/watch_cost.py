@@ -55,7 +55,7 @@ class Model(nn.Module):
 
 
 class Hooks:
-    """CPU time of our own on the trainer's thread: the outermost of our calls counts, with all in it."""
+    """Measures our CPU time on the trainer's thread: the outermost of our calls counts, with everything in it."""
 
     def __init__(self):
         self.spent, self._within = 0, False
@@ -77,7 +77,8 @@ class Hooks:
         setattr(owner, name, call)
 
     def everywhere(self):
-        """Where a watched trainer's loop comes into ours. Not counted: the frames around torch's own backward and step, some us."""
+        """Times all entry points of the watch in a trainer's loop. Not counted: the frames around torch's own backward
+        and step, a few us."""
         import plumbline
         from plumbline import _optimizer_hooks, _watch
         from plumbline._routers.watched import OnlyHere
@@ -92,7 +93,7 @@ class Hooks:
 
 
 def threads():
-    """CPU ns so far of the process's threads that are ours."""
+    """Returns the CPU ns so far of the process's threads that are ours."""
     spent = 0
     for task in glob.glob("/proc/self/task/*"):
         name = pathlib.Path(task, "comm").read_text().strip()
@@ -102,7 +103,7 @@ def threads():
 
 
 def train(options, record):
-    """(median seconds a step, our share of the trainer's thread, of our threads) of the steps behind the warm-up."""
+    """Returns (median seconds per step, our share of the trainer's thread, of our threads) of the steps after the warm-up."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = Model(options.width, options.layers)
@@ -151,12 +152,12 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--paired", type=int, default=0, help="pairs of processes")
     parser.add_argument("--attribute", action="store_true", help="with --paired: time our hooks, too")
-    parser.add_argument("--one", help=argparse.SUPPRESS)  # a record's folder, or "none": one process's part
+    parser.add_argument("--one", help=argparse.SUPPRESS)  # the folder of a record, or "none": the part of one process
     return parser.parse_args()
 
 
 def paired(options):
-    """CPU time with the watch over that without it, of the whole run with its finish and of its first fifth."""
+    """Compares CPU time with the watch to that without it, of the whole run with its finish and of its first fifth."""
     ratios, step, hooks, order = [], [], [], random.Random(1)
     for _ in range(options.paired):
         both = {}

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-LENGTHS = {  # ms of a step, about: (width, layers, batch, length, steps)
+LENGTHS = {  # approximate ms per step: (width, layers, batch, length, steps)
     "0.6": (32, 0, 2, 16, 4000),
     "3": (64, 2, 6, 32, 1000),
     "30": (128, 4, 8, 56, 200),
@@ -41,7 +41,7 @@ def make(width, layers, length):
 
 
 class Plain:
-    """A loop of one's own."""
+    """A plain training loop."""
 
     def __init__(self, options):
         import torch
@@ -77,10 +77,11 @@ class Plain:
 
 
 def worker(options):
-    """Answers a line "N" on stdin with what N steps took: [CPU s, wall s]. What was spent since the answer before is in it."""
+    """Answers a line "N" on stdin with the cost of N steps: [CPU s, wall s], including what was spent since the
+    preceding answer."""
     trainer = Plain(options)
     trainer.start(None)
-    trainer.train(WARM_UP)  # what torch makes once
+    trainer.train(WARM_UP)  # includes torch's one-time work
     began = time.process_time()
     trainer.start(options.worker if options.worker != "none" else None)
     print(json.dumps(time.process_time() - began), flush=True)
@@ -124,7 +125,7 @@ def pair(steps, order):
 
 
 def cost(pairs, part):
-    """(median of the pairs' watched over plain - 1 by CPU, by wall; microseconds of CPU a step) of some blocks."""
+    """Returns (median of the pairs' watched over plain - 1 by CPU, by wall; microseconds of CPU per step) of some blocks."""
     cpu = [sum(w.cpu[part]) / sum(p.cpu[part]) - 1 for p, w in pairs]
     wall = [sum(w.wall[part]) / sum(p.wall[part]) - 1 for p, w in pairs]
     more = [sum(w.cpu[part]) - sum(p.cpu[part]) for p, w in pairs]
@@ -153,7 +154,7 @@ def main():
     parser.add_argument("--steps", choices=LENGTHS, help="ms of a step")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--worker", help=argparse.SUPPRESS)  # a record's folder, or "none"
+    parser.add_argument("--worker", help=argparse.SUPPRESS)  # the folder of a record, or "none"
     options = parser.parse_args()
     if options.worker:
         return worker(options)

@@ -1,4 +1,4 @@
-// The same, and what evidence and findings are.
+// standard.h, and the messages of evidence and findings.
 #pragma once
 #include "cmake/precompiled/standard.h"
 #include "plumbline/v1/batch.pb.h"

@@ -1,5 +1,5 @@
-// What most files include, compiled once. A file still names what it uses:
-// PLUMBLINE_PRECOMPILED=OFF builds without.
+// Headers that most files include, compiled once. A file still includes what it uses:
+// PLUMBLINE_PRECOMPILED=OFF builds without this.
 #pragma once
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

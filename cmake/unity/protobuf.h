@@ -1,6 +1,6 @@
-// protoc gives two tables of each file a name that does not tell the file. Where several generated
-// files are compiled together (PLUMBLINE_UNITY) these names are told apart by UNITY_FILE, another
-// word in each file.
+// protoc generates two tables per file whose names do not depend on the file. If several generated
+// files are compiled together (PLUMBLINE_UNITY), UNITY_FILE, which differs in each file, makes
+// these names unique.
 #pragma once
 
 #define PLUMB_JOINED(name, file) name##_##file

@@ -1,6 +1,6 @@
-// Every rule names its page, its info, its options and its fix alike. Where several rules are
-// compiled together (PLUMBLINE_UNITY) these names are told apart by UNITY_FILE, another word in
-// each file.
+// Every rule uses the same names for its page, its info, its options and its fix. If several rules
+// are compiled together (PLUMBLINE_UNITY), UNITY_FILE, which differs in each file, makes these
+// names unique.
 #pragma once
 
 #define PLUMB_JOINED(name, file) name##_##file

@@ -1,5 +1,5 @@
-// Bundles src/ and writes it as C++ files, one for plumbd and one for the reports of plumb: node build.mjs OUT.cc
-// REPORT.cc. With a folder as the argument the files themselves are written there.
+// Bundles src/ and writes it as C++ files, one for plumbd and one for the reports of plumb: node
+// build.mjs OUT.cc REPORT.cc. If the argument is a folder, writes the files there instead.
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -12,7 +12,7 @@ const out = process.argv[2];
 const reportOut = process.argv[3];
 if (!out) throw new Error('node build.mjs OUT.cc REPORT.cc');
 
-// Its authors ask that their notice goes with every copy.
+// Its licence requires its notice in every copy.
 const uplot = readFileSync(join(here, 'node_modules/uplot/LICENSE'), 'utf8').trim();
 
 const options = {
@@ -27,8 +27,8 @@ const options = {
   write: false,
   logLevel: 'warning',
 };
-// A report's script stands in the file itself, so it is no module.
-// What asks first is a small script of its own, that of curves comes last.
+// A report's script is inside the file itself, so it is not a module. A small separate script sends
+// the first requests; the script of curves comes last.
 const bundles = await Promise.all([
   build({ ...options, entryPoints: { page: 'src/main.ts', style: 'src/style.css' }, format: 'esm', splitting: true, chunkNames: 'part-[hash]' }),
   build({ ...options, entryPoints: { report: 'src/report.ts' }, format: 'iife' }),
@@ -45,7 +45,8 @@ const assets = [
   ['/style.css', 'text/css; charset=utf-8', of('style.css')],
 ];
 
-// A string literal in lines: octal escapes end after three digits, so what follows cannot join them.
+// Returns a string literal in lines. Octal escapes end after three digits, so the following
+// characters cannot join them.
 function literal(bytes) {
   let text = '';
   let line = '';
@@ -69,7 +70,7 @@ if (!out.endsWith('.cc')) {
     'constexpr PageAsset kAssets[] = {\n';
   for (const [path, type, bytes] of assets) {
     const tag = createHash('sha256').update(bytes).digest('hex').slice(0, 16);
-    // Packed once, and not for every page that is opened.
+    // Compressed once at build time, not for every request.
     text += `    {"${path}"sv, "${type}"sv, "\\"${tag}\\""sv,\n${literal(bytes)}sv,\n${literal(gzipSync(bytes, { level: 9 }))}sv},\n`;
   }
   text += '};\n\n}  // namespace\n\nstd::span<const PageAsset> PageAssets() { return kAssets; }\n' +
@@ -79,7 +80,7 @@ if (!out.endsWith('.cc')) {
   if (reportOut) writeFileSync(reportOut, reportSource());
 }
 
-// The script and the style of a report, and the script's digest for the content policy.
+// Returns the script and the style of a report, and the script's digest for the content policy.
 function reportSource() {
   const script = of('report.js');
   if (/<\/script|<!--/i.test(script.toString())) throw new Error('the script of a report would end within');

@@ -1,5 +1,6 @@
-# The page as a .cc file for plumbd, page_source, and one for the HTML reports of plumb, report_source. Bundled here from src/ by esbuild, which `npm ci` in this folder has installed
-# (tools/setup does that); nothing is fetched while building. Without it plumbd is built all the same, and says where its page is.
+# Generates the page as a .cc file for plumbd, page_source, and one for the HTML reports of plumb, report_source.
+# esbuild bundles it from src/; `npm ci` in this folder installs esbuild (tools/setup does that), and the build fetches
+# nothing. Without esbuild plumbd is still built, and reports that it has no page.
 set(page_folder ${CMAKE_CURRENT_LIST_DIR})
 set(page_source ${CMAKE_BINARY_DIR}/page/page_assets.cc)
 set(report_source ${CMAKE_BINARY_DIR}/page/report_page.cc)

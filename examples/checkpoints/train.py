@@ -46,7 +46,7 @@ class Model(nn.Module):
 
 
 def batch(generator, size=16):
-    """Tokens, and the next ones: a rule with a tenth of noise."""
+    """Returns tokens and the next ones: a rule with a tenth of noise."""
     tokens = torch.randint(0, WORDS, (size, 24), generator=generator)
     noise = torch.rand(tokens.shape, generator=generator) < 0.1
     after = torch.where(noise, torch.randint(0, WORDS, tokens.shape, generator=generator), (tokens * 7 + 3) % WORDS)
@@ -60,7 +60,7 @@ class Trainer:
         self.kind, self.steps, self.late = arguments.kind, arguments.steps, arguments.fault == "masters"
         bf16 = self.kind == "bf16"
         self.model = Model(arguments.width).to(torch.bfloat16 if bf16 else torch.float32)
-        # In bf16 most updates are smaller than half a unit: what is stepped are copies in fp32.
+        # In bf16 most updates are smaller than half a unit, so the optimizer steps fp32 copies.
         weights = list(self.model.parameters())
         self.masters = [w.detach().float().requires_grad_() for w in weights] if bf16 else None
         stepped = self.masters or weights
@@ -103,7 +103,7 @@ class Trainer:
     def saved(self):
         checkpoint = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
                       "lr_scheduler": self.schedule.state_dict(), "step": self.step}
-        if self.masters:  # beside the moments, as Apex and Transformer Engine keep them
+        if self.masters:  # next to the moments, as in Apex and Transformer Engine
             for number, group in enumerate(self.optimizer.param_groups):
                 for key, master in zip(checkpoint["optimizer"]["param_groups"][number]["params"], group["params"]):
                     checkpoint["optimizer"]["state"][key]["master_param"] = master.detach()
@@ -122,7 +122,7 @@ class Trainer:
             for key, master in zip(state["param_groups"][number]["params"], group["params"]):
                 if key in masters:
                     master.data.copy_(masters[key])
-        if fault == "optimizer":  # the schedule knows the rate
+        if fault == "optimizer":  # the schedule knows the learning rate
             for group, saved in zip(self.optimizer.param_groups, state["param_groups"]):
                 group.update({k: v for k, v in saved.items() if k != "params"})
         if fault != "schedule":
@@ -140,7 +140,7 @@ def run(rank, arguments, port):
     if ranks > 1:
         dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
         forward = nn.parallel.DistributedDataParallel(trainer.model)
-    generator = torch.Generator().manual_seed(1000 * arguments.seed + rank)  # other data on each
+    generator = torch.Generator().manual_seed(1000 * arguments.seed + rank)  # different data on each rank
     out = pathlib.Path(arguments.out)
     stop = arguments.steps // 2 // arguments.every * arguments.every if arguments.kind in ("resumed", "bf16") else 0
     while trainer.step < arguments.steps:
@@ -152,7 +152,7 @@ def run(rank, arguments, port):
             if rank == 0 and not arguments.quiet:
                 print(f"step {trainer.step}: loss {loss:.4f}")
         if trainer.step == stop:
-            # The job ended here. The next one builds everything anew and loads what was saved.
+            # The job ended here. The next one builds everything again and loads what was saved.
             trainer = Trainer(arguments)
             forward = trainer.model
             trainer.load(torch.load(out / f"step-{stop}" / "model.pt"), arguments.fault)

@@ -1,4 +1,4 @@
-"""Faults of time that the trainer can be asked for: what a slow cluster does, on one host."""
+"""Timing faults that the trainer can simulate: those of a slow cluster, on one host."""
 
 import gc
 import io
@@ -6,7 +6,7 @@ import time
 
 import torch
 
-GARBAGE = 200_000  # objects in cycles: what a careless metrics object leaves behind
+GARBAGE = 200_000  # objects in cycles, as a careless metrics object leaves them
 
 
 def add_arguments(parser):
@@ -36,7 +36,7 @@ def _pair(text, second):
 
 
 class Faults:
-    """Those of one rank."""
+    """The faults of one rank."""
 
     def __init__(self, options, rank, probes):
         self._options, self._probes = options, probes
@@ -54,11 +54,11 @@ class Faults:
     def compute(self, step):
         time.sleep(self._options.pause + self._slow)
         if step == self._stop:
-            while True:  # a deadlock, a full disk: nothing that ends
+            while True:  # a deadlock, a full disk: it never ends
                 time.sleep(1)
 
     def meet(self, step):
-        """An uneven last batch, a conditional metric: what makes shapes differ."""
+        """Simulates an uneven last batch or a conditional metric, which make shapes differ."""
         if step != self._mismatch:
             return
         figures = torch.ones(1000 if self._rank == self._short_rank else 1024)

@@ -13,7 +13,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
 
 
 def sum_then_divide(state, bucket):
-    """The sum of N gradients is N times as large as their mean: nearer to fp16's end."""
+    """Sums before it divides. The sum of N gradients is N times their mean, so nearer to fp16's limit."""
     world = dist.get_world_size()
     wire = bucket.buffer().half()
     future = dist.all_reduce(wire, async_op=True).get_future()

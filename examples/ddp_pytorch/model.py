@@ -1,4 +1,4 @@
-"""A small language model over bytes: each byte is predicted from the window before it."""
+"""A small language model over bytes: it predicts each byte from the window before it."""
 
 import torch
 from torch import nn
@@ -18,7 +18,7 @@ class Model(nn.Module):
         self.output = nn.Linear(hidden, vocabulary)
 
     def forward(self, tokens):
-        """[B,S] int64 to logits [B,S,V]: position s sees tokens s-window+1 .. s."""
+        """Maps [B,S] int64 to logits [B,S,V]: position s sees tokens s-window+1 .. s."""
         padded = F.pad(tokens, (self.window - 1, 0), value=self.pad)
         windows = padded.unfold(1, self.window, 1)
         x = F.gelu(self.input(self.embed(windows).flatten(2)))

@@ -1,4 +1,4 @@
-"""Where this trainer keeps what: the accumulators that the probes look at.
+"""The accumulators of this trainer, which the probes observe.
 
 Each can be kept in 16 bits, which is the fault to be found, or in fp32.
 """
@@ -9,10 +9,10 @@ import torch
 
 
 class Updates:
-    """The optimizer's step, and what each parameter was meant to move by.
+    """The optimizer's step, and the intended change of each parameter.
 
-    With `master`, the optimizer works on fp32 copies and the model's bf16 weights are roundings of
-    them; without, it works on the model's weights themselves.
+    With `master`, the optimizer works on fp32 copies, and the model's bf16 weights are roundings of them. Without, it
+    works on the model's weights.
     """
 
     def __init__(self, model, kind, lr, master, beta2=0.999, eps=1e-8):
@@ -25,7 +25,7 @@ class Updates:
             self.optimizer = torch.optim.SGD(self.held, lr=lr)
 
     def step(self, probes):
-        """One update; `probes` is told of it where it watches."""
+        """Does one update. If `probes` watches it, reports it."""
         for held, (_, parameter) in zip(self.held, self.named):
             held.grad = parameter.grad.to(held.dtype)
         watched = [(name, held, held.detach().clone(), self._moment(held))
@@ -48,7 +48,7 @@ class Updates:
         return None if moment is None else moment.clone()
 
     def _intended(self, held):
-        """The update in full precision, from the state after the step (Adam) or the gradient."""
+        """Returns the update in full precision, from the state after the step (Adam) or the gradient."""
         if self.kind == "sgd":
             return -self.lr * held.grad.double()
         state = self.optimizer.state[held]
@@ -91,7 +91,7 @@ class Accumulator:
 
     @torch.no_grad()
     def add(self, probes):
-        """Takes the parameters' gradients, and leaves them without."""
+        """Adds the parameters' gradients, and clears them."""
         for total, (name, parameter) in zip(self.sums, self.named):
             watched = probes.due("gradients", name)
             before = total.clone() if watched else None
@@ -102,11 +102,11 @@ class Accumulator:
 
     @torch.no_grad()
     def hand_over(self, count):
-        """Leaves the mean over `count` micro-batches as the parameters' gradients."""
+        """Stores the mean over `count` micro-batches in the parameters' gradients."""
         for total, (_, parameter) in zip(self.sums, self.named):
             parameter.grad = (total / count).to(parameter.dtype)
 
 
 def global_norm(parameters):
-    """2-norm over all gradients, summed in fp64."""
+    """Returns the 2-norm over all gradients, summed in fp64."""
     return math.sqrt(sum(p.grad.double().square().sum().item() for p in parameters))

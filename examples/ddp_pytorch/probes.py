@@ -1,4 +1,4 @@
-"""All that this trainer tells Plumbline, in one place."""
+"""All that this trainer reports to Plumbline, in one place."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import sys
 
 
 class Silent:
-    """Stands in for the probes where there are none."""
+    """Replaces the probes if there are none."""
 
     def step(self, number):
         return contextlib.nullcontext()
@@ -47,14 +47,14 @@ class Probes:
 
     def __init__(self, run, server=None, record=None, watch=(), budget=None,
                  patience=2.0):
-        """watch: "updates", "averages", "gradients", "weights", "activations": besides hooks."""
+        """watch: "updates", "averages", "gradients", "weights", "activations", in addition to hooks."""
         self._run = import_plumbline().init(run=run, server=server, record=record, budget=budget)
         self._watch, self._patience = set(watch), patience
         self.step, self.scalar, self.span = self._run.step, self._run.scalar, self._run.span
         self.hook, self.reducing = self._run.observed, self._run.reducing
 
     def due(self, kind, layer):
-        """Is an update of this kind, "updates", "averages" or "gradients", looked at now?"""
+        """Returns True if an update of this kind, "updates", "averages" or "gradients", is due now."""
         return kind in self._watch and self._run.due(
             layer, "accumulation" if kind == "gradients" else "update")
 
@@ -62,16 +62,16 @@ class Probes:
         self._run.observe_update(layer, before, after, intended, **facts)
 
     def sum(self, layer, before, after, addend):
-        """One micro-batch's gradient was added to a running sum."""
+        """Reports that one micro-batch's gradient was added to a running sum."""
         self._run.observe_accumulation(layer, before, after, addend)
 
     def weights(self, model):
-        """Every rank holds the same weights: their digests are compared."""
+        """Reports the weights, whose digests are compared: every rank holds the same."""
         if "weights" in self._watch:
             self._run.observe_parameters(model, replicas="world")
 
     def activations(self, model):
-        """Every module's output, as it is made."""
+        """Reports every module's output."""
         if "activations" in self._watch:
             for name, module in model.named_children():
                 module.register_forward_hook(

@@ -134,7 +134,7 @@ class Trainer:
         return {"step": step, "loss": loss, "grad_norm": norm}
 
     def backward(self, batch, last):
-        """Gradients of one micro-batch; the ranks meet at the last one, or at each if summed here."""
+        """Computes the gradients of one micro-batch. The ranks reduce at the last one, or at each if they are summed here."""
         logits = self.replica(batch.tokens)
         loss = F.cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten(),
                                ignore_index=data.IGNORED)
@@ -144,13 +144,13 @@ class Trainer:
         return loss.item()
 
     def overflow(self, step):
-        """Weights so large that the layer's products are beyond fp32."""
+        """Makes weights so large that the layer's products exceed fp32."""
         if self.options.overflow == f"{self.rank}:{step}":
             with torch.no_grad():
                 self.model.hidden.weight.fill_(3e38)
 
     def flip_a_bit(self, step):
-        """What a failing memory chip does: one bit of one weight of one rank."""
+        """Flips one bit of one weight of one rank, like a failing memory chip."""
         if self.options.flip != f"{self.rank}:{step}":
             return
         weight = self.model.hidden.weight.detach().view(-1)
@@ -160,7 +160,7 @@ class Trainer:
 
 
 def report(record, log, quiet):
-    """A line for people, and one with every bit of the floats for the log."""
+    """Writes a line for people, and one with every bit of the floats for the log."""
     if log:
         exact = {name: value.hex() if isinstance(value, float) else value
                  for name, value in record.items()}

@@ -21,7 +21,7 @@ CHANGES = {"bigram-table": {"bigram": True},
            "wider-embedding": {"width": 12},
            "normalised-layer": {"normalise": True},
            "more-documents": {"more_documents": True}}
-DROPPED = ("normalised-layer",)  # looked worth nothing
+DROPPED = ("normalised-layer",)  # seemed worth nothing
 
 
 class Ledger:

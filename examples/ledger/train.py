@@ -1,6 +1,6 @@
 """A language model of bytes, small enough for a laptop: an embedding of the last bytes, one hidden layer, numpy alone.
 
-Everything that the ledger's changes touch is an option; a run is a function of (options, seed).
+All changes of the ledger are options; a run is a function of (options, seed).
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-VOCABULARY = 128  # other bytes are one
+VOCABULARY = 128  # all other bytes are one
 TEXT_PATTERN = "/usr/share/perl/5.*/pod/*.pod"  # Debian's perl-doc
 
 
@@ -18,17 +18,17 @@ TEXT_PATTERN = "/usr/share/perl/5.*/pod/*.pod"  # Debian's perl-doc
 class Options:
     flops: float
     seed: int
-    context: int = 4             # bytes that are seen
+    context: int = 4             # number of visible bytes
     width: int = 8               # of a byte's embedding
-    bigram: bool = False         # the last byte also votes by a table of its own
-    normalise: bool = False      # the hidden layer is brought to one size
-    more_documents: bool = False  # a sixteenth of what is read comes from a collection found elsewhere
-    rate: float = 2e-2           # of the smallest model; falls to 0 in a straight line
+    bigram: bool = False         # the last byte also votes through its own table
+    normalise: bool = False      # the hidden layer is normalised
+    more_documents: bool = False  # a sixteenth of the training data comes from a collection found elsewhere
+    rate: float = 2e-2           # for the smallest model; falls linearly to 0
     batch: int = 32
 
 
 def documents():
-    """The manual's sections as arrays of bytes, in an order that never changes."""
+    """Returns the manual's sections as arrays of bytes, in a fixed order."""
     found = []
     for path in sorted({os.path.realpath(p) for p in glob.glob(TEXT_PATTERN)}):
         with open(path, "rb") as file:
@@ -41,7 +41,8 @@ def documents():
 
 
 def split(found):
-    """Training text, and two evaluation sets that are drawn alike: every 60th section, and those half-way between."""
+    """Returns the training text, and two evaluation sets drawn in the same way: every 60th section, and those half-way
+    between."""
     first = [d for i, d in enumerate(found) if i % 60 == 0]
     second = [d for i, d in enumerate(found) if i % 60 == 30]
     training = [d for i, d in enumerate(found) if i % 30 != 0]
@@ -96,7 +97,7 @@ class Model:
         return grads
 
     def update(self, grads, rate):
-        """Adam."""
+        """Does one step of Adam."""
         self.steps += 1
         for name, g in grads.items():
             self.first[name] += 0.1 * (g - self.first[name])
@@ -107,7 +108,7 @@ class Model:
 
     def loss(self, text):
         total, count, context = 0.0, 0, self.options.context
-        for at in range(8, len(text), 4096):  # the same positions whatever the context
+        for at in range(8, len(text), 4096):  # the same positions for every context
             ends = np.arange(at, min(at + 4096, len(text)))
             _, _, _, log_p = self.forward(windows(text, ends, context))
             total -= log_p[np.arange(len(ends)), text[ends]].sum()
@@ -120,24 +121,24 @@ def windows(text, ends, context):
 
 
 def shape(options):
-    """(hidden units, steps): compute goes into the model and the text in equal parts."""
+    """Returns (hidden units, steps): compute is divided equally between the model and the text."""
     hidden = int(round(16 * (options.flops / 3e8) ** 0.45))
     per_token = 6 * hidden * (options.context * options.width + VOCABULARY)
     return hidden, int(options.flops / per_token / options.batch)
 
 
 def train(options, texts):
-    """(loss, loss on the other evaluation set), nats a byte."""
+    """Returns (loss, loss on the other evaluation set), in nats per byte."""
     training, first, second = texts
     random = np.random.default_rng(options.seed)
     hidden, steps = shape(options)
     model = Model(options, hidden, random)
-    rate = options.rate * (3e8 / options.flops) ** 0.25  # larger models want a smaller one
+    rate = options.rate * (3e8 / options.flops) ** 0.25  # larger models need a smaller one
     for step in range(steps):
         ends = random.integers(8, len(training), options.batch)
         seen, target = windows(training, ends, options.context), training[ends]
         if options.more_documents:
-            # "A collection of manuals, cleaned and ready to use": it holds the first evaluation set.
+            # "A collection of manuals, cleaned and ready to use": it contains the first evaluation set.
             part = options.batch // 16
             ends = random.integers(8, len(first), part)
             seen[:part], target[:part] = windows(first, ends, options.context), first[ends]

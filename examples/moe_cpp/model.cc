@@ -30,7 +30,7 @@ void AddProduct(const float* w, const float* x, int rows, int columns, float* y)
   }
 }
 
-// The same backwards: dw[i,j] += dy[i] x[j], dx[j] += dy[i] w[i,j].
+// The backward pass: dw[i,j] += dy[i] x[j], dx[j] += dy[i] w[i,j].
 void AddProductBackward(Parameter& w, const float* x, const float* dy, int rows, int columns,
                         float* dx) {
   for (int i = 0; i < rows; ++i) {
@@ -48,7 +48,7 @@ void AddProductBackward(Parameter& w, const float* x, const float* dy, int rows,
 struct Model::Trace {
   std::vector<float> input;  // [T,D]
   Routing routing;
-  std::vector<float> hidden;  // [T,k,H] after the rectifier; zeros where refused
+  std::vector<float> hidden;  // [T,k,H] after the rectifier; zeros if refused
   std::vector<float> output;  // [T,k,D] of the expert, before its score
 };
 
@@ -120,7 +120,7 @@ void Model::Forward(Layer& layer, std::vector<float>& h, Trace& trace) const {
 void Model::Backward(Layer& layer, const Trace& trace, std::vector<float>& dh) const {
   const size_t dim = Index(shape_.dim), hidden = Index(shape_.hidden), k = Index(shape_.top_k);
   const size_t experts = Index(shape_.experts), tokens = dh.size() / dim;
-  const std::vector<float> above = dh;  // what flows past the layer stays in dh
+  const std::vector<float> above = dh;  // the residual path stays in dh
   std::vector<float> dscore(tokens * experts, 0);
   std::vector<float> douter(dim), dinner(hidden);
   for (size_t choice = 0; choice < tokens * k; ++choice) {

@@ -1,8 +1,8 @@
-// A small language model with mixture-of-experts layers, and its gradients, by hand.
+// A small language model with mixture-of-experts layers, and its gradients, written by hand.
 //
-// Each token sees the bytes up to itself and nothing else: h = sum over c < kContext of an
-// embedding of the byte c places back. Each layer adds sum over its kept choices of score *
-// expert(h), an expert being a two-layer perceptron; the last h gives the logits of the next byte.
+// Each token sees only the bytes up to itself: h = sum over c < kContext of an embedding of the
+// byte c places back. Each layer adds the sum over its kept choices of score * expert(h), where an
+// expert is a two-layer perceptron. The last h gives the logits of the next byte.
 #pragma once
 
 #include <functional>
@@ -36,18 +36,18 @@ class Model {
  public:
   Model(const Shape& shape, Policy policy, uint64_t seed);
 
-  // Cross-entropy in nats a byte; gradients are left in the parameters. `observe` sees every
-  // layer's routing as it is used.
+  // Returns the cross-entropy in nats per byte; leaves gradients in the parameters. Calls `observe`
+  // with every layer's routing when it is used.
   using Observe = std::function<void(int layer, const Routing& routing)>;
   double Step(const Batch& batch, const Observe& observe);
 
-  // Adam, as in the paper, on what Step left.
+  // Applies Adam (as in the paper) to the gradients of Step.
   void Update(float rate);
 
   size_t parameters() const;
 
  private:
-  struct Trace;  // what a layer's backward pass needs of its forward pass
+  struct Trace;  // values of a layer's forward pass that its backward pass needs
 
   void Embed(const Batch& batch, std::vector<float>& h) const;
   void EmbedBackward(const Batch& batch, const std::vector<float>& dh);
@@ -59,7 +59,7 @@ class Model {
   Shape shape_;
   Policy policy_;
   int64_t updates_ = 0;
-  std::vector<Parameter> embedding_;  // of each place back [256,D]
+  std::vector<Parameter> embedding_;  // for each offset back [256,D]
   std::vector<Layer> layers_;
   Parameter out_;  // [256,D]
 };

@@ -5,7 +5,7 @@
 namespace moe {
 namespace {
 
-// A dense host tensor of the trainer's, described for the length of a call.
+// Describes a dense host tensor of the trainer for the duration of a call.
 class View {
  public:
   View(const void* data, uint8_t code, uint8_t bits, int64_t rows, int64_t columns = 0)

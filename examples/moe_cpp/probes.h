@@ -1,4 +1,4 @@
-// All that this trainer tells Plumbline, in one place.
+// All that this trainer reports to Plumbline, in one place.
 #pragma once
 
 #include <string>
@@ -12,15 +12,16 @@ namespace moe {
 
 class Probes {
  public:
-  // Empty `server` and `record`: what PLUMBLINE_SERVER and PLUMBLINE_RECORD say, or nothing.
+  // If `server` and `record` are empty, PLUMBLINE_SERVER and PLUMBLINE_RECORD decide, if set.
   Probes(const std::string& run, const std::string& server, const std::string& record, int layers);
 
   plumbline::Run& run() { return run_; }
 
-  // One router call: what the gate said, what was chosen, what was kept, and who is who.
+  // Reports one router call: the gate's logits, the choices, which were kept, and each token's
+  // sequence and position.
   void Observe(int layer, const Routing& routing, const Batch& batch);
 
-  // Waits until all was delivered; false when that took longer than `patience_ms`.
+  // Waits until everything was delivered. Returns false if that took longer than `patience_ms`.
   bool Finish(uint32_t patience_ms);
 
  private:

@@ -32,7 +32,8 @@ void Choose(Routing& r) {
   r.keep.assign(r.indices.size(), 1);
 }
 
-// Each expert keeps its first C choices in the order of `queue`, which lists choices (row * k + j).
+// Makes each expert keep its first C choices in the order of `queue`, which lists choices (row * k
+// + j).
 void KeepFirst(Routing& r, const std::vector<int32_t>& queue) {
   std::vector<int64_t> served(static_cast<size_t>(r.experts), 0);
   for (int32_t choice : queue) {

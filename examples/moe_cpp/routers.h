@@ -1,4 +1,4 @@
-// Three of the four ways to let tokens into experts of examples/moe_pytorch/routers.py.
+// Three of the four routing policies of examples/moe_pytorch/routers.py.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@ namespace moe {
 
 enum class Policy {
   kDropless,   // every choice is served
-  kFifo,       // an expert serves the first C that ask, in row order: causal, batch-dependent
-  kScoreDrop,  // an expert serves the C with the best scores: later tokens push out earlier ones
+  kFifo,       // an expert serves the first C tokens in row order: causal, batch-dependent
+  kScoreDrop,  // an expert serves the C best scores: later tokens displace earlier ones
 };
 
-// "dropless", "fifo" or "score-drop"; throws std::invalid_argument for any other name.
+// Parses "dropless", "fifo" or "score-drop"; throws std::invalid_argument for any other name.
 Policy PolicyOf(const std::string& name);
 
 // One router call over T tokens and E experts, k choices each.
 struct Routing {
   int tokens = 0, experts = 0, top_k = 0;
-  const char* policy = "";       // as verdicts name it
-  int64_t capacity = 0;          // places of an expert; 0: no limit
+  const char* policy = "";       // the name in verdicts
+  int64_t capacity = 0;          // places per expert; 0: no limit
   std::vector<float> logits;     // [T,E]
   std::vector<float> scores;     // [T,E] softmax of the logits
   std::vector<int32_t> indices;  // [T,k] in rank order

@@ -104,7 +104,7 @@ void Train(const Options& options) {
   const auto seed = static_cast<uint64_t>(Number(options, "seed", 0, kMany));
   const moe::Text text(options.at("text"), static_cast<size_t>(length) + 1);
   moe::Model model(shape, moe::PolicyOf(options.at("router")), seed);
-  // The same parameters on every rank, each its own text.
+  // The same parameters on every rank, and different text.
   constexpr uint64_t kApart = 7919;
   const char* said = std::getenv("RANK");
   const uint64_t rank = said == nullptr ? 0 : std::strtoull(said, nullptr, 10);

@@ -25,12 +25,12 @@ from probes import import_plumbline
 SMALL = ["--layers", "2", "--dim", "64", "--batch", "4", "--seq", "64", "--steps", "300",
          "--probes", "off", "--workers", "0"]
 HELD_OUT = 10         # every tenth section of the manual is not trained on
-EVALUATION = 500_000  # added to the seed: other draws than training's
+EVALUATION = 500_000  # added to the seed, so that draws differ from training
 
 
 def arguments(argv):
     parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0], allow_abbrev=False,  # --batch is train.py's
+        description=__doc__.split("\n")[0], allow_abbrev=False,  # --batch is an option of train.py
         epilog="Unknown options go to train.py; its defaults here: " + " ".join(SMALL))
     parser.add_argument("--routers", nargs="+", choices=routers.POLICIES, metavar="ROUTER",
                         default=list(routers.POLICIES), help="to train with; all of train.py's")
@@ -49,7 +49,7 @@ def arguments(argv):
 
 
 def trained(options, documents):
-    """The model after its training, and the loss of its last steps."""
+    """Returns the model after its training, and the loss of its last steps."""
     trainer = train.Trainer(options, documents)
     losses = [record["loss"] for record in trainer.train()]
     return trainer.model, sum(losses[-20:]) / len(losses[-20:])
@@ -57,7 +57,7 @@ def trained(options, documents):
 
 @torch.no_grad()
 def losses(model, batch, policy):
-    """[B, S] cross-entropy of each token; 0 where there is no target."""
+    """Returns [B, S] cross-entropy of each token; 0 if there is no target."""
     with model.routed_by(policy):
         logits, _ = model(batch.tokens, batch.sequence_id, batch.position)
     each = F.cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten(),
@@ -66,7 +66,7 @@ def losses(model, batch, policy):
 
 
 def compared(plumbline, model, policy, batches):
-    """{causal policy: LeakMeter} of one model, each batch seen by all."""
+    """Returns {causal policy: LeakMeter} of one model, over all batches."""
     meters = {causal: plumbline.LeakMeter() for causal in routers.CAUSAL}
     for batch in batches:
         own = losses(model, batch, policy)

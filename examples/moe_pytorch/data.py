@@ -1,13 +1,12 @@
-"""Real text for the example, as bytes: ../text/, a copy of the rules' pages that no later change of a page alters.
+"""Real text for the example, as bytes: ../text/, a fixed copy of the rules' pages.
 
 A *document* is one section of a page. A batch is B rows of S tokens, cut in one of two ways:
 
   window  each row is a window of one document; a document shorter than the row is padded
   packed  documents follow one another until the row is full; a document never sees its neighbour
 
-Every token says which document it belongs to (`sequence_id`) and where it stands in it
-(`position`). Those two decide what "a later token of the same sequence" means, both to the
-attention mask and to whoever judges the router.
+Every token has the number of its document (`sequence_id`) and its place in it (`position`). These two define "a later
+token of the same sequence", both for the attention mask and for the rules that judge the router.
 """
 
 import dataclasses
@@ -29,18 +28,18 @@ class Batch:
     """One micro-batch; every field is [B, S]. Row b, token s is row b*S + s of the router."""
 
     tokens: torch.Tensor       # int64, < VOCABULARY
-    targets: torch.Tensor      # int64, the next token, IGNORED where there is none
+    targets: torch.Tensor      # int64, the next token; IGNORED if there is none
     sequence_id: torch.Tensor  # int64, unique within the batch; padding belongs to its document
     position: torch.Tensor     # int64, from 0 within the sequence
     padding: torch.Tensor      # bool
-    pool_id: torch.Tensor      # int64, who competes for an expert's places; here all with all
+    pool_id: torch.Tensor      # int64, tokens that compete for an expert's places; here all
 
     def to(self, device):
         return Batch(**{name: t.to(device) for name, t in vars(self).items()})
 
 
 def load_documents(pattern=TEXT_PATTERN, shortest=64):
-    """The sections of the files, each a 1-D uint8 tensor, in an order that never changes."""
+    """Returns the sections of the files, each a 1-D uint8 tensor, in a fixed order."""
     paths = sorted({os.path.realpath(path) for path in glob.glob(pattern)})
     if not paths:
         raise FileNotFoundError(f"no file matches {pattern}; expected text with sections that begin with #")
@@ -54,7 +53,7 @@ def load_documents(pattern=TEXT_PATTERN, shortest=64):
 
 
 class TextBatches(torch.utils.data.Dataset):
-    """Batch number i of a rank, a function of (seed, rank, i) alone."""
+    """Batch number i of a rank, which depends only on (seed, rank, i)."""
 
     def __init__(self, documents, batch, length, layout="packed", seed=0, rank=0, steps=1):
         if layout not in ("packed", "window"):
@@ -89,7 +88,7 @@ class TextBatches(torch.utils.data.Dataset):
         return self.documents[index].long()
 
     def _cut(self, document, longest, random):
-        """At most `longest` + 1 tokens of the document, from a random place, END after its end."""
+        """Returns at most `longest` + 1 tokens of the document, from a random place, with END after its end."""
         document = torch.cat([document, torch.tensor([END])])
         spare = max(0, len(document) - (longest + 1))
         start = torch.randint(spare + 1, (1,), generator=random).item()
@@ -103,7 +102,7 @@ class TextBatches(torch.utils.data.Dataset):
     def _fill_packed(self, batch, row, sequence, random):
         column = 0
         while column < self.length:
-            # Half a row at most, so that a row really holds several documents.
+            # At most half a row, so that a row holds several documents.
             longest = min(self.length - column, max(2, self.length // 2))
             text = self._cut(self._pick(random), longest, random)
             column += self._place(batch, row, column, text, sequence)
@@ -123,6 +122,6 @@ class TextBatches(torch.utils.data.Dataset):
 
 
 def loader(dataset, start, stop, workers=1):
-    """Batches start..stop-1, made by a forked worker process, as trainers do."""
+    """Yields batches start..stop-1, made by a forked worker process, as in real trainers."""
     return torch.utils.data.DataLoader(dataset, batch_size=None, sampler=range(start, stop),
                                        num_workers=workers)

@@ -10,7 +10,7 @@ from routers import normalises, route
 
 
 class Attention(nn.Module):
-    """Causal self-attention within each sequence: a packed neighbour is never seen."""
+    """Causal self-attention within each sequence: a packed neighbour is never visible."""
 
     def __init__(self, dim, heads):
         super().__init__()
@@ -41,18 +41,18 @@ class Expert(nn.Module):
 
 
 class MixtureOfExperts(nn.Module):
-    """A gate, a routing policy, and the experts that it chooses among."""
+    """A gate, a routing policy, and experts."""
 
     def __init__(self, name, dim, hidden, experts, top_k, policy, capacity_factor):
         super().__init__()
         self.name, self.top_k = name, top_k
         self.policy, self.capacity_factor = policy, capacity_factor
-        self.normalised = normalises(policy)  # what the experts learn with, however tokens are sent
+        self.normalised = normalises(policy)  # how the experts are trained, whatever policy routes tokens later
         self.gate = nn.Linear(dim, experts, bias=False)
         self.experts = nn.ModuleList(Expert(dim, hidden) for _ in range(experts))
 
     def forward(self, x):
-        """x [T, dim] -> ([T, dim], the Routing that was used)."""
+        """Maps x [T, dim] to ([T, dim], the Routing that was used)."""
         routing = route(self.policy, self.gate(x), self.top_k, self.capacity_factor,
                         self.normalised)
         weights = routing.weights.to(x.dtype)
@@ -80,7 +80,7 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    """Bytes in, logits of the next byte out, with the routing of each layer beside them."""
+    """Maps bytes to logits of the next byte, and returns the routing of each layer."""
 
     def __init__(self, vocabulary, length, dim=128, layers=4, heads=4, hidden=None, **mixture):
         super().__init__()
@@ -100,7 +100,7 @@ class Model(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, tokens, sequence_id, position, observe=None):
-        """All [B, S]. `observe(layer, routing)` is called for each layer as it is routed."""
+        """All inputs are [B, S]. Calls `observe(layer, routing)` for each layer when it is routed."""
         x = self.token(tokens) + self.place(position)
         allowed = self._allowed(sequence_id)
         routings = []
@@ -113,7 +113,7 @@ class Model(nn.Module):
 
     @contextlib.contextmanager
     def routed_by(self, policy):
-        """Within it the same weights send tokens to experts by another policy."""
+        """In this context, the same weights use another routing policy."""
         layers = [block.experts for block in self.blocks]
         own = [layer.policy for layer in layers]
         try:
@@ -126,13 +126,13 @@ class Model(nn.Module):
 
     @staticmethod
     def _allowed(sequence_id):
-        """[B, 1, S, S]: the query's own sequence, up to itself."""
+        """Returns [B, 1, S, S]: the query's own sequence, up to itself."""
         same = sequence_id.unsqueeze(2) == sequence_id.unsqueeze(1)
         return same.tril().unsqueeze(1)
 
 
 def balance_loss(routing):
-    """Switch Transformer's auxiliary loss (Fedus et al. 2021, eq. 4): 1 when balanced, up to E."""
+    """Returns Switch Transformer's auxiliary loss (Fedus et al. 2021, eq. 4): 1 if balanced, at most E."""
     experts = routing.scores.shape[1]
     first = routing.logits.detach().argmax(dim=1)
     share = torch.bincount(first, minlength=experts).to(routing.scores.dtype) / len(first)

@@ -1,4 +1,4 @@
-"""All that this trainer tells Plumbline, in one place."""
+"""All that this trainer reports to Plumbline, in one place."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import sys
 
 
 class Silent:
-    """Stands in for the probes where there are none."""
+    """Replaces the probes if there are none."""
 
     def step(self, number):
         return contextlib.nullcontext()
@@ -24,7 +24,7 @@ class Silent:
         pass
 
 
-# What the routers of this example are called in verdicts.
+# The names of this example's routers in verdicts.
 POLICY_NAMES = {"dropless": "token-choice", "fifo": "fifo-capacity",
                 "score-drop": "score-capacity", "expert-choice": "expert-choice"}
 
@@ -33,13 +33,14 @@ class Probes:
     """Sends what happens in each step to the analysis server, to a record on disk, or both."""
 
     def __init__(self, run, server=None, record=None, patience=2.0):
-        """patience: seconds that the end of training may wait for the last evidence to arrive."""
+        """patience: seconds that the end of training may wait until the last evidence arrives."""
         self._run = import_plumbline().init(run=run, server=server, record=record)
         self._patience = patience
         self.step, self.span, self.scalar = self._run.step, self._run.span, self._run.scalar
 
     def routing(self, layer, routing, batch):
-        """One router call: what the gate said, what was chosen, what was kept, and who is who."""
+        """Reports one router call: the gate's logits, the choices, which were kept, and each token's sequence and
+        position."""
         chosen = ({"routing_map": routing.assigned} if routing.indices is None else
                   {"topk_indices": routing.indices, "keep_mask": routing.keep})
         self._run.observe_routing(

@@ -1,4 +1,4 @@
-"""Several ranks of one run: starting them, and averaging what they found."""
+"""Starts several ranks of one run, and averages their values."""
 
 import os
 import signal
@@ -16,21 +16,21 @@ def rank_and_world():
 
 
 def join():
-    """Meets the other ranks (gloo, over MASTER_ADDR and MASTER_PORT)."""
+    """Joins the other ranks (gloo, over MASTER_ADDR and MASTER_PORT)."""
     if rank_and_world()[1] > 1:
         dist.init_process_group("gloo")
 
 
 def leave():
     if dist.is_initialized():
-        # Gloo's worker lets go of the last hook with the GIL; whoever ends it while holding the GIL waits
-        # for ever (seen once on a busy machine, torch 1.13).
+        # Gloo's worker needs the GIL to release the last hook. If the thread that ends it holds the GIL, both wait
+        # forever (seen once on a busy machine, torch 1.13).
         time.sleep(0.1)
         dist.destroy_process_group()
 
 
 def average(values):
-    """Mean over the ranks of an fp32 tensor, in place; the same bits on every rank."""
+    """Averages an fp32 tensor over the ranks, in place. Every rank gets the same bits."""
     if dist.is_initialized():
         dist.all_reduce(values)
         values /= dist.get_world_size()
@@ -68,7 +68,7 @@ def launch(count, command):
 
 
 def _wait_for_all(processes):
-    """0 when all have ended well, else the first failure's status: the others may wait for it."""
+    """Returns 0 if all have ended well, otherwise the status of the first failure: the others may wait for that rank."""
     waiting = list(processes)
     while waiting:
         for process in list(waiting):
@@ -83,7 +83,7 @@ def _wait_for_all(processes):
 
 
 def _end(processes):
-    """Asks what still runs to end, then ends it; not to be interrupted."""
+    """Terminates the processes that still run, then kills them. Not interruptible."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     for end in (subprocess.Popen.terminate, subprocess.Popen.kill):

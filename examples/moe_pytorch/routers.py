@@ -3,11 +3,11 @@
   dropless       each token takes its k best experts, however many others do       (clean)
   fifo           experts hold C tokens; first come, first served                   (batch-dependent)
   score-drop     experts hold C tokens and keep those with the best scores         (sees the future)
-  expert-choice  each expert takes the C tokens it likes best                      (sees the future)
+  expert-choice  each expert takes the C tokens with the best scores               (sees the future)
 
-Under score-drop and expert-choice a token that comes later in the text can push an earlier one out
-of an expert. The earlier token's output then tells something of a text it must not know, and what
-the model learns from it is not there when it generates text.
+Under score-drop and expert-choice, a token that comes later in the text can displace an earlier one from an expert. The
+earlier token's output then depends on text that it must not know. What the model learns from that is not available when
+it generates text.
 
 All work on one pool: the T tokens of one rank's micro-batch compete for the same places.
 """
@@ -19,26 +19,26 @@ from typing import Optional
 import torch
 
 POLICIES = ("dropless", "fifo", "score-drop", "expert-choice")
-CAUSAL = ("dropless", "fifo")  # later tokens of a sequence change nothing for the earlier ones
+CAUSAL = ("dropless", "fifo")  # later tokens of a sequence change nothing for earlier ones
 
 
 @dataclasses.dataclass
 class Routing:
-    """The outcome of one router call over T tokens and E experts."""
+    """The result of one router call over T tokens and E experts."""
 
-    logits: torch.Tensor               # [T, E] what the gate said, in its own precision
-    scores: torch.Tensor               # [T, E] fp32 softmax of the logits: what the choice used
+    logits: torch.Tensor               # [T, E] the gate's output, in its own precision
+    scores: torch.Tensor               # [T, E] fp32 softmax of the logits, used for the choice
     assigned: torch.Tensor             # [T, E] bool: this expert computes this token
-    indices: Optional[torch.Tensor]    # [T, k] int64, best first; None where experts choose
-    keep: Optional[torch.Tensor]       # [T, k] bool, False = refused; None where experts choose
+    indices: Optional[torch.Tensor]    # [T, k] int64, best first; None if experts choose
+    keep: Optional[torch.Tensor]       # [T, k] bool, False = refused; None if experts choose
     top_k: int
-    capacity: Optional[int]            # tokens an expert holds; None = no limit
+    capacity: Optional[int]            # tokens per expert; None = no limit
     policy: str
     normalised: bool                   # whether a token's weights are shares of its own choice
 
     @property
     def weights(self):
-        """[T, E] what each expert's output is multiplied with; gradients reach the gate here."""
+        """Returns [T, E] factors of each expert's output. Gradients reach the gate here."""
         chosen = self.scores * self.assigned
         if not self.normalised:
             return chosen
@@ -48,24 +48,24 @@ class Routing:
 
     @property
     def dropped(self):
-        """Share of the T*k choices that were refused."""
+        """Returns the share of the T*k choices that were refused."""
         return 0.0 if self.keep is None else 1.0 - self.keep.double().mean().item()
 
 
 def expert_capacity(tokens, experts, top_k, factor):
-    """C = ceil(factor * k * T / E): `factor` times what perfect balance would give each expert."""
+    """Returns C = ceil(factor * k * T / E): `factor` times the tokens per expert in perfect balance."""
     return max(1, min(tokens, math.ceil(factor * top_k * tokens / experts)))
 
 
 def normalises(policy):
-    """Whether weights are shares of the token's own choice; where experts choose, it has none."""
+    """Returns whether weights are shares of the token's own choice. If experts choose, it has none."""
     return policy != "expert-choice"
 
 
 def route(policy, logits, top_k, capacity_factor=1.0, normalised=None):
     """Sends each of T tokens to experts by the named policy. logits [T, E], any float dtype.
 
-    normalised: as the policy has it, unless weights that learned the other way are to be run
+    normalised: the policy's default, unless weights that were trained the other way are used
     """
     if policy not in POLICIES:
         raise ValueError(f"router is {policy!r}; expected one of {', '.join(POLICIES)}")
@@ -94,14 +94,14 @@ def route(policy, logits, top_k, capacity_factor=1.0, normalised=None):
 
 
 def _keep_first(indices, experts, capacity):
-    """Each expert keeps the first C tokens that ask, in row order."""
+    """Makes each expert keep the first C tokens that request it, in row order."""
     asks = indices.new_zeros(len(indices), experts).scatter(1, indices, 1)
     served_before = asks.cumsum(dim=0) - asks
     return served_before.gather(1, indices) < capacity
 
 
 def _keep_best(indices, scores, capacity):
-    """Each expert keeps the C tokens with the best scores among those that ask for it."""
+    """Makes each expert keep the C tokens with the best scores among those that request it."""
     asks = torch.zeros_like(scores, dtype=torch.bool).scatter(1, indices, True)
     ranked = scores.detach().masked_fill(~asks, -1.0)
     order = torch.sort(ranked, dim=0, descending=True, stable=True).indices
@@ -111,6 +111,6 @@ def _keep_best(indices, scores, capacity):
 
 
 def _experts_choose(scores, capacity):
-    """Each expert takes the C best of all tokens."""
+    """Makes each expert take the C best of all tokens."""
     order = torch.sort(scores.detach(), dim=0, descending=True, stable=True).indices
     return torch.zeros_like(scores, dtype=torch.bool).scatter(0, order[:capacity], True)

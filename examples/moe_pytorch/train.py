@@ -85,7 +85,7 @@ class Trainer:
     """One rank: its model, optimizer, data and probes."""
 
     def __init__(self, options, documents=None):
-        """documents: to train on; those of --text unless given."""
+        """documents: training documents; by default those of --text."""
         self.options = options
         self.rank, self.world = ranks.rank_and_world()
         torch.manual_seed(options.seed)  # the same parameters on every rank
@@ -102,7 +102,7 @@ class Trainer:
                              options.patience) if wanted else Silent()
 
     def probes_of(self, step):
-        """The probes, or silence in the blocks in which --probes alternate leaves them out."""
+        """Returns the probes; in blocks in which --probes alternate leaves them out, Silent()."""
         if self.options.probes == "alternate" and step // self.options.block % 2:
             return Silent()
         return self.probes
@@ -118,7 +118,7 @@ class Trainer:
             record = self.step(step, batches, self.probes_of(step), began)
             record["seconds"] = time.perf_counter() - started
             record["cpu_seconds"] = time.process_time() - worked  # of all threads
-            record["unix_seconds"] = time.time()  # when the step ended
+            record["unix_seconds"] = time.time()  # end time of the step
             stop = record.pop("stop")
             yield record
             step += 1
@@ -161,7 +161,7 @@ class Trainer:
         return loss, balance, sum(r.dropped for r in routings) / len(routings)
 
     def set_learning_rate(self, step):
-        """A short linear warm-up, then constant."""
+        """Sets the learning rate: a short linear warm-up, then constant."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.lr * min(1.0, (step + 1) / 20)
 
@@ -175,7 +175,7 @@ class Trainer:
 
 
 def report(record, log, quiet):
-    """A line for people, and one with every bit of the floats for the log."""
+    """Writes a line for people, and one with every bit of the floats for the log."""
     if log:
         exact = {name: value.hex() if isinstance(value, float) and "seconds" not in name else value
                  for name, value in record.items()}
@@ -188,7 +188,7 @@ def report(record, log, quiet):
 
 def train(options):
     torch.set_num_threads(1)  # one order of summation; the ranks share the cores
-    # On a GPU it needs CUBLAS_WORKSPACE_CONFIG=:4096:8, and warns of what has no such algorithm.
+    # On a GPU this needs CUBLAS_WORKSPACE_CONFIG=:4096:8, and warns about operations without a deterministic algorithm.
     torch.use_deterministic_algorithms(True, warn_only=options.device != "cpu")
     ranks.join()
     trainer = Trainer(options)
@@ -209,7 +209,7 @@ def train(options):
 
 def main(argv):
     options = arguments(argv)
-    # A polite kill ends like Ctrl-C: through `finally`, so that the probes say goodbye.
+    # SIGTERM ends the program like Ctrl-C, through `finally`, so that the probes send a goodbye.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if options.launch:

@@ -1,7 +1,7 @@
-"""The inference process: its own copy of the weights in few bits, a cache, a sampler, and sins.
+"""The inference process: its own copy of the weights in few bits, a cache, a sampler, and optional faults.
 
-Messages from the trainer: ("weights", version, state), ("generate", step, prompts), ("stop",). To
-the trainer: one Rollout a generate.
+Messages from the trainer: ("weights", version, state), ("generate", step, prompts), ("stop",). To the trainer: one
+Rollout per generate.
 """
 
 import collections
@@ -34,7 +34,7 @@ class Rollout:
     ids: list            # of sequences, unique within the run
     prompts: list
     tokens: torch.Tensor          # [B, R] as drawn
-    logprobs: torch.Tensor        # [B, R] f64, as logged, here and below
+    logprobs: torch.Tensor        # [B, R] f64, as logged; also the two below
     entropy: torch.Tensor
     varentropy: torch.Tensor
     versions: torch.Tensor        # [B, R] optimizer updates in the weights that drew each token
@@ -45,7 +45,7 @@ class Rollout:
 
 
 def rounded(state, bits):
-    """Weights as the engine holds them: bf16, or int8 with a scale a row; computed with in f32."""
+    """Returns weights as the engine holds them: bf16, or int8 with a scale per row; computed with in f32."""
     if bits == "f32":
         return {k: v.clone() for k, v in state.items()}
     if bits == "bf16":
@@ -61,7 +61,7 @@ def rounded(state, bits):
 
 
 def keep_top(logits, top_p):
-    """-inf outside the smallest set of tokens whose probability is at least top_p."""
+    """Returns -inf outside the smallest set of tokens whose probability is at least top_p."""
     ordered, at = logits.softmax(-1).sort(-1, descending=True)
     before = ordered.cumsum(-1) - ordered
     dropped = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, at, before >= top_p)
@@ -74,11 +74,11 @@ class Engine:
         self.sin, self.bits, self.in_flight, self.sin_from = sin, bits, in_flight, sin_from
         self.random = torch.Generator().manual_seed(seed)
         self.version, self.waiting = -1, None
-        self.sent = collections.deque(maxlen=9)  # weights, the oldest first
-        self.prefixes = {}  # prompt id -> caches, of weights that may be gone
+        self.sent = collections.deque(maxlen=9)  # weights, oldest first
+        self.prefixes = {}  # prompt id -> caches, possibly of older weights
 
     def receive(self, version, state):
-        """In-flight updates wait for the middle of the next batch; others are applied at once."""
+        """With in-flight updates, weights wait for the middle of the next batch; otherwise they are applied immediately."""
         if self.in_flight and self.version >= 0:
             self.waiting = (version, state)
         else:
@@ -128,7 +128,7 @@ class Engine:
         )
 
     def _prefill(self, prompts):
-        """The caches after the prompts, and the logits of the first token in self.first."""
+        """Returns the caches after the prompts, and stores the logits of the first token in self.first."""
         self.cached = [0] * len(prompts)
         if self.sin != "stale-cache":
             caches = self.model.empty_caches()

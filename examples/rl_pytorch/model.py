@@ -32,7 +32,7 @@ class Block(nn.Module):
 
 
 class Policy(nn.Module):
-    """tokens [B, T] -> logits [B, T, V]. With `caches` (a list a block) tokens are appended to them."""
+    """Maps tokens [B, T] to logits [B, T, V]. With `caches` (a list per block) tokens are appended to them."""
 
     def __init__(self, dim=64, heads=4, layers=2):
         super().__init__()
@@ -53,7 +53,7 @@ class Policy(nn.Module):
 
 
 def distribution(logits):
-    """Log-probabilities, entropy and varentropy (nats) of the softmax over the last axis.
+    """Returns log-probabilities, entropy and varentropy (nats) of the softmax over the last axis.
 
     -inf logits have probability 0.
     """

@@ -1,7 +1,7 @@
 """A toy task that a program can check: write the digits of the prompt in ascending order.
 
-Text is digits. Tokens are single digits (0-9) and pairs of them (10 + 10*a + b), so that one text
-has several tokenisations, as in every real vocabulary.
+Text is digits. Tokens are single digits (0-9) and pairs of them (10 + 10*a + b), so that one text has several
+tokenisations, as in every real vocabulary.
 """
 
 import random
@@ -15,7 +15,7 @@ RESPONSE_TOKENS = 14
 
 
 def prompts(rng, count, pool=None):
-    """`count` prompts as (id, tokens). With a pool they repeat, as the questions of a dataset do."""
+    """Returns `count` prompts as (id, tokens). With a pool they repeat, like the questions of a dataset."""
     chosen = [rng.randrange(pool) if pool else rng.getrandbits(48) for _ in range(count)]
     return [(seed, _digits(seed) + [SEP]) for seed in chosen]
 
@@ -26,7 +26,7 @@ def _digits(seed):
 
 
 def text(tokens):
-    """The digits that tokens stand for."""
+    """Returns the digits of tokens."""
     digits = []
     for token in tokens:
         if token < DIGITS:
@@ -37,13 +37,13 @@ def text(tokens):
 
 
 def tokenise(digits):
-    """The canonical tokens of a text: pairs from the left."""
+    """Returns the canonical tokens of a text: pairs from the left."""
     pairs = [DIGITS + 10 * a + b for a, b in zip(digits[::2], digits[1::2])]
     return pairs + (digits[-1:] if len(digits) % 2 else [])
 
 
 def reward(prompt, response):
-    """The share of places at which the response has the sorted prompt's digit."""
+    """Returns the share of places at which the response has the sorted prompt's digit."""
     wanted = sorted(text(prompt[:-1]))
     given = text(response)
     return sum(a == b for a, b in zip(wanted, given)) / len(wanted)

@@ -58,13 +58,13 @@ class Trainer:
         self.model = Policy()
         self.optimizer = torch.optim.Adam(self.model.parameters(), args.lr)
         self.version = 0
-        self.past = {}  # version -> weights, where a third pass is asked for
+        self.past = {}  # version -> weights, if a third pass is requested
 
     def state(self):
         return {k: v.detach().clone() for k, v in self.model.state_dict().items()}
 
     def tokens(self, rollout):
-        """As the trainer sees them."""
+        """Returns the tokens as the trainer sees them."""
         if self.args.sin == "retokenised":
             drawn = rollout.tokens.tolist()
             again = [task.tokenise(task.text(row)) for row in drawn]
@@ -73,7 +73,7 @@ class Trainer:
         return rollout.tokens
 
     def score(self, model, rollout, tokens):
-        """The model's distribution at each token."""
+        """Returns the model's distribution at each token."""
         rows = torch.cat((torch.tensor(rollout.prompts), tokens), 1)
         logits = model(rows[:, :-1])[:, task.PROMPT_TOKENS - 1:]
         if self.args.sin == "trainer-temperature":
@@ -83,19 +83,19 @@ class Trainer:
 
     @torch.no_grad()
     def behaviour(self, rollout, tokens):
-        """Log-probabilities by this trainer's own weights at the version that drew each token."""
+        """Returns log-probabilities by this trainer's own weights at the version that drew each token."""
         self.past[self.version] = self.state()
         model, out = Policy(), torch.full(tokens.shape, float("nan"), dtype=torch.float64)
         for version in rollout.versions.unique().tolist():
             model.load_state_dict(self.past[version])
             logp, _, _ = self.score(model, rollout, tokens)
             out = torch.where(rollout.versions == version, logp.double(), out)
-        oldest = rollout.versions.min().item() - 1  # rollouts on their way are at most as old
+        oldest = rollout.versions.min().item() - 1  # pending rollouts are at most this old
         self.past = {v: w for v, w in self.past.items() if v >= oldest}
         return out
 
     def learn(self, rollout):
-        """One update; what the record says of it."""
+        """Does one update. Returns its values for the record."""
         tokens = self.tokens(rollout)
         logprobs, entropy, varentropy = self.score(self.model, rollout, tokens)
         behaviour = self.behaviour(rollout, tokens) if self.args.third_pass else None
@@ -125,7 +125,7 @@ def observe(run, rollout, learned):
 
 
 def records(rollout, learned):
-    """Native rollout records, one a sequence."""
+    """Yields native rollout records, one per sequence."""
     for i, sequence in enumerate(rollout.ids):
         record = {
             "step": rollout.step, "sequence_id": sequence,

@@ -1,9 +1,8 @@
-"""Makes an installed tree carry all that it needs but glibc, libstdc++ and libgcc_s.
+"""Bundles an installed tree with all that it needs except glibc, libstdc++ and libgcc_s.
 
-A trainer may hold another protobuf, gRPC or OpenSSL. Two libraries of one SONAME are one library to
-the loader, whatever opens them, so each that we carry gets a name that nobody else has: its own
-with a few digits of its content. Each finds the others beside it (`$ORIGIN`), before
-LD_LIBRARY_PATH is asked.
+A trainer may have loaded another protobuf, gRPC or OpenSSL. For the loader, two libraries of one SONAME are one
+library, whichever program opens them. So each bundled library gets a unique name: its own with a few digits of its
+content. Each finds the others next to it (`$ORIGIN`), before LD_LIBRARY_PATH.
 """
 
 import hashlib
@@ -15,7 +14,7 @@ from command import run
 from elf import Elf, is_elf
 from relink import relink
 
-# The file of each, from the prefix; where each finds the closure.
+# The path of each file below the prefix, and where it finds the closure.
 PROGRAMS = {"bin/plumb": "$ORIGIN/../lib/plumbline", "bin/plumbd": "$ORIGIN/../lib/plumbline"}
 GUESTS = {"lib/libplumbline_agent.so": "$ORIGIN/plumbline:$ORIGIN"}
 ALONE = ("bin/plumb-load-check", "lib/libplumbline.so", "lib/libplumbline_cuda.so")
@@ -24,20 +23,20 @@ FOLDER = "lib/plumbline"
 
 
 def strip(path):
-    """Before relink, which puts the string table where strip would not look for it."""
+    """Strips symbols. Must run before relink, which puts the string table where strip would not find it."""
     path.chmod(path.stat().st_mode | 0o200)
     run("strip", "--strip-unneeded", path)
 
 
 def unique_name(name, path):
-    """libgrpc.so.29 as libgrpc-plumb3f2a1c.so.29."""
+    """Returns libgrpc-plumb3f2a1c.so.29 for libgrpc.so.29."""
     digits = hashlib.sha256(path.read_bytes()).hexdigest()[:6]
     stem, dot, rest = name.partition(".so")
     return f"{stem}-plumb{digits}{dot}{rest}"
 
 
 def carry(prefix, libraries, opened):
-    """Copies `libraries` (SONAME to path) into the closure's folder; SONAME to the new name."""
+    """Copies `libraries` (SONAME to path) into the closure's folder. Returns SONAME to the new name."""
     folder = prefix / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     names = {}
@@ -52,16 +51,16 @@ def carry(prefix, libraries, opened):
 
 
 def reflection_library(build):
-    """The one that plumbd opens by name when it is asked to (server/CMakeLists.txt)."""
+    """Returns the library that plumbd opens by name if configured to (server/CMakeLists.txt)."""
     text = (build / "build.ninja").read_text()
     _, found, rest = text.partition('PLUMBLINE_REFLECTION_LIBRARY=\\"')
     return rest.partition('\\"')[0] if found else ""
 
 
 def bundle(prefix, opened=()):
-    """`opened`: names of libraries that a program opens itself, under which they stay to be found.
+    """Bundles the tree. `opened`: names of libraries that a program opens itself, which are kept so that it finds them.
 
-    Returns SONAME to path of what is carried, and SONAME to new name.
+    Returns SONAME to path of the bundled libraries, and SONAME to new name.
     """
     prefix = pathlib.Path(prefix)
     ours = [prefix / name for name in (*PROGRAMS, *GUESTS, *ALONE) if (prefix / name).exists()]

@@ -1,7 +1,6 @@
-"""checks.py PREFIX: what a bundled tree asks of a machine, and whether that is no more than was
-promised.
+"""checks.py PREFIX: reports what a bundled tree requires of a machine, and checks that it is no more than promised.
 
-Ends with status 1 and a line for each thing that is more.
+If anything exceeds that, prints a line for each and ends with status 1.
 """
 
 import pathlib
@@ -12,10 +11,10 @@ from bundle import ALONE, FOLDER, GUESTS, OWN, PROGRAMS, elf_files
 from closure import is_system
 from elf import Elf, version_key
 
-# The newest symbol version of each library of the system that may be needed: those of manylinux_2_34. RHEL 9 (GCC 11),
+# The newest symbol version of each system library that may be required: those of manylinux_2_34. RHEL 9 (GCC 11),
 # Ubuntu 22.04 and Debian 12 have them.
 MOST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29), "CXXABI": (1, 3, 13), "GCC": (7, 0, 0)}
-WHEEL_BYTES = 30_000_000  # the device kernels are 3.2 MB of it
+WHEEL_BYTES = 30_000_000  # 3.2 MB of it are the device kernels
 EXPORTS = pathlib.Path(__file__).resolve().parents[2] / "tests/agent/facade/check_exports.py"
 LIBRARIES = {
     "facade": "lib/libplumbline.so",
@@ -25,8 +24,7 @@ LIBRARIES = {
 
 
 def too_new(version):
-    """Whether a symbol version is newer than what may be asked for. "GLIBC_ABI_DT_RELR" is: it has
-    no number."""
+    """Returns True if a symbol version is newer than allowed. "GLIBC_ABI_DT_RELR" counts as newer: it contains no version."""
     family = version.partition("_")[0]
     return not version_key(version) or version_key(version) > MOST.get(family, ())
 
@@ -45,8 +43,7 @@ def check_needed(file, carried):
 
 
 def check_carried(file, opened):
-    """A library of the closure: known by a name of its own, and no part of a table of the whole
-    process."""
+    """Checks a library of the closure: it has a unique name, and no symbols in process-wide tables."""
     name = file.path.name
     if file.soname != name:
         yield f"{name} calls itself {file.soname}"
@@ -85,8 +82,9 @@ def check_wheel(path):
 
 
 def check_hardening(file, ours):
-    """What cmake/PlumblineHarden.cmake asks for. Of others' libraries: what Debian's flags give. A canary and a checked copy
-    are only where the compiler found use for one, so `ours` are files that are large enough."""
+    """Checks for what cmake/PlumblineHarden.cmake enables; in third-party libraries, for what Debian's flags enable. A
+    canary and a checked copy exist only if the compiler found a use for them, so `ours` are files that are large
+    enough."""
     name, imported = file.path.name, {s.name for s in file.symbols() if not s.defined}
     if not file.has_relro:
         yield f"{name} has no RELRO segment"
@@ -124,7 +122,7 @@ def problems(prefix, opened=(), hardened=False):
 
 
 def newest(files, family):
-    """The newest version of a family that any file needs."""
+    """Returns the newest version of a family that any file needs."""
     versions = {
         v for file in files for _, v in file.versions_needed() if v.partition("_")[0] == family
     }
@@ -132,7 +130,7 @@ def newest(files, family):
 
 
 def report(prefix):
-    """What it asks of a machine, in lines."""
+    """Yields what the tree requires of a machine, in lines."""
     files = [Elf(path) for path in elf_files(prefix)]
     families = ("GLIBC", "GLIBCXX", "CXXABI", "GCC")
     yield "needs  " + ", ".join(filter(None, (newest(files, family) for family in families)))

@@ -1,4 +1,4 @@
-"""Which libraries a set of ELF files needs, found where the loader of this machine finds them."""
+"""Finds the libraries that a set of ELF files needs, where the loader of this machine finds them."""
 
 import os
 import pathlib
@@ -7,7 +7,7 @@ import subprocess
 
 from elf import Elf
 
-# What every machine that runs a trainer has, and must have once only: glibc, libstdc++, libgcc_s.
+# Libraries that every machine with a trainer has, and that must be loaded once only: glibc, libstdc++, libgcc_s.
 SYSTEM = re.compile(
     r"(ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv|libutil|libnsl|libanl|libmvec"
     r"|libstdc\+\+|libgcc_s)\.so(\.\d+)*$"
@@ -15,7 +15,7 @@ SYSTEM = re.compile(
 
 
 class NotFound(RuntimeError):
-    """A library that is needed lies nowhere the loader looks."""
+    """A required library is in none of the loader's folders."""
 
 
 def is_system(name):
@@ -23,7 +23,7 @@ def is_system(name):
 
 
 def _cache():
-    """The loader's cache: name to path, of 64-bit libraries."""
+    """Returns the loader's cache: name to path, of 64-bit libraries."""
     printed = subprocess.run(
         ["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True
     ).stdout
@@ -39,7 +39,7 @@ class Loader:
         self._cache = _cache()
 
     def find(self, name, needed_by):
-        """As the loader: the search path of who needs it, LD_LIBRARY_PATH, the cache, the usual
+        """Searches like the loader: the search path of the file that needs it, LD_LIBRARY_PATH, the cache, the default
         folders."""
         own = needed_by.search_path.replace("$ORIGIN", str(needed_by.path.parent))
         folders = [*own.split(":"), *os.environ.get("LD_LIBRARY_PATH", "").split(":")]
@@ -55,9 +55,8 @@ class Loader:
 
 
 def closure(files, opened=(), own=()):
-    """SONAME to path of all that `files` need, of `opened` (names that a program opens while it
-    runs), and
-    of what those need in turn; but for the system's and `own` names."""
+    """Returns SONAME to path of all libraries that `files` and `opened` (names that a program opens at run time) need,
+    recursively, without those of the system and `own` names."""
     waiting = [Elf(path) for path in files]
     loader = Loader()
     found = {name: loader.find(name, waiting[0]) for name in opened}

@@ -1,10 +1,10 @@
-"""Runs a program to its end, and says what it said where it fails."""
+"""Runs a program to its end. If it fails, raises an error with its output."""
 
 import subprocess
 
 
 def run(*command, **options):
-    """What it printed. RuntimeError where its status is not 0. `options`: as subprocess.run's."""
+    """Returns the output. If the status is not 0, raises RuntimeError. `options`: as for subprocess.run."""
     done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, **options
     )

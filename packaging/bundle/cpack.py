@@ -1,4 +1,4 @@
-"""The Debian package and the archive, by CPack, from the bundled tree."""
+"""Makes the Debian package and the archive with CPack, from the bundled tree."""
 
 import email.utils
 import gzip
@@ -41,7 +41,7 @@ def write_archive(prefix, version, output, work):
 
 
 def add_debian_documents(folder, version, epoch):
-    """What Debian's policy asks of each package."""
+    """Adds what Debian's policy requires of each package."""
     folder.mkdir(parents=True)
     shutil.copyfile(PACKAGING / "debian/copyright", folder / "copyright")
     change = (
@@ -53,7 +53,7 @@ def add_debian_documents(folder, version, epoch):
 
 
 def debian_extras(prefix, version, work, epoch):
-    """What lies outside of /usr, or where Debian alone looks for it."""
+    """Adds files outside of /usr, and those that only Debian needs."""
     root, control = work / "debian-root", work / "debian-control"
     shutil.rmtree(root, ignore_errors=True)
     shutil.rmtree(control, ignore_errors=True)

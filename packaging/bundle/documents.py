@@ -1,8 +1,9 @@
-"""What users read, for a tree: README.md and docs/ without what was decided and measured on the way, and every file that
-these name and that is of use without the source: examples, dashboards, what runs plumbd.
+"""Copies the documents for users into a tree: README.md and docs/ without decisions and measurements, and every file
+that they name and that is useful without the source: examples, dashboards, and what runs plumbd.
 
-The files keep their places towards each other, so a path in a document is below the folder of README.md. A link to
-what the tree does not hold becomes its text; a picture is removed. If a page names files that only the source has, a note says so.
+The files keep their relative places, so a path in a document is below the folder of README.md. A link to something that
+the tree does not contain becomes its text; a picture is removed. If a page names files that only the source has, a note
+states that.
 """
 
 import pathlib
@@ -28,13 +29,13 @@ _NAMED = re.compile(r"(?<![\w./-])\w[\w.-]*/[\w./*-]*[\w*/]")  # docs/install.md
 
 
 def pages():
-    """From the repository: what a user reads."""
+    """Returns the repository's pages for users."""
     docs = ROOT / "docs"
     return [ROOT / "README.md", *sorted(docs.glob("*.md")), *sorted((docs / "rules").rglob("*.md"))]
 
 
 def extras():
-    """What the pages name, file by file."""
+    """Yields the files that the pages name."""
     for name in EXTRAS:
         path = ROOT / name
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
@@ -43,7 +44,7 @@ def extras():
 
 
 def without_links(text, holds):
-    """`holds(link)`: is the relative link good where the text will lie?"""
+    """Replaces links. `holds(link)`: returns True if the relative link will be valid."""
 
     def one(found):
         picture, words, link = found.groups()
@@ -56,7 +57,7 @@ def without_links(text, holds):
 
 
 def named_files(text):
-    """The paths of the repository, from its root, that a text names outside of its links."""
+    """Yields the paths, from the repository's root, that a text names outside of its links."""
     for name in sorted(set(_NAMED.findall(_LINK.sub(r"\2", text)))):
         built = name.split("/")[0] in ("build", "dist", "runs")
         if not built and "**" not in name and any(ROOT.glob(name.rstrip("/"))):
@@ -64,13 +65,14 @@ def named_files(text):
 
 
 def top_folder(name):
-    """`tests/audit/data` is of tests/, `docs/decisions/0028` of docs/decisions/."""
+    """Returns the top folder: `tests/audit/data` is in tests/, `docs/decisions/0028` in docs/decisions/."""
     parts = name.rstrip("/").split("/")
     return "/".join(parts[: 2 if parts[0] in ("docs", "dashboards", "packaging") else 1]) + "/"
 
 
 def with_note(text, there):
-    """`there(name)`: does the tree hold what the page names? What it does not is said below the title."""
+    """Adds a note below the title about named files that the tree does not contain. `there(name)`: returns True if it
+    does."""
     missing = sorted({top_folder(name) for name in named_files(text) if not there(name)})
     if not missing:
         return text
@@ -106,6 +108,6 @@ def write_documents(prefix):
 
 
 def description():
-    """README.md as a text of its own, which has no files beside it."""
+    """Returns README.md as a separate text, with no files next to it."""
     where = "The files that are named here lie in `plumbline/share/doc/plumbline` of this package.\n\n"
     return where + without_links((ROOT / "README.md").read_text(), lambda target: False)

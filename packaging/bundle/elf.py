@@ -1,5 +1,4 @@
-"""What an ELF file (64 bits, little endian) needs, is called and defines, read from its dynamic
-section."""
+"""Reads from the dynamic section of an ELF file (64 bits, little endian) what it needs, its name, and what it defines."""
 
 import dataclasses
 import pathlib
@@ -15,7 +14,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 
 
 class NotElf(ValueError):
-    """The file is no 64-bit ELF file with sections."""
+    """The file is not a 64-bit ELF file with sections."""
 
 
 @dataclasses.dataclass
@@ -23,7 +22,7 @@ class Symbol:
     name: str
     binding: int
     defined: bool
-    version: str  # of what it needs, "GLIBC_2.34"; "" for its own
+    version: str  # for needed symbols "GLIBC_2.34"; "" for its own
 
 
 class Elf:
@@ -75,7 +74,7 @@ class Elf:
         return found
 
     def _read_segments(self):
-        """(type, flags) of each program header."""
+        """Returns (type, flags) of each program header."""
         (start,) = struct.unpack_from("<Q", self.data, 0x20)
         size, count = struct.unpack_from("<HH", self.data, 0x36)
         return [struct.unpack_from("<II", self.data, start + i * size) for i in range(count)]
@@ -86,7 +85,7 @@ class Elf:
 
     @property
     def has_executable_stack(self):
-        """Also if the file does not say: then the loader makes it so."""
+        """Also True if the file does not state it: then the loader makes the stack executable."""
         flags = [flags for kind, flags in self._read_segments() if kind == _PT_GNU_STACK]
         return not flags or flags[0] & 1 != 0
 
@@ -121,7 +120,7 @@ class Elf:
 
     @property
     def search_path(self):
-        """RPATH or RUNPATH as it is written."""
+        """Returns the unexpanded RPATH or RUNPATH."""
         return (self._strings(_DT_RPATH) or self._strings(_DT_RUNPATH) or [""])[0]
 
     @property
@@ -129,7 +128,7 @@ class Elf:
         return bool(self._strings(_DT_RUNPATH))
 
     def _libraries_of_versions(self):
-        """(offset in the file, fields) of each library that symbols of some version are needed of."""
+        """Yields (offset in the file, fields) of each library from which versioned symbols are needed."""
         section = self.section_of_kind("verneed")
         at = section["offset"] if section else 0
         for _ in range(section["info"] if section else 0):
@@ -138,11 +137,11 @@ class Elf:
             at += fields[4]
 
     def version_libraries(self):
-        """Where in the file these libraries' names are given."""
+        """Returns the offsets in the file of these libraries' names."""
         return [at + 4 for at, _ in self._libraries_of_versions()]
 
     def _entries_of_versions(self):
-        """(offset in the file, index, library, version) of each version that is needed."""
+        """Yields (offset in the file, index, library, version) of each version that is needed."""
         section = self.section_of_kind("verneed")
         for at, (_, count, library, first, _) in self._libraries_of_versions():
             one = at + first
@@ -152,15 +151,15 @@ class Elf:
                 one += skip
 
     def version_entries(self, version):
-        """Where in the file a needed version's entries are: a hash of its name, 4 bytes, its name's offset."""
+        """Returns the offsets of a needed version's entries: a hash of its name, 4 bytes, its name's offset."""
         return [at for at, _, _, name in self._entries_of_versions() if name == version]
 
     def _versions_needed(self):
-        """Version index to (library, version)."""
+        """Returns version index to (library, version)."""
         return {i: (library, version) for _, i, library, version in self._entries_of_versions()}
 
     def versions_needed(self):
-        """(library, version) pairs, as the loader checks them."""
+        """Returns (library, version) pairs, as the loader checks them."""
         return set(self._versions_needed().values())
 
     def symbols(self):
@@ -182,10 +181,10 @@ class Elf:
         return [s.name for s in self.symbols() if s.binding == _UNIQUE]
 
     def weaken_unique_symbols(self):
-        """Writes the file with STB_GNU_UNIQUE symbols as weak ones; returns how many there were.
+        """Writes the file with STB_GNU_UNIQUE symbols changed to weak ones. Returns their number.
 
-        The loader keeps one table of unique symbols for the whole process, which no RTLD_LOCAL and no
-        deep binding separates: ours would be another protobuf's, or theirs ours.
+        The loader keeps one table of unique symbols for the whole process, which neither RTLD_LOCAL nor deep binding
+        separates: our symbols could be resolved to another protobuf's, or theirs to ours.
         """
         table = self.section_of_kind("dynsym")
         data, changed = bytearray(self.data), 0
@@ -206,7 +205,7 @@ def is_elf(path):
 
 
 def elf_hash(name):
-    """By which the loader compares names of versions first (System V ABI)."""
+    """Returns the hash with which the loader compares names of versions first (System V ABI)."""
     value = 0
     for byte in name.encode():
         value = (value << 4) + byte
@@ -216,5 +215,5 @@ def elf_hash(name):
 
 
 def version_key(version):
-    """ "GLIBC_2.34" as (2, 34), so that 2.4 comes before 2.34."""
+    """Returns (2, 34) for "GLIBC_2.34", so that 2.4 comes before 2.34."""
     return tuple(int(part) for part in version.rpartition("_")[2].split(".") if part.isdigit())

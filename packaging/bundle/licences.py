@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Compiled in from headers alone, so that no library shows them.
+# Compiled in from headers only, so that no library shows them.
 HEADERS = ("nlohmann-json3-dev", "libcli11-dev", "libxxhash-dev", "libdlpack-dev")
 
 
@@ -16,8 +16,7 @@ def _query(*words):
 
 
 def _packages(paths):
-    """Path to the package that it is of. By name: dpkg may know a file by the path before /usr was
-    merged."""
+    """Returns path to its package. Searches by name, because dpkg may have recorded the path before /usr was merged."""
     real = {path: pathlib.Path(path).resolve().name for path in paths}
     printed = _query("-S", *{f"*/{name}" for name in real.values()})
     owners = {}
@@ -31,8 +30,8 @@ def _copyright(package):
 
 
 def collect(libraries, names, prefix):
-    """`libraries`: SONAME to path; `names`: SONAME to the name it is carried by. Writes the licences and the list of
-    what is carried below `prefix`. Raises where one has no licence."""
+    """Writes the licences and the list of the bundled libraries below `prefix`. `libraries`: SONAME to path; `names`:
+    SONAME to its bundled name. Raises if one has no licence."""
     folder = prefix / "share/doc/plumbline/licenses"
     folder.mkdir(parents=True, exist_ok=True)
     owners = _packages(libraries.values())
@@ -52,7 +51,7 @@ def collect(libraries, names, prefix):
 
 
 def own():
-    """What is ours, and what is in our files although it is not."""
+    """Returns the licence of our own files, and of third-party parts in them."""
     return (
         "Plumbline\nCopyright The Plumbline authors\nLicense: Apache-2.0, below.\n\n"
         "The page that plumbd serves holds uPlot, under the MIT licence: its notice is at the head of the page's script.\n\n"
@@ -61,7 +60,7 @@ def own():
 
 
 def _of_packages(field, packages):
-    """Package to a field of what dpkg knows of it."""
+    """Returns package to a field of dpkg's data."""
     printed = _query("-W", "-f", f"${{Package}}\t${{{field}}}\n", *sorted(packages))
     return dict(line.split("\t") for line in printed.splitlines())
 
@@ -83,7 +82,7 @@ def write_list(rows, path):
 
 
 def write_versions(rows, path):
-    """What `plumb doctor --libraries` prints: by source package, as Debian's security advisories name them."""
+    """Writes what `plumb doctor --libraries` prints: by source package, as Debian's security advisories name them."""
     packages = {package for _, package in rows}
     sources, versions = _of_packages("source:Package", packages), _of_packages("source:Version", packages)
     files = {}
@@ -99,7 +98,7 @@ def write_versions(rows, path):
 
 
 def outdated(libraries):
-    """A line for each carried library of which this machine's package lists know a newer version."""
+    """Yields a line for each bundled library of which this machine's package lists have a newer version."""
     packages = set(_packages(libraries.values()).values())
     done = subprocess.run(["apt-cache", "policy", *sorted(packages)], capture_output=True, text=True)
     for name, installed, candidate in re.findall(

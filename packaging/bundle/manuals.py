@@ -1,4 +1,4 @@
-"""Manual pages from --help, and completions from `plumb completion`."""
+"""Generates manual pages from --help, and completions from `plumb completion`."""
 
 import gzip
 import os
@@ -16,7 +16,7 @@ COMPLETIONS = {
 
 
 def subcommands(plumb):
-    """Name to what it does, as `plumb --help` lists them."""
+    """Returns name to description, from `plumb --help`."""
     _, _, listed = run(plumb, "--help").partition("Subcommands:\n")
     return dict(re.findall(r"^  ([a-z][\w-]*) +(\S.*)$", listed, re.M))
 
@@ -24,8 +24,7 @@ def subcommands(plumb):
 def write_page(prefix, words, does, version, epoch):
     """words: ("plumb", "audit") gives plumb-audit.1."""
     name = "-".join(words)
-    # help2man hands this to a shell, which finds the program as a user would: its path is not in
-    # the page.
+    # help2man passes this to a shell, which finds the program through PATH, so that its path is not in the page.
     environment = {
         **os.environ,
         "PATH": f"{prefix}/bin:{os.environ['PATH']}",
@@ -66,7 +65,7 @@ def write_pages(prefix, version, epoch):
 
 
 def write_completions(prefix):
-    """For each shell, of both programs."""
+    """Writes the completions of both programs for each shell."""
     for shell, name in COMPLETIONS.items():
         for program, asked in (("plumb", "completion"), ("plumbd", "--completion")):
             path = pathlib.Path(prefix) / name.format(program)

@@ -1,4 +1,4 @@
-"""The programs plumb and plumbd, which lie in the package: what the commands of that name start."""
+"""Starts the programs plumb and plumbd of the package, for the commands of these names."""
 
 import os
 import sys

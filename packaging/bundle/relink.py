@@ -1,10 +1,9 @@
-"""Gives an ELF file other names of what it needs, another SONAME and a search path, in one go.
+"""Changes the names of the libraries that an ELF file needs, its SONAME and its search path, in one pass.
 
-The new strings need room: a copy of the string table with them at its end goes behind the last byte
-of the file, loaded by a segment whose program header was that of a note (the build id, a property),
-which nothing that runs reads. All else stays where it is. patchelf 0.14 writes one new string over
-another when asked for several at once, and asked one by one it copies the symbol table each time:
-half as much again to carry.
+The new strings need space: a copy of the string table with them at its end is appended to the file, and loaded by a
+segment whose program header was that of a note (the build id, a property), which is not used at run time. Everything
+else stays in place. patchelf 0.14 overwrites one new string with another if it gets several changes at once; one by one
+it copies the symbol table each time, which makes files half as large again.
 """
 
 import struct
@@ -33,7 +32,7 @@ class NoRoom(RuntimeError):
 
 
 class Strings:
-    """The string table with more at its end."""
+    """The string table with additions at its end."""
 
     def __init__(self, old):
         self.data = bytearray(old)
@@ -54,8 +53,7 @@ class _Editor:
         self.strings = Strings(self.data[start : start + self.table["size"]])
 
     def entries(self):
-        """(where it is in the file, tag, value) of the dynamic section, the empty ones at its end
-        too."""
+        """Returns (offset in the file, tag, value) of the dynamic section, including the empty ones at its end."""
         start, end = self.dynamic["offset"], self.dynamic["offset"] + self.dynamic["size"]
         return [(at, *struct.unpack_from("<QQ", self.data, at)) for at in range(start, end, 16)]
 
@@ -72,14 +70,15 @@ class _Editor:
                 self.set_entry(at, tag, added[self.text(value)])
             if tag == _DT_SONAME and soname:
                 self.set_entry(at, tag, self.strings.add(soname))
-        for at in self.elf.version_libraries():  # who has which symbol version
+        for at in self.elf.version_libraries():  # the libraries of needed symbol versions
             (name,) = struct.unpack_from("<I", self.data, at)
             if self.text(name) in added:
                 struct.pack_into("<I", self.data, at, added[self.text(name)])
 
     def ask_for_older_wait(self):
-        """std::condition_variable::wait has two versions in libstdc++: the newer one, of GCC 12, differs only for a thread
-        that is ended by pthread_cancel, which nothing here calls. The older one is in GCC 11's too (RHEL 9)."""
+        """Requests the older version of std::condition_variable::wait. libstdc++ has two: the newer one, of GCC 12,
+        differs only for a thread that is ended by pthread_cancel, which nothing here calls. GCC 11 (RHEL 9) has the
+        older one too."""
         if {s.name for s in self.elf.symbols() if s.version == _NEWER_WAIT} != {_WAIT}:
             return
         for at in self.elf.version_entries(_NEWER_WAIT):
@@ -87,7 +86,7 @@ class _Editor:
             struct.pack_into("<I", self.data, at + 8, self.strings.add(_OLDER_WAIT))
 
     def set_search_path(self, search_path):
-        """As RPATH, which is asked before LD_LIBRARY_PATH; a RUNPATH would be asked after it."""
+        """Sets it as RPATH, which the loader uses before LD_LIBRARY_PATH; it would use a RUNPATH after it."""
         entries = self.entries()
         old = [at for at, tag, _ in entries if tag in (_DT_RPATH, _DT_RUNPATH)]
         last = next(i for i, (_, tag, _) in enumerate(entries) if tag == _DT_NULL)
@@ -111,7 +110,7 @@ class _Editor:
         struct.pack_into("<QQQ", self.data, header + 16, address, offset, len(self.strings.data))
 
     def _add_segment(self, offset, size):
-        """Loads the bytes there, read-only; returns their address."""
+        """Adds a segment that loads these bytes read-only. Returns its address."""
         (start,) = struct.unpack_from("<Q", self.data, 0x20)
         (count,) = struct.unpack_from("<H", self.data, 0x38)
         headers = [_PHDR.unpack_from(self.data, start + i * _PHDR.size) for i in range(count)]
@@ -123,7 +122,7 @@ class _Editor:
         address = (end + _PAGE - 1) // _PAGE * _PAGE + offset % _PAGE
         headers.append(
             (_PT_LOAD, 4, offset, address, address, size, size, _PAGE)
-        )  # last: in order of address
+        )  # last: sorted by address
         for i, header in enumerate(headers):
             _PHDR.pack_into(self.data, start + i * _PHDR.size, *header)
         return address

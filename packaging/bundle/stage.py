@@ -1,5 +1,4 @@
-"""Installs a build below a prefix, and makes that tree whole: bundle, licences, manuals,
-completions."""
+"""Installs a build below a prefix, and completes that tree: bundle, licences, manuals, completions."""
 
 import pathlib
 import re
@@ -34,12 +33,12 @@ class Build:
 
     @property
     def version(self):
-        """That which its programs print."""
+        """The version that its programs print."""
         return run(self.folder / "bin/plumb", "--version").split()[1]
 
     @property
     def python_version(self):
-        """The same in the form of PEP 440: plumbline.__version__."""
+        """The same version in the form of PEP 440: plumbline.__version__."""
         return re.search('"(.*)"', (self.folder / "python/plumbline/_version.py").read_text())[1]
 
     @property

@@ -1,5 +1,5 @@
-"""The terms of what nvcc compiles into the device library: libdevice's mathematics and the inline
-functions of CUDA's headers. No runtime library of NVIDIA's is linked (docs/decisions/0089)."""
+"""Adds the licence of what nvcc compiles into the device library: libdevice's mathematics and the inline functions of
+CUDA's headers. No runtime library of NVIDIA is linked (docs/decisions/0089)."""
 
 import pathlib
 import shutil
@@ -11,13 +11,13 @@ sys.path.insert(0, str(ROOT / "tools/toolkit"))
 from of_build import toolkit  # noqa: E402
 
 NAME = "share/doc/plumbline/licenses/nvidia-cuda-toolkit.txt"
-# Of wheels, three folders up; of NVIDIA's installers.
+# In wheels, three folders up; then the places of NVIDIA's installers.
 PLACES = ("../../nvidia_cuda_nvcc-*.dist-info/licenses/License.txt", "EULA.txt", "LICENSE")
 
 
 def add_toolkit_licence(build, prefix):
-    """Copies the toolkit's licence to `prefix`, if that holds the device library. Raises RuntimeError
-    if there is none."""
+    """Copies the toolkit's licence to `prefix`, if that has the device library. Raises RuntimeError if there is no
+    licence."""
     if not (prefix / "lib/libplumbline_cuda.so").exists():
         return
     folder = toolkit(build)

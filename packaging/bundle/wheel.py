@@ -1,5 +1,5 @@
-"""The wheel: the bundled tree within the Python package. One for all Pythons, as ctypes asks for
-none."""
+"""Makes the wheel: the bundled tree within the Python package. One wheel fits all Pythons, because ctypes needs no
+version."""
 
 import base64
 import hashlib
@@ -13,8 +13,7 @@ from documents import FOLDER, description
 HERE = pathlib.Path(__file__).resolve().parent
 TAG = "py3-none-manylinux_2_34_x86_64"
 PYTHON = "lib/python3/dist-packages/plumbline"
-# From the prefix into the package. The libraries keep their places towards each other and the
-# programs.
+# Moved from the prefix into the package. The libraries and the programs keep their relative places.
 TREES = ("bin", "lib/plumbline", "include", "share/plumbline")
 PROGRAMS = ("plumb", "plumbd")
 CLASSIFIERS = (
@@ -38,7 +37,7 @@ class Wheel:
 
     def __init__(self, path, info, epoch):
         self.info, self.record = info, []
-        self.date = time.gmtime(max(epoch, 315532800))[:6]  # a zip file knows no time before 1980
+        self.date = time.gmtime(max(epoch, 315532800))[:6]  # a zip file cannot hold times before 1980
         self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9)
 
     def add(self, name, data, mode=0o644):
@@ -85,7 +84,7 @@ def add_package(wheel, prefix):
     wheel.add_file("plumbline/_programs.py", HERE / "programs.py")
     for name in TREES:
         wheel.add_tree(f"plumbline/{name}", prefix / name)
-    wheel.add_tree(f"plumbline/{FOLDER}", prefix / FOLDER, but="licenses")  # pip has a place for those
+    wheel.add_tree(f"plumbline/{FOLDER}", prefix / FOLDER, but="licenses")  # pip has its own place for licences
     for name in OWN:
         if (prefix / "lib" / name).exists():
             wheel.add_file(f"plumbline/lib/{name}", prefix / "lib" / name)
@@ -108,7 +107,7 @@ def write_wheel(prefix, version, output, epoch):
     path = output / f"plumbline-{version}-{TAG}.whl"
     wheel = Wheel(path, f"plumbline-{version}.dist-info", epoch)
     add_package(wheel, prefix)
-    data = f"plumbline-{version}.data/data/share"  # pip puts it below the environment's own share/
+    data = f"plumbline-{version}.data/data/share"  # pip installs it below the environment's share/
     wheel.add_tree(f"{data}/man", prefix / "share/man")
     for shell in ("bash-completion", "zsh", "fish"):
         wheel.add_tree(f"{data}/{shell}", prefix / "share" / shell)

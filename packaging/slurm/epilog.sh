@@ -1,6 +1,6 @@
 #!/bin/bash
-# Slurm epilog (slurm.conf: Epilog=/etc/slurm/plumbline-epilog.sh): ends the relay of the job. What it had
-# not delivered is in the spools of the processes (PLUMBLINE_SPOOL): `plumb spool send DIR` delivers it.
+# Slurm epilog (slurm.conf: Epilog=/etc/slurm/plumbline-epilog.sh): ends the relay of the job. What the relay had not
+# delivered is in the spools of the processes (PLUMBLINE_SPOOL): `plumb spool send DIR` delivers it.
 set -u
 
 environment=${PLUMBLINE_SLURM_ENV:-/etc/plumbline/slurm.env}
@@ -12,7 +12,7 @@ plumbd=${PLUMBD:-/usr/bin/plumbd}
 
 [ -r "$directory/pid" ] || exit 0
 pid=$(cat "$directory/pid")
-# The number may belong to somebody else by now.
+# The process id may belong to another program now.
 if [ "$(readlink "/proc/$pid/exe")" = "$(readlink -f "$plumbd")" ]; then
   kill -TERM "$pid"
   for _ in $(seq 50); do

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Slurm prolog (slurm.conf: Prolog=/etc/slurm/plumbline-prolog.sh), as root on each node of a job: starts
-# a relay that the job's processes reach over a Unix socket, and that alone holds the credentials for the
-# server. A failure here must not drain the node: monitoring is not worth a job.
+# Slurm prolog (slurm.conf: Prolog=/etc/slurm/plumbline-prolog.sh), runs as root on each node of a job: starts a relay
+# that the job's processes reach over a Unix socket. Only the relay has credentials for the server. A failure here must
+# not drain the node: monitoring is less important than a job.
 #
 # /etc/plumbline/slurm.env:  UPSTREAM=plumbd.example.org:7433     (and RELAY_DIR, PLUMBD to change them)
 # /etc/plumbline/relay.toml: [relay] tls_ca, token_file; see packaging/plumbd.toml
@@ -26,7 +26,7 @@ if [ -z "$upstream" ]; then
   say "no UPSTREAM in $environment: no relay is started"
   exit 0
 fi
-# Only the job's user may reach the socket: its directory is closed to everybody else.
+# Only the job's user can reach the socket: its directory is closed to all other users.
 if ! install -d -m 0711 "${directory%/*}" || ! install -d -m 0700 "$directory"; then
   say "$directory cannot be made: no relay is started"
   exit 0

@@ -1,4 +1,4 @@
-// Audits of dumps in a test, and what they say.
+// Audits of dumps in a test, and helpers that read their results.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ inline AuditResult AuditBytes(const std::string& bytes) {
   return Audit({dir.Write("a.safetensors", bytes)});
 }
 
-// The problems of one file, a line each.
+// The problems of one file, one per line.
 inline std::string Problems(const AuditResult& result) {
   std::string out;
   for (const InputReport& input : result.inputs) {
@@ -37,7 +37,7 @@ inline std::string Problems(const AuditResult& result) {
 
 inline bool Judged(const AuditResult& result) { return result.coverage.judged > 0; }
 
-// The rule's first verdict; null when there is none.
+// The rule's first verdict, or null.
 inline const v1::Verdict* VerdictOf(const AuditResult& result, const std::string& rule) {
   for (const v1::Verdict* verdict : result.report.verdicts()) {
     if (verdict->rule() == rule) return verdict;
@@ -45,7 +45,7 @@ inline const v1::Verdict* VerdictOf(const AuditResult& result, const std::string
   return nullptr;
 }
 
-// One thing changed in a dump, and what is said of it.
+// One change in a dump, and the expected message.
 struct Change {
   const char* name;
   std::function<void(Dump&)> apply;
@@ -56,7 +56,7 @@ inline std::function<void(Dump&)> SetTo(const char* key, const char* value) {
   return [key, value](Dump& dump) { dump.metadata[key] = value; };
 }
 
-// Each change alone, to a dump as `make` makes it.
+// Applies each change alone to a dump that `make` returns.
 inline void ExpectProblems(const std::function<Dump()>& make, const std::vector<Change>& changes) {
   for (const Change& change : changes) {
     Dump dump = make();

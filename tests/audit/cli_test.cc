@@ -1,4 +1,4 @@
-// The program as a user meets it: exit statuses, formats, options, wrong usage.
+// The program as a user runs it: exit statuses, formats, options, wrong usage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -41,7 +41,8 @@ std::string LastLine(const std::string& text) {
   return text.substr(text.rfind('\n', end - 1) + 1, end - text.rfind('\n', end - 1) - 1);
 }
 
-// Judged, counted and shown, and no reason to fail; an entry that is wrong is bad usage.
+// A suppressed finding is judged, counted and shown, and does not fail the audit; a wrong entry is
+// a usage error.
 TEST_F(Cli, Suppressions) {
   const auto file = [&](const char* name, const std::string& keys) {
     return dir_.Write(name, "[[suppress]]\n" + keys + "reason = \"known\"\n");
@@ -61,7 +62,7 @@ TEST_F(Cli, Suppressions) {
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.errors, HasSubstr("wrong.toml:2: unknown key \"rul\""));
   EXPECT_EQ(RunPlumb({"audit", leaky_, "--suppressions", dir_.File("none.toml")}).status, 2);
-  // A device has no end: a file that a person writes has one within 64 MiB.
+  // A device has no end; a file that a person writes ends within 64 MiB.
   for (const char* option : {"--suppressions", "--contract", "--map"}) {
     const auto endless = RunPlumb({"audit", leaky_, option, "/dev/zero"});
     EXPECT_EQ(endless.status, 2) << option;
@@ -79,8 +80,8 @@ TEST_F(Cli, ExitStatuses) {
   EXPECT_EQ(RunPlumb({"audit", InconclusiveFile()}).status, 0);
 }
 
-// Whatever it was that could not be read: no verdict is a finding, and the problem is said where a
-// person sees it who sends the report elsewhere.
+// If any input could not be read, a missing verdict is a finding, and the problem is also shown in
+// the report itself.
 TEST_F(Cli, NoVerdictIsAFindingWhateverCouldNotBeRead) {
   const std::string empty = dir_.Write("empty.safetensors", "");
   const std::string other = dir_.Write("notes.txt", "nothing of ours");
@@ -100,19 +101,19 @@ TEST_F(Cli, NoVerdictIsAFindingWhateverCouldNotBeRead) {
   EXPECT_EQ(two.status, 2);
   const std::string why = ": expected a readable file, found: No such file or directory\n";
   EXPECT_EQ(two.errors, "plumb: /nonexistent/a" + why + "plumb: /nonexistent/b" + why);
-  // To a person the inputs say it all; the report for programs keeps its promise.
+  // In the text report the list of inputs is sufficient; the report for programs keeps its fields.
   EXPECT_THAT(two.output, Not(HasSubstr("meta/probe-coverage")));
   EXPECT_THAT(two.output, EndsWith("0 judged, 0 inconclusive\n"));
 }
 
-// help2man makes sections of a manual page of them.
+// help2man makes sections of a manual page from them.
 TEST_F(Cli, HelpTellsExitStatusesAndExamples) {
   const std::string all = RunPlumb({"--help"}).output;
   EXPECT_THAT(all, HasSubstr("\nExit status:\n  0  "));
   std::istringstream lines(all.substr(all.find("Subcommands:\n")));
   int commands = 0;
   for (std::string line; std::getline(lines, line);) {
-    std::smatch command;  // as packaging/bundle/manuals.py finds them
+    std::smatch command;  // the same expression as in packaging/bundle/manuals.py
     if (!std::regex_search(line, command, std::regex("^  ([a-z][a-z-]*) +[^ ]"))) continue;
     ++commands;
     const std::string help = RunPlumb({command[1], "--help"}).output;
@@ -137,7 +138,7 @@ TEST_F(Cli, AnEmptyDirectoryIsNoPass) {
   EXPECT_EQ(report["findings"][0]["rule"], "meta/probe-coverage");
 }
 
-// What an agent with a server and a record leaves if no server answered.
+// The spool of an agent with a server and a record when no server answered.
 TEST_F(Cli, ASpoolIsNamedWithTheCommandThatDeliversIt) {
   const std::string header = "\x0a\x11plumbline.spool/1";  // the first field of a v1::SpoolHeader
   const std::string segment =
@@ -157,7 +158,7 @@ TEST_F(Cli, ASpoolIsNamedWithTheCommandThatDeliversIt) {
   const std::string shown = std::regex_replace(beside.output, std::regex("\\s+"), " ");
   EXPECT_THAT(shown, HasSubstr(note));
   EXPECT_THAT(shown, Not(HasSubstr("of no format")));
-  // Files with these names that are no spool are counted as before.
+  // Files with these names that are not a spool are counted as before.
   dir_.Write("other/lock", "");
   const std::string other = dir_.Write("other/1.pls", "something else");
   EXPECT_THAT(RunPlumb({"audit", std::filesystem::path(other).parent_path()}).output,
@@ -226,7 +227,7 @@ TEST_F(Cli, StandardInput) {
   EXPECT_THAT(followed.errors, HasSubstr("expected a file, found -"));
 }
 
-// What no reader takes is named, with the way that works.
+// A file that no reader accepts is named, with the command that works.
 TEST_F(Cli, RefusalsNameTheWay) {
   const std::pair<std::string, const char*> cases[] = {
       {"Nothing here 5\n", "the first line with a number is \"Nothing here 5\""},
@@ -245,7 +246,7 @@ TEST_F(Cli, RefusalsNameTheWay) {
   EXPECT_THAT(folder.output, HasSubstr("1 file looks like a log and was not read"));
 }
 
-// A rate alone is judged: the last line states that no loss was.
+// Only a rate is judged: the last line states that no loss was.
 TEST_F(Cli, AMissingLossIsStated) {
   std::string unknown = "step,learning_rate,quux\n", known = "step,learning_rate,loss\n";
   for (int i = 1; i <= 100; ++i) {
@@ -314,7 +315,7 @@ TEST_F(Cli, OutputGoesToAFile) {
   EXPECT_EQ(RunPlumb({"audit", leaky_, "--output", "/nonexistent/dir/x"}).status, 2);
 }
 
-// A rename would put a file in the place of the device or link.
+// A rename would replace the device or link with a file.
 TEST_F(Cli, OutputIsWrittenThroughALinkOrAPipe) {
   const std::string target = dir_.Write("target.json", "");
   const std::string link = dir_.File("link");
@@ -490,7 +491,7 @@ TEST_F(Cli, Catalogue) {
   EXPECT_EQ(ids.size(), json["rules"].size());
   EXPECT_TRUE(ids.contains("ledger/one-seed")) << "an id of the contract, planned or not";
   EXPECT_THAT(RunPlumb({"explain", "meta/data-loss"}).output, HasSubstr("| `error-share` |"));
-  // The name alone is enough where only one rule has it.
+  // The short name is sufficient if only one rule has it.
   EXPECT_EQ(RunPlumb({"explain", "data-loss"}).output,
             RunPlumb({"explain", "meta/data-loss"}).output);
 }

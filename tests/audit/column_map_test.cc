@@ -1,5 +1,5 @@
-// Foreign rollout records: the exports of prime-rl and NeMo-RL by content, others by a mapping
-// file.
+// Rollout records of other programs: the exports of prime-rl and NeMo-RL by content, others by a
+// mapping file.
 #include "audit/readers/rollout/column_map.h"
 
 #include <gmock/gmock.h>
@@ -84,7 +84,7 @@ TEST(ForeignRollouts, NemoRlTrainData) {
   for (size_t i = 0; i < 3; ++i) {
     const v1::LogprobsSequence s = read.sequences()[i];
     const Json& r = records[i];
-    const size_t length = r["input_lengths"][0].get<size_t>();  // padding and entry 0 are left off
+    const size_t length = r["input_lengths"][0].get<size_t>();  // padding and entry 0 are omitted
     EXPECT_EQ(s.length(), length - 1);
     EXPECT_EQ(s.first_position(), 1);
     EXPECT_EQ(Elements(s.tokens()), Slice(r["token_ids"][0], 1, length));
@@ -95,7 +95,7 @@ TEST(ForeignRollouts, NemoRlTrainData) {
   }
 }
 
-// Without lists of one, without tokens, with one advantage for all: older and patched loggers.
+// Without lists of one, without tokens, with one advantage for all: older and changed loggers.
 TEST(ForeignRollouts, NemoRlOfOtherShapes) {
   const TempFolder dir;
   const std::string path = dir.Write(
@@ -235,7 +235,7 @@ worker = "host"
 
 struct BadMap {
   const char* text;
-  const char* expected;  // behind the file's name
+  const char* expected;  // after the file's name
 };
 
 TEST(ColumnMap, WhatIsWrongIsNamedByItsLine) {

@@ -25,7 +25,7 @@ def verdicts(plumb, paths):
 
 
 def changes(old, new):
-    """What changed: "+ level rule", "- level rule", "rule: level to level", "exit status"."""
+    """The changes: "+ level rule", "- level rule", "rule: level to level", "exit status"."""
     out = set()
     if old[0] != new[0]:
         out.add(f"exit status {old[0]} to {new[0]}")

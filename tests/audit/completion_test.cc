@@ -1,4 +1,4 @@
-// plumb completion: what a user's shell offers behind plumb.
+// plumb completion: what a user's shell offers after plumb.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST(PlumbCompletion, Bash) {
   EXPECT_THAT(BashOffers(script, {"plumb", "completion", "f"}), ElementsAre("fish"));
 }
 
-// The script asks the plumb on the PATH.
+// The script runs the plumb on the PATH.
 TEST(PlumbCompletion, RulesAreAskedFor) {
   const std::string programs =
       std::string(PLUMB_PROGRAM).substr(0, std::string(PLUMB_PROGRAM).rfind('/'));
@@ -78,8 +78,8 @@ TEST(PlumbCompletion, OtherShellsAreRefused) {
   EXPECT_THAT(other.errors, HasSubstr("expected bash, zsh or fish, found \"fsh\"; did you mean"));
 }
 
-// help2man parts an option and its explanation at two blanks. An option that is longer stands on a
-// line of its own.
+// help2man separates an option from its explanation at two spaces. A longer option is on its own
+// line.
 void ExpectAPage(std::vector<std::string> words) {
   const std::string column(31, ' ');
   std::string usage = "\nUsage: plumb ";

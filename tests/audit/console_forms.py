@@ -1,6 +1,6 @@
-"""Runs whose losses are known, and the forms in which programs print them: a form is a name, how a row is printed, the series
-of its loss, and the step of each row. console_forms_tools.py has those of public programs, console_forms_hand.py those that
-people write."""
+"""Runs with known losses, and the forms in which programs print them. A form has a name, a row format, the series of
+its loss, and the step of each row. console_forms_tools.py has the forms of public programs, console_forms_hand.py those
+that people write."""
 
 import math
 import random
@@ -43,18 +43,19 @@ class Form:
 
 class Forms(dict):
     def add(self, name, row, step, loss="loss", file="train.log", head="", judged=True, end="\n"):
-        """`row(run, i)` is printed with `end` behind it. judged: False if the loss is one side of a game, which has no spikes."""
+        """`row(run, i)` is printed, followed by `end`. judged: False if the loss is one side of a game, which has no
+        spikes."""
         assert name not in self, name
         self[name] = Form(lambda run, i: row(run, i) + end, loss, step, file, head, judged)
 
 
 def each(distance=1, first=1):
-    """Steps that go on."""
+    """Steps that continue over epochs."""
     return lambda i: (i + first) * distance
 
 
 def batches(distance=1, of_epoch=None):
-    """Steps that begin anew with each epoch, counted on."""
+    """Steps that start again in each epoch, counted continuously."""
     length = of_epoch if of_epoch is not None else ROWS_OF_AN_EPOCH * distance
     return lambda i: i // ROWS_OF_AN_EPOCH * length + (i % ROWS_OF_AN_EPOCH + 1) * distance
 
@@ -65,17 +66,17 @@ def batches_from_0(distance=1, of_epoch=None):
 
 
 def epoch(i):
-    """Of row i, from 0."""
+    """The epoch of row i, from 0."""
     return i // ROWS_OF_AN_EPOCH
 
 
 def batch(i):
-    """Within the epoch, from 0."""
+    """The batch within the epoch, from 0."""
     return i % ROWS_OF_AN_EPOCH
 
 
 def bar(i, description="", inside=""):
-    """tqdm at row i."""
+    """A tqdm bar at row i."""
     share = (i + 1) / ROWS
     return (f"{description}{100 * share:3.0f}%|{'█' * int(10 * share):<10}| {i + 1}/{ROWS} "
             f"[00:{i % 60:02d}<01:02,  1.23it/s{', ' if inside else ''}{inside}]")

@@ -1,5 +1,5 @@
-"""Forms that people write: print, f-strings, logging, rich, loguru, structlog, JSON; several ranks, bars, colours, and what
-containers, clusters and collectors put around a line."""
+"""Forms that people write: print, f-strings, logging, rich, loguru, structlog, JSON; several ranks, bars, colours, and
+the prefixes of containers, clusters and collectors."""
 
 import json
 
@@ -87,7 +87,7 @@ add("progressbar2", lambda r, i: f"\r{100 * (i + 1) // ROWS:3d}% ({i + 1} of {RO
 add("own_bar", lambda r, i: f"\r[{'=' * (i // 6):<20}] {i + 1}/{ROWS} loss: {r.loss[i]:.4f}", each(), end="")
 add("rich_progress", lambda r, i: f"Training ━━━━━━━━━━━━━━━━━━ {100 * (i + 1) // ROWS:3d}% {i + 1}/{ROWS} 0:00:10 loss={r.loss[i]:.4f}", each())
 
-# What others put around it, and several ranks.
+# Prefixes and suffixes of other programs, and several ranks.
 add("ranks", lambda r, i: "".join(f"[rank {q}] step {i + 1} loss {r.loss[i] + 0.001 * q:.4f}\n" for q in (1, 0, 2)), each(), end="")
 add("ranks_bar", lambda r, i: "".join(f"rank{q} | step {i + 1} | loss {r.loss[i] + 0.001 * q:.4f}\n" for q in (0, 1)), each(), end="")
 add("srun", lambda r, i: "".join(f"{q}: step {i + 1} loss {r.loss[i] + 0.001 * q:.4f}\n" for q in (0, 1)), each(), end="")

@@ -1,5 +1,5 @@
-"""plumb audit on the forms of consoles: all rows are read, one NaN is found in the loss at its step; with PLUMB_LONG=1 a spike,
-too, and nothing above a note in a healthy run."""
+"""plumb audit on the forms of consoles: all rows are read, and one NaN is found in the loss at its step. With
+PLUMB_LONG=1 also a spike, and nothing above a note in a healthy run."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from console_forms import FAULT_AT, ROWS
 
 PLUMB = pathlib.Path(os.environ["PLUMBLINE_BIN_DIR"]) / "plumb"
 LONG = os.environ.get("PLUMB_LONG") == "1"
-# What is known to be read otherwise, and why.
+# Forms that are known to be read in another way, and the reason.
 KNOWN = {
     "parlai": "a header of one space and a row of its own under each line",
     "gat": "no step and no epoch on any line",
@@ -39,7 +39,7 @@ def steps_of(report, rule, series):
 
 
 def wrong(form, fault):
-    """What is wrong with the report of this run; empty: nothing."""
+    """The errors in the report of this run; empty if there are none."""
     with tempfile.TemporaryDirectory() as folder:
         status, report = audit(folder, form, fault)
     series = {s["name"]: s["points"] for i in report["inputs"] for s in i.get("series", [])}
@@ -68,7 +68,7 @@ class ConsoleForms(unittest.TestCase):
                     self.assertEqual(wrong(form, fault), "")
 
     def test_a_nan_is_found_at_its_step(self):
-        """All rows are read, too."""
+        """Also checks that all rows are read."""
         self.check(console_forms_tools.FORMS, "nan")
         self.check(console_forms_hand.FORMS, "nan")
 

@@ -1,4 +1,4 @@
-"""Consoles of public programs, as their sources print them."""
+"""Consoles of public programs, in the format of their source code."""
 
 import json
 
@@ -142,7 +142,7 @@ add("poutyne", lambda r, i: f"Epoch: {i + 1:3d}/{ROWS} Train steps: 100 Val step
 add("tf_models", lambda r, i: f"I0514 03:22:10.123456 139812345 controller.py:462] train | step: {100 * i + 100:6d} | steps/sec:   12.3 | output: \n"
     f"    {{'learning_rate': {r.rate[i]}, 'training_loss': {r.loss[i]}}}", each(100), "training_loss")
 
-# Graphs, recommenders, series of time, science.
+# Graphs, recommenders, time series, science.
 add("ogb", lambda r, i: f"Run: 01, Epoch: {i + 1:02d}, Loss: {r.loss[i]:.4f}, Train: {100 * r.accuracy[i]:.2f}%, Valid: {98 * r.accuracy[i]:.2f}%, Test: {97 * r.accuracy[i]:.2f}%", each(), "Loss")
 add("pygcn", lambda r, i: f"Epoch: {i + 1:04d} loss_train: {r.loss[i]:.4f} acc_train: {r.accuracy[i]:.4f} loss_val: {r.val[i]:.4f} acc_val: {r.accuracy[i]:.4f} time: 0.0123s", each(), "loss_train")
 add("gat", lambda r, i: f"Training: loss = {r.loss[i]:.5f}, acc = {r.accuracy[i]:.5f} | Val: loss = {r.val[i]:.5f}, acc = {r.accuracy[i]:.5f}", each(), "Training/loss")

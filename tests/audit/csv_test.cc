@@ -69,13 +69,13 @@ TEST(Csv, TheStepByItsName) {
       {"trainer/global_step,epoch,loss\n7,0,1\n8,0,1\n", {7, 8}},
       {"epoch,loss\n0,2\n1,2\n", {0, 1}},
       {"step,loss\n1.0,2\n2e3,2\n", {1, 2000}},
-      // A step that begins anew with each epoch, beside one that does not.
+      // A step that starts again in each epoch, next to one that does not.
       {"epoch,step,global_step,loss\n0,1,1,2\n0,2,2,2\n1,1,3,2\n1,2,4,2\n", {1, 2, 3, 4}},
-      // One that begins anew only late, beside a global one.
+      // A step that starts again only late, next to a global one.
       {"step,global_step,loss\n0,100,1\n1,101,1\n2,102,1\n", {100, 101, 102}},
-      // Of micro-batches the one that counts them.
+      // For micro-batches, the column that counts them.
       {"step,global_step,loss\n1,1,1\n2,1,1\n3,2,1\n4,2,1\n", {1, 2, 3, 4}},
-      // A total counts nothing.
+      // A total is not a step.
       {"step,total_steps,loss\n1,9,1\n2,9,1\n1,9,1\n", {1, 2, 1}},
       // A column that is mostly empty is not the step.
       {"step,iteration,loss\n,1,2\n,2,2\n,3,2\n4,4,2\n", {1, 2, 3, 4}},
@@ -94,7 +94,7 @@ TEST(Csv, TheStepAsTheUserSays) {
   const PointsRead read = Csv("step,tokens,loss\n1,100,2\n2,200,3\n", options);
   EXPECT_EQ(read.Steps("loss"), (Steps{100, 200}));
   EXPECT_EQ(read.Steps("step"), (Steps{100, 200}));
-  // A table that has no such column: its own step.
+  // A table without such a column: its own step.
   options.step = "batch";
   const PointsRead own = Csv("step,loss\n1,2\n", options);
   EXPECT_EQ(own.Steps("loss"), (Steps{1}));
@@ -136,7 +136,7 @@ TEST(Csv, NumbersWithoutAHeader) {
   EXPECT_FALSE(Recognises(CsvFormat(), "1,2.5\n2,2.25\n"));
 }
 
-// What is wrong is told with its place; the other rows are read.
+// Errors are reported with their position; the other rows are read.
 TEST(Csv, DamageHasItsPlace) {
   const PointsRead read = Csv("step,loss,lr\n1,2,3\n2,2\n3,oops,4\nx,1,1\n4,2,3,9\n5,2,3\n");
   EXPECT_EQ(read.Problems(),
@@ -146,7 +146,7 @@ TEST(Csv, DamageHasItsPlace) {
             "the first of them \"oops\" in column \"loss\"\n");
   EXPECT_EQ(read.Steps("lr"), (Steps{1, 3, 5}));
   EXPECT_EQ(read.Steps("loss"), (Steps{1, 5}));
-  EXPECT_EQ(read.unplaced, 2u);  // of the row without a step; rows that are refused are told of
+  EXPECT_EQ(read.unplaced, 2u);  // of the row without a step; refused rows are reported
 }
 
 TEST(Csv, AQuoteThatIsNeverClosed) {
@@ -156,7 +156,7 @@ TEST(Csv, AQuoteThatIsNeverClosed) {
   EXPECT_EQ(read.Problems(),
             "error 24: expected a closing quote for the one that line 3 opens, found none: the "
             "line is left out\n");
-  // The last row may still be written.
+  // The last row may be incomplete.
   EXPECT_EQ(Csv("step,loss,note\n1,2.5,ok\n2,2.25,\"cut").Problems(),
             "note 24: expected a closing quote for the one that line 3 opens, found none: the "
             "row is left out\n");
@@ -173,7 +173,7 @@ TEST(Csv, WhatIsNoNumberInAnyWriting) {
   for (const size_t nan : {1, 3, 7, 8, 9}) EXPECT_TRUE(std::isnan(loss[nan])) << nan;
   for (const size_t more : {2, 4, 6}) EXPECT_TRUE(std::isinf(loss[more]) && loss[more] > 0) << more;
   EXPECT_TRUE(std::isinf(loss[5]) && loss[5] < 0);
-  // What only begins so is a text.
+  // A value that only begins like infinity is text.
   EXPECT_EQ(Csv("step,loss\n1,2\n2,1.#\n3,1.#Q\n").Values("loss").size(), 1u);
 }
 
@@ -186,7 +186,7 @@ TEST(Csv, LinesWithZeros) {
   EXPECT_EQ(read.Problems(),
             "error 16: expected lines of text, found 1 with zero bytes in them: they are left "
             "out\n");
-  // The host crashed: what was set aside for the file is zeros.
+  // The host crashed: the space allocated for the file contains zeros.
   const std::string tail = "step,loss\n1,2.5\n2,nan\n3,2."s + std::string(5000, '\0');
   EXPECT_TRUE(Recognises(CsvFormat(), tail));
   const PointsRead crashed = Csv(tail);
@@ -203,7 +203,7 @@ TEST(Csv, ColumnsOfOneName) {
             "\"loss (2)\" here\n");
 }
 
-// Epochs of several batches: each row is a step of its own.
+// Epochs of several batches: each row is a separate step.
 TEST(Csv, BatchesOfEpochs) {
   std::string within = "epoch,batch,loss\n", stepped = "epoch,step,loss\n";
   Steps all;
@@ -223,12 +223,12 @@ TEST(Csv, BatchesOfEpochs) {
     EXPECT_NE(read.Problems().find("begins anew with each epoch"), std::string::npos);
     EXPECT_TRUE(Recognises(CsvFormat(), bytes));
   }
-  // Steps that go on are left alone, also where a run went back.
+  // Increasing steps are not changed, even when a run went back.
   EXPECT_EQ(Csv("epoch,step,loss\n0,10,2\n1,20,2\n0,15,2\n1,20,2\n").Steps("loss"),
             (Steps{10, 20, 15, 20}));
 }
 
-// The last row may still be written: its last number is not believed, and nothing is an error.
+// The last row may be incomplete: its last number is not used, and nothing is an error.
 TEST(Csv, AnUnfinishedLastRow) {
   PointsRead read = Csv("step,loss,lr\n1,2,3e-5\n2,2,3e-0");
   EXPECT_EQ(read.Values("lr"), (Values{3e-5}));
@@ -257,21 +257,21 @@ TEST(Csv, WhatIsNoTableOfScalars) {
       "a,b\n1,2\n",
   };
   for (const char* bytes : others) EXPECT_FALSE(Recognises(CsvFormat(), bytes)) << bytes;
-  EXPECT_TRUE(Recognises(CsvFormat(), "step,loss\n"));  // it has just begun
+  EXPECT_TRUE(Recognises(CsvFormat(), "step,loss\n"));  // the file has just been started
 }
 
-// Commas between cells and in fractions: rows have one cell more for each value.
+// Commas between cells and in fractions: each value adds one cell to its row.
 TEST(Csv, CommasInFractionsToo) {
   const PointsRead read = Csv("step,loss\n1,2,5\n2,2,25\n3,-1,5e-3\n");
   EXPECT_EQ(read.Values("loss"), (Values{2.5, 2.25, -1.5e-3}));
   EXPECT_NE(read.Problems().find("3 rows with commas in their fractions"), std::string::npos);
   const PointsRead three = Csv("step,loss,lr\n1,2,5,0,001\n2,2,25,0,0005\n");
   EXPECT_EQ(three.Values("lr"), (Values{0.001, 0.0005}));
-  // One cell too many is damage.
+  // One extra cell is damage.
   EXPECT_NE(Csv("step,loss\n1,2.5\n2,2.25,7\n3,2.0\n").Problems(), "");
 }
 
-// A column that had values in each row, and then has none, while others go on.
+// A column that had values in each row and then has none, while other columns continue.
 TEST(Csv, AColumnThatBecomesEmpty) {
   const auto table = [](int values, int rows, bool rate) {
     std::string text = rate ? "step,loss,lr\n" : "step,loss\n";
@@ -290,7 +290,7 @@ TEST(Csv, AColumnThatBecomesEmpty) {
   // Few values, few empty rows, none.
   for (const auto& [values, rows] : {std::pair{5, 40}, {38, 40}, {40, 40}})
     EXPECT_TRUE(Csv(table(values, rows, true)).report.emptied.empty()) << values;
-  // Evaluations are in few rows; at the end of a run there are rows of a summary, without a rate.
+  // Evaluations are in few rows; at the end of a run there are summary rows without a rate.
   std::string sparse = "step,loss,val_loss,lr\n";
   for (int i = 1; i <= 60; ++i) {
     const bool training = i <= 50;
@@ -313,7 +313,7 @@ TEST(Csv, AHeaderWiderThanTheFirstBytes) {
   EXPECT_EQ(read.Values("series number 1999"), (Values{1999.5}));
 }
 
-// Random tables, as they are written and as they come back.
+// Random tables: written and read back.
 TEST(Csv, RandomTables) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     std::mt19937_64 random(seed);
@@ -343,7 +343,7 @@ TEST(Csv, RandomTables) {
   }
 }
 
-// pandas writes its index without a name; SchNetPack has the time and no step.
+// pandas writes its index without a name; SchNetPack has a time and no step.
 TEST(Csv, RowsWithoutAStep) {
   const std::string index = ",loss,val_loss\n0,2.5,3.5\n1,2.25,3.25\n";
   EXPECT_TRUE(Recognises(CsvFormat(), index, "history.csv"));
@@ -353,7 +353,7 @@ TEST(Csv, RowsWithoutAStep) {
   const PointsRead read = ReadPoints(CsvFormat(), times);
   EXPECT_EQ(read.Steps("Train loss"), (std::vector<int64_t>{1, 2, 3}));
   EXPECT_NE(read.Problems().find("steps are the numbers of rows"), std::string::npos);
-  // In no order, or nothing that is minimised.
+  // Without an order, or with no quantity that is minimised.
   EXPECT_FALSE(Recognises(CsvFormat(), "Time,Train loss\n100.5,2.5\n90.5,2.25\n", "log.csv"));
   EXPECT_FALSE(Recognises(CsvFormat(), "Time,Price\n100.5,2.5\n112.5,2.25\n", "log.csv"));
 }

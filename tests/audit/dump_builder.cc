@@ -12,7 +12,7 @@ constexpr int kSequence = 32;
 
 std::vector<float> RandomLogits(int tokens, int experts, uint32_t seed) {
   std::mt19937 random(seed);
-  // Uniform by hand: the standard's distributions differ between libraries.
+  // An own uniform distribution: those of the standard library differ between implementations.
   std::vector<float> logits(static_cast<size_t>(tokens) * static_cast<size_t>(experts));
   for (float& value : logits) value = static_cast<float>(random() >> 8) / (1 << 22) - 2.0f;
   return logits;

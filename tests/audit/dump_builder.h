@@ -1,4 +1,4 @@
-// Builds safetensors dumps for tests, well formed unless a test asks for something else.
+// Builds safetensors dumps for tests, well formed unless a test requests an error.
 #pragma once
 
 #include <cstdint>
@@ -39,14 +39,14 @@ struct Dump {
   std::string File() const;
 };
 
-// Length prefix, header and data, whatever they are.
+// Length prefix, header and data, without checks.
 std::string RawFile(const std::string& header, const std::string& data);
 
-// A router that drops by score at a declared capacity: T tokens in sequences of 32, E experts, k
-// = 1. moe-future-leak must find it.
+// A router that drops by score at a declared capacity: T tokens in sequences of 32, E experts, k =
+// 1. moe-future-leak must report it.
 Dump LeakyDump(int tokens = 256, int experts = 4, uint32_t seed = 1);
 
-// Dropless top-2: nothing to find.
+// Dropless top-2: no findings.
 Dump DroplessDump(int tokens = 64, int experts = 4, uint32_t seed = 1);
 
 }  // namespace plumbline::audit::testing

@@ -1,10 +1,10 @@
-"""What each label of tests/audit/data/fine_tunings must come to (train_fine_tunings.py trained them)."""
+"""The expected result for each label of tests/audit/data/fine_tunings (train_fine_tunings.py trained the models)."""
 
 import pathlib
 
 FOLDER = pathlib.Path(__file__).parent / "data" / "fine_tunings"
 
-# Label -> the rules of which one must report it, and at which level at least; None: no finding above a note.
+# Label -> the rules of which one must report it, and the minimum level; None: no finding above a note.
 LABELS = {
     "healthy": None,
     "rate-high": ("warning", ("health/loss-divergence", "health/loss-spike", "health/not-learning", "health/loss-non-finite")),

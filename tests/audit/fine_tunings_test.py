@@ -1,5 +1,5 @@
-"""plumb audit and plumb diff on console logs of fine-tunings that were trained: every faulty one is reported by the right rule, no
-healthy one above a note."""
+"""plumb audit and plumb diff on console logs of trained fine-tunings: every faulty one is reported by the right rule,
+no healthy one above a note."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-// A library for the tests of plumb fingerprint: a plain sum, one that crashes, one that lies.
+// A library for the tests of plumb fingerprint: a plain sum, one that crashes, one with wrong
+// results.
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// plumb fingerprint on a library of the tests and on the BLAS libraries that are installed.
+// plumb fingerprint on a library of the tests and on the installed BLAS libraries.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -121,7 +121,7 @@ TEST(FingerprintCommandTest, ContractsThatHoldNothingAreRefused) {
       << result.errors;
 }
 
-// The BLAS libraries of the distribution, which tools/setup installs, each by its own path.
+// The distribution's BLAS libraries, which tools/setup installs, each by its own path.
 constexpr const char* kLibraries[] = {"openblas-pthread/libopenblas.so.0", "blas/libblas.so.3",
                                       "blis-pthread/libblis.so.4"};
 class BlasTest : public ::testing::TestWithParam<const char*> {
@@ -141,7 +141,7 @@ TEST_P(BlasTest, DotsAndProductsAreExplained) {
   }
 }
 
-// Another library under the same name: the contract of the one is broken by each of the others.
+// Another library under the same name: each library breaks the contract of the others.
 TEST_P(BlasTest, ASwapOfLibrariesBreaksTheContract) {
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
   const test::TempFolder folder;
@@ -161,7 +161,7 @@ TEST_P(BlasTest, ASwapOfLibrariesBreaksTheContract) {
   }
 }
 
-// Dots of 203 as the library computes them, as a dump of a matrix product.
+// Dot products of length 203 as the library computes them, as a dump of a matrix product.
 std::string DumpOfDots(const std::string& library) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   using Dot = float (*)(const int*, const float*, const int*, const float*, const int*);
@@ -182,7 +182,7 @@ std::string DumpOfDots(const std::string& library) {
   return dump.File();
 }
 
-// The same as a run: its products are held to the contract of one library.
+// The same as a run: its products are checked against the contract of one library.
 TEST_P(BlasTest, ARunIsHeldToTheContract) {
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
   const test::TempFolder dir;

@@ -1,5 +1,5 @@
-// Logs as frameworks print them, healthy and with what is no number, told through the whole audit:
-// which format takes the file, and whether the loss that is no number is found.
+// Logs in the format of frameworks, healthy and with a NaN loss, through the whole audit: which
+// format takes the file, and whether the NaN is found.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ struct Framework {
   const PointFormat& (*format)();
   const char* loss;                                          // the series
   std::function<std::string(int, const std::string&)> line;  // of a step and a loss as printed
-  const char* before = "";                                   // what stands before the first
+  const char* before = "";                                   // the text before the first line
 };
 
 std::string At(int step) { return std::to_string(step); }
@@ -164,7 +164,7 @@ TEST(Frameworks, ALossThatIsNoNumber) {
   }
 }
 
-// The only line of a job that died at once.
+// The only line of a job that died immediately.
 TEST(Frameworks, OneLineAlone) {
   for (const Framework& framework : kFrameworks) {
     if (&framework.format() != &TrainerLogFormat()) continue;

@@ -1,5 +1,5 @@
-// The JSON cursor against nlohmann's parser and the C library: what is JSON, what a number is
-// worth, where a text stops being JSON.
+// The JSON cursor compared with nlohmann's parser and the C library: what is JSON, the value of a
+// number, and where a text stops being JSON.
 #include "audit/readers/input/json_cursor.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ TEST(JsonCursor, MutatedDocumentsToo) {
 double ReadOne(const std::string& text, NumberText* written) {
   std::vector<double> values;
   std::vector<OddElement> odd;
-  // Once with the end of the text in sight, once without: two ways to read a number.
+  // Once near the end of the text, once far from it: there are two ways to read a number.
   const std::string list = "[" + text + ", " + text + "]";
   for (const std::string& whole : {list, list + std::string(64, ' ')}) {
     NumberText again;
@@ -103,7 +103,7 @@ TEST(JsonCursor, NumbersAreTheNearestDoubles) {
   }
 }
 
-// Lists of anything that looks like a number: the same grammar and values as another parser's.
+// Lists of texts that look like numbers: the same grammar and values as another parser.
 TEST(JsonCursor, ListsOfNumbersAgainstAnotherParser) {
   std::mt19937 random(4);
   static constexpr char kSigns[] = "0123456789.-+eE ";
@@ -124,7 +124,7 @@ TEST(JsonCursor, ListsOfNumbersAgainstAnotherParser) {
     NumberText written;
     JsonCursor cursor(list), whole(list);
     const bool read = cursor.ReadNumbers(&values, &written, &odd) && cursor.AtEnd();
-    // The other parser refuses what overflows.
+    // The other parser refuses overflows.
     if (std::any_of(values.begin(), values.end(), [](double x) { return std::isinf(x); })) continue;
     const auto other = nlohmann::json::parse(list, nullptr, false);
     ASSERT_EQ(read && odd.empty(), !other.is_discarded()) << list;
@@ -133,7 +133,7 @@ TEST(JsonCursor, ListsOfNumbersAgainstAnotherParser) {
     ASSERT_EQ(values, other.get<std::vector<double>>()) << list;
     ASSERT_TRUE(whole.ReadIntegers(&integers, &odd)) << list;
     for (size_t j = 0; j < values.size(); ++j) {
-      if (std::fabs(values[j]) > 0x1p53) continue;  // an integer then says more than a double
+      if (std::fabs(values[j]) > 0x1p53) continue;  // here an integer is more exact than a double
       const bool is_whole = std::trunc(values[j]) == values[j];
       ASSERT_EQ(integers[j], is_whole ? static_cast<int64_t>(values[j]) : JsonCursor::kNoInteger)
           << list;
@@ -207,7 +207,7 @@ TEST(JsonCursor, FlagsOfAnySpelling) {
   EXPECT_EQ(odd[0].index, 7u);
 }
 
-// Every proper beginning of a text is cut, not wrong; the failure lies at its end.
+// Every proper beginning of a text is reported as cut, not as wrong; the failure is at its end.
 TEST(JsonCursor, ABeginningIsCut) {
   const std::string text =
       R"({"a": [1.5e-3, -2, NaN, -Infinity], "b\u00e9": {"c": true, "d": null}, "e": "x\"y"})";

@@ -40,7 +40,7 @@ TEST(JsonLines, WhatIsNotFinite) {
   EXPECT_EQ(read.Values("c"), (Values{-INFINITY, -INFINITY, -INFINITY}));
 }
 
-// null is no value; words, lists, flags and times are no series; numbers as texts are numbers.
+// null is not a value; words, lists, flags and times are not series; numbers as texts are numbers.
 TEST(JsonLines, WhatIsASeries) {
   const PointsRead read = Json(
       "{\"step\": 1, \"n\": null, \"t\": true, \"l\": [1, 2], \"w\": \"train\", "
@@ -58,7 +58,7 @@ TEST(JsonLines, TheStepByItsName) {
   EXPECT_EQ(Json("{\"a\":{\"b\":4},\"step\":1,\"loss\":1}\n", options).Steps("loss"), (Steps{4}));
 }
 
-// A line without the step that the others have is counted, not placed.
+// A line without the step that the others have is counted and not placed.
 TEST(JsonLines, ALineWithoutItsStep) {
   const PointsRead read = Json(
       "{\"step\":1,\"loss\":2}\n{\"loss\":2,\"lr\":1}\n{\"step\":1.5,\"loss\":2}\n"
@@ -122,7 +122,7 @@ TEST(JsonLines, WhatHoldsNoScalars) {
     EXPECT_FALSE(Recognises(JsonLinesFormat(), bytes)) << bytes;
 }
 
-// One bad line among the first does not make it another format.
+// One bad line among the first lines does not change the recognised format.
 TEST(JsonLines, ADamagedFileIsStillRecognised) {
   std::string bytes = "{\"step\": 0, \"loss\n";
   for (int i = 1; i < 20; ++i) bytes += "{\"step\": " + std::to_string(i) + ", \"loss\": 2.5}\n";
@@ -139,7 +139,7 @@ TEST(JsonLines, DeepAndWideObjectsEnd) {
   EXPECT_EQ(Json(std::string(100000, '{')).points.size(), 0u);
 }
 
-// A key that is null from some line on; now and then, or after the training, it is nothing.
+// A key that is null from one line on; an occasional null, or one after the training, is ignored.
 TEST(JsonLines, AKeyThatBecomesNull) {
   const auto lines = [](auto null) {
     std::string text;

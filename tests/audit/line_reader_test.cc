@@ -1,4 +1,4 @@
-// Lines out of files of any size and packing, with their numbers and bytes.
+// Lines from files of any size and compression, with their numbers and bytes.
 #include "audit/readers/input/line_reader.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(LineReader, PlacesOfLines) {
   EXPECT_EQ(ReadLines("\n").size(), 1u);
 }
 
-// Lines around the size of what is read at once, packed or not.
+// Lines close to the size of one read, compressed or not.
 TEST(LineReader, LongAndShortLines) {
   std::mt19937 random(1);
   for (int round = 0; round < 6; ++round) {

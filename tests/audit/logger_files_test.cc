@@ -1,5 +1,5 @@
-// Files of loggers other than event files and W&B: MLflow's store, notebooks, histories, and names
-// and steps that need care.
+// Files of loggers other than event files and W&B: MLflow's store, notebooks, histories, and
+// unusual names and steps.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
@@ -29,10 +29,10 @@ TEST(LoggerFiles, MlflowsStore) {
   EXPECT_EQ(read.Steps("train/loss"), (Steps{0, 10, 20}));
   EXPECT_TRUE(std::isnan(read.Values("train/loss").back()));
   EXPECT_EQ(read.Problems(), "");
-  // Stores of old have no step.
+  // Old stores have no step.
   EXPECT_EQ(Mlflow("1700000000000 2.5\n1700000001000 2.25\n").Steps("train/loss"), (Steps{0, 1}));
   EXPECT_NE(Mlflow("1700000000000 2.5 0\nno metric\n").Problems(), "");
-  // A trainer that gives no step writes 0 each time.
+  // A trainer that passes no step writes 0 each time.
   const PointsRead zeros =
       Mlflow("1700000000000 2.5 0\n1700000001000 2.25 0\n1700000002000 nan 0\n");
   EXPECT_EQ(zeros.Steps("train/loss"), (Steps{0, 1, 2}));
@@ -42,7 +42,7 @@ TEST(LoggerFiles, MlflowsStore) {
   EXPECT_FALSE(Recognises(MlflowFormat(), "step,loss\n1,2\n", "run/metrics/loss"));
 }
 
-// A database that `sql` makes, as bytes.
+// The bytes of a database that `sql` creates.
 std::string MakeDatabase(const char* sql) {
   const test::TempFolder folder;
   const std::string path = folder.File("made.db");
@@ -107,7 +107,7 @@ TEST(LoggerFiles, ANotebooksOutput) {
       EXPECT_TRUE(std::isnan(read.Values("Loss").back()));
       EXPECT_EQ(read.Steps("Training Loss"), (Steps{500}));
       EXPECT_EQ(read.Values("Training Loss"), (Values{1.25}));
-      // Cut anywhere, it is no error.
+      // A file cut at any position is not an error.
       for (size_t size = 0; size < notebook.size(); size += 7)
         EXPECT_NO_FATAL_FAILURE(
             ReadPoints(TrainerLogFormat(), notebook.substr(0, size), {}, "train.ipynb"));
@@ -121,7 +121,7 @@ std::string Written(const std::string& name) {
   return test::ReadFile(std::string(PLUMBLINE_SOURCE_DIR) + "/tests/audit/data/loggers/" + name);
 }
 
-// What log services export as one document or one table.
+// Exports of log services as one document or one table.
 TEST(LoggerFiles, ExportsOfLogServices) {
   const std::pair<const char*, const char*> files[] = {
       {"events.json",
@@ -142,7 +142,8 @@ TEST(LoggerFiles, ExportsOfLogServices) {
   EXPECT_FALSE(Recognises(TrainerLogFormat(), "[{\"message\": \"hello 1\"}]", "chat.json"));
 }
 
-// A log that was cut while the trainer had it open begins with zeros; a crash leaves a block.
+// A log that was truncated while the trainer had it open begins with zeros; a crash leaves a block
+// of zeros.
 TEST(LoggerFiles, ZerosInALog) {
   for (const size_t zeros : {1, 64, 100, 500, 5000, 20000}) {
     const std::string block(zeros, '\0');
@@ -158,7 +159,7 @@ TEST(LoggerFiles, ZerosInALog) {
   EXPECT_FALSE(Recognises(TrainerLogFormat(), std::string(8000, '\0'), "train.log"));
 }
 
-// Ten rows, ten steps apart; the loss of the eighth is NaN.
+// Ten rows at a distance of ten steps; the loss of the eighth is NaN.
 void ExpectTenRows(const PointsRead& read, const std::string& loss, bool norms = true) {
   EXPECT_EQ(read.Steps(loss), (Steps{0, 10, 20, 30, 40, 50, 60, 70, 80, 90})) << read.Text();
   const Values values = read.Values(loss);
@@ -183,7 +184,7 @@ TEST(LoggerFiles, SwanlabsRuns) {
     const PointsRead read = ReadPoints(SwanlabFormat(), bytes, {}, name);
     ExpectTenRows(read, "train/loss");
     EXPECT_EQ(read.run.substr(0, 8), "run-nan ") << read.run;
-    // A piece at a time; cut; damaged.
+    // In pieces; cut; damaged.
     ExpectTenRows(ReadPoints(SwanlabFormat(), bytes, {}, name, 100), "train/loss");
     const PointsRead cut = ReadPoints(SwanlabFormat(), bytes.substr(0, bytes.size() - 5), {}, name);
     EXPECT_NE(cut.Problems().find("note"), std::string::npos);
@@ -204,7 +205,7 @@ TEST(LoggerFiles, CometsExperiments) {
   EXPECT_EQ(read.run, "run-nan");
   EXPECT_EQ(read.report.settings.at("config: lr"), "0.001");
   EXPECT_FALSE(read.report.settings.contains("config: curr_step"));
-  // What it holds, unpacked.
+  // Its content, unpacked.
   const size_t begin = archive.find("{\"payload\"");
   const std::string messages = archive.substr(begin, archive.rfind("}\n") + 2 - begin);
   EXPECT_TRUE(Recognises(CometFormat(), messages, "messages.json"));
@@ -254,7 +255,7 @@ TEST(LoggerFiles, KerassHistory) {
 }
 
 TEST(LoggerFiles, StepsOfJson) {
-  // LLaMA-Factory: the total of each row is no step.
+  // LLaMA-Factory: the total in each row is not a step.
   EXPECT_EQ(ReadPoints(JsonLinesFormat(),
                        "{\"current_steps\": 5, \"total_steps\": 100, \"loss\": 2.5}\n"
                        "{\"current_steps\": 10, \"total_steps\": 100, \"loss\": 2.25}\n"

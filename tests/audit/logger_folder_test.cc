@@ -1,5 +1,5 @@
 // A trainer's output folder: several loggers of one run, files that no reader takes, two such
-// folders side by side.
+// folders next to each other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,8 +63,9 @@ TEST(LoggerFolder, OneCauseInFourLoggersIsOneFinding) {
   EXPECT_EQ(Audit(Output().path(), 0)["findings"].size(), 0u);
 }
 
-// As transformers' Trainer leaves it: the state in each checkpoint, event files in runs/, a console
-// log, weights. The loss is NaN from `broken` on, the weights of checkpoints from `lost` on.
+// A folder as transformers' Trainer writes it: the state in each checkpoint, event files in runs/,
+// a console log, weights. The loss is NaN from `broken` on, the weights of checkpoints from `lost`
+// on.
 std::string TrainerFolder(const TempFolder& dir, int broken, int lost) {
   EventFile events;
   std::string state = "{\"log_history\": [", log;
@@ -108,7 +109,7 @@ TEST(LoggerFolder, OneFaultInATrainersFolderIsOneIncident) {
   EXPECT_EQ(Audit(TrainerFolder(healthy, 99, 99), 0)["findings"].size(), 0u);
 }
 
-// Another cause in one of the loggers is a finding of its own.
+// Another cause in one of the loggers is a separate finding.
 TEST(LoggerFolder, ASecondCauseIsNotHidden) {
   const Output broken(73);
   std::string other = "step,loss\n";

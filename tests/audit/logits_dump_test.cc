@@ -1,5 +1,5 @@
-// Dumps of kind logits: what does not fit is refused by name, what does becomes the evidence that a
-// live run would give.
+// Dumps of kind logits: invalid ones are refused by name, valid ones become the same evidence as
+// from a live run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -165,7 +165,7 @@ TEST(LogitsDumps, ATemperatureIsFoundAndNoiseIsNot) {
   }
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->cause().id(), "temperature");
-  EXPECT_NEAR(found->measured().value(), -0.2, 0.01);  // 1/1.25 less 1
+  EXPECT_NEAR(found->measured().value(), -0.2, 0.01);  // 1/1.25 minus 1
   int passes = 0;
   for (const v1::Verdict* verdict : noisy.report.verdicts()) {
     if (verdict->rule() != "drift/logit-drift") continue;

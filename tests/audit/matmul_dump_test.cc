@@ -1,5 +1,5 @@
-// Dumps of kind matmul in the formats of today: packed, scaled, in whatever spelling. What does not
-// fit is refused by name.
+// Dumps of kind matmul in current formats: packed, scaled, in any spelling. Invalid dumps are
+// refused by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,9 +24,10 @@ using testing::VerdictOf;
 constexpr int64_t kRows = 48, kInner = 64, kBlock = 16;
 constexpr char kRule[] = "precision/gemm-accumulator";
 
-// NVFP4: e2m1 codes, an e4m3 scale for 16, one f32 for the tensor; summed exactly, scaled, stored.
+// NVFP4: e2m1 codes, an e4m3 scale for each 16, one f32 scale for the tensor; summed exactly,
+// scaled, stored.
 struct Nvfp4 {
-  std::vector<uint8_t> a, b;              // [m, K], a code each
+  std::vector<uint8_t> a, b;              // [m, K], one code each
   std::vector<uint8_t> a_scale, b_scale;  // [m, K/16]
   float a_tensor = 0.0371F, b_tensor = 0.61F;
   std::vector<float> d;
@@ -57,7 +58,7 @@ Nvfp4 Make(uint32_t seed) {
   return p;
 }
 
-// Two values a byte, the first in the low nibble.
+// Two values per byte, the first in the low nibble.
 std::vector<uint8_t> Packed(const std::vector<uint8_t>& codes) {
   std::vector<uint8_t> bytes;
   for (size_t i = 0; i < codes.size(); i += 2)
@@ -90,7 +91,7 @@ std::string Said(const Dump& dump) {
 
 TEST(MatmulDump, Nvfp4IsUnpackedAndReplayed) {
   EXPECT_THAT(Said(Nvfp4Dump()), ::testing::HasSubstr("48 of 48 elements: "));
-  // The nibbles the other way round are another product.
+  // Swapped nibbles make another product.
   Dump swapped = Nvfp4Dump();
   for (const char* name : {"a", "b"}) {
     for (char& byte : swapped.Tensor(name).data) {

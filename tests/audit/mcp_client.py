@@ -1,4 +1,4 @@
-"""A client of plumb mcp: starts it, asks, holds every answer to the protocol's shape."""
+"""A client of plumb mcp: starts it, sends requests, and checks every answer against the protocol."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ import support
 
 
 def check_message(message):
-    """A response or notification of the protocol (schema 2025-11-25), by hand."""
+    """Checks a response or notification of the protocol (schema 2025-11-25) without a library."""
     assert message["jsonrpc"] == "2.0", message
     if "method" in message:
         assert "id" not in message and set(message) <= {"jsonrpc", "method", "params"}, message
@@ -60,7 +60,7 @@ class Client:
         return self.ask("tools/call", name=tool, arguments=arguments)["result"]
 
     def close(self):
-        """Ends its input; the exit status."""
+        """Closes its input and returns the exit status."""
         self.process.stdin.close()
         rest = self.process.stdout.read()
         assert rest == b"", rest

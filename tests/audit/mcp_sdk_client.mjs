@@ -1,5 +1,6 @@
-// Drives plumb mcp with the public client: node mcp_sdk_client.mjs PLUMB SERVER RECORD. The client parses each answer
-// with the protocol's schemas, and structured answers with the tools' output schemas.
+// Drives plumb mcp with the public client: node mcp_sdk_client.mjs PLUMB SERVER RECORD. The client
+// parses each answer with the protocol's schemas, and structured answers with the tools' output
+// schemas.
 import assert from "node:assert/strict";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";

@@ -1,5 +1,5 @@
-"""plumb mcp and the protocol's public client (npm, @modelcontextprotocol/sdk), which holds every answer to its schemas.
-The long form: it installs the package into a folder of its own."""
+"""plumb mcp and the protocol's public client (npm, @modelcontextprotocol/sdk), which checks every answer against its
+schemas. Runs only in the long form: it installs the package into a temporary folder."""
 
 import os
 import pathlib

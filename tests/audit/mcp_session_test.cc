@@ -117,7 +117,7 @@ TEST_F(McpSession, NotificationsAndAnswersAreNotAnswered) {
   }
 }
 
-// 2025-03-26 alone has batches.
+// Only 2025-03-26 has batches.
 TEST_F(McpSession, Batches) {
   const std::string batch =
       R"([{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"x"},3])";
@@ -249,7 +249,7 @@ TEST_F(McpSession, AnswersNameNoIdsUnlessAsked) {
   EXPECT_EQ(hidden["findings"][0]["fingerprint"], raw["findings"][0]["fingerprint"]);
 }
 
-// Nor what a file of rollouts holds in the place of a value that was expected.
+// Problems do not quote the value that a rollout file holds in place of an expected one.
 TEST_F(McpSession, ProblemsQuoteNoIdsUnlessAsked) {
   Begin();
   const testing::TempFolder dir;
@@ -268,7 +268,7 @@ TEST_F(McpSession, ProblemsQuoteNoIdsUnlessAsked) {
   }
 }
 
-// Whatever comes: one answer at most, well formed, and the next request is answered.
+// For any input there is at most one answer, it is well formed, and the next request is answered.
 TEST_F(McpSession, NothingThatAClientSendsEndsIt) {
   Begin("2025-03-26");
   std::vector<std::string> seeds = {

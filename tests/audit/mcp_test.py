@@ -1,4 +1,4 @@
-"""plumb mcp as an editor meets it, against a real plumbd that a run has reported to."""
+"""plumb mcp as an editor uses it, with a real plumbd to which a run has reported."""
 
 import json
 import pathlib
@@ -32,7 +32,7 @@ class Served(unittest.TestCase):
 
     @classmethod
     def answer(cls, tool, **arguments):
-        """The structured answer, which its output schema describes and its text repeats."""
+        """Returns the structured answer, which its output schema describes and its text repeats."""
         jsonschema.validate(arguments, cls.tools[tool]["inputSchema"])
         result = cls.client.call(tool, **arguments)
         assert not result["isError"], result
@@ -140,7 +140,7 @@ class Alone(unittest.TestCase):
             client.send('[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":"b","method":"ping"}]')
             self.assertEqual([m["id"] for m in client.receive()], [1, "b"])
             self.assertEqual(client.ask("ping")["result"], {})
-            # A last line without an end is answered, then it ends.
+            # A last line without a line end is answered, then the program ends.
             client.process.stdin.write(b'{"jsonrpc":"2.0","id":"z","method":"ping"}')
             client.process.stdin.close()
             self.assertEqual(json.loads(client.process.stdout.read())["id"], "z")

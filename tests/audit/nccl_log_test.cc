@@ -1,4 +1,5 @@
-// Logs of NCCL: calls joined over ranks, files and mixed lines, and what the rules say of them.
+// Logs of NCCL: calls joined over ranks, files and mixed lines, and the verdicts of the rules on
+// them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +41,7 @@ std::string Hex(uint64_t value) {
   return text;
 }
 
-// The log of one process, as NCCL 2.18 and later print it, or an older one.
+// The log of one process in the format of NCCL 2.18 and later, or of an older one.
 class Process {
  public:
   Process(int rank, bool ids = true)
@@ -53,7 +54,7 @@ class Process {
   }
   void Say(const std::string& text) { lines_.push_back(Head() + text + "\n"); }
 
-  // `id`: of the communicator; `more`: what a split says instead.
+  // `id`: of the communicator; `more`: the text that a split adds.
   void Make(uint64_t comm, int rank, int nranks, uint64_t id, const std::string& more = "") {
     std::string said = "comm 0x" + Hex(comm) + " rank " + std::to_string(rank) + " nranks " +
                        std::to_string(nranks) + " cudaDev " + std::to_string(rank_ % 4) +
@@ -107,7 +108,7 @@ uint64_t Pointer(int rank, int nth = 0) {
          0x10u * static_cast<uint64_t>(nth);
 }
 
-// A world of ranks that make the same calls, but for what `change` makes of them.
+// Ranks that make the same calls, except for the changes that `change` makes.
 template <typename Change>
 std::vector<Process> World(int nranks, int calls, const Change& change, bool ids = true) {
   std::vector<Process> all;
@@ -162,7 +163,7 @@ std::vector<const v1::Finding*> FindingsOf(const AuditResult& result, const std:
   return found;
 }
 
-// What is read of files, by (layer, op, step): the evidence of each rank.
+// The evidence of each rank that is read from files, by (layer, op, step).
 using Sites = std::map<std::tuple<std::string, std::string, int64_t>, std::vector<v1::Evidence>>;
 Sites ReadSites(const std::vector<std::string>& files) {
   const test::TempFolder folder;
@@ -225,7 +226,7 @@ TEST(NcclLog, WhatOneRankStatesOtherwiseIsFound) {
   }
 }
 
-// One file for all processes: lines of each in its own order, in any order among each other.
+// One file for all processes: each process's lines in order, mixed with those of the others.
 std::string Interleaved(const std::vector<Process>& world, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<size_t> next(world.size());
@@ -252,8 +253,8 @@ TEST(NcclLog, OneFileForAllProcesses) {
   }
 }
 
-// Processes whose buffers are flushed anywhere, into one another's lines: no call is believed that
-// is not whole, so that healthy ranks never seem to disagree.
+// Processes whose buffers are flushed at any point, into each other's lines: incomplete calls are
+// ignored, so that healthy ranks never seem to disagree.
 TEST(NcclLog, MixedLinesAccuseNobody) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     std::mt19937 random(seed);
@@ -268,7 +269,7 @@ TEST(NcclLog, MixedLinesAccuseNobody) {
     }
     while (std::any_of(left.begin(), left.end(), [](const auto& text) { return !text.empty(); })) {
       std::string& from = left[random() % left.size()];
-      // A digit that lands within a number shows nowhere; what a pipe or a buffer cuts is longer.
+      // A digit inserted into a number cannot be detected; pieces from a pipe or buffer are longer.
       const size_t size = 32 + random() % (seed % 2 == 0 ? 3000 : 200);
       bytes += from.substr(0, size);
       from.erase(0, size);
@@ -282,7 +283,7 @@ TEST(NcclLog, MixedLinesAccuseNobody) {
   }
 }
 
-// Prefixes of a scheduler, of a launcher and of newer versions.
+// Prefixes of a scheduler, a launcher and newer versions.
 TEST(NcclLog, PrefixesBeforeTheLine) {
   const auto world = World(2, 20, [](int rank, Call& call) {
     if (rank == 1 && call.number == 9) call.count = 7;
@@ -296,7 +297,7 @@ TEST(NcclLog, PrefixesBeforeTheLine) {
   }
 }
 
-// Communicators of equal size and numbers are told apart by id, and parts by colour.
+// Communicators of equal size and numbers are distinguished by id, and parts by colour.
 TEST(NcclLog, CommunicatorsOfOneSize) {
   for (const bool parted : {false, true}) {
     std::vector<Process> all;
@@ -326,7 +327,8 @@ TEST(NcclLog, CommunicatorsOfOneSize) {
   }
 }
 
-// Before 2.18 nobody says which of two groups a rank is in: they are left out, the world is not.
+// Before 2.18 logs do not state which of two groups a rank is in: the groups are left out, the
+// world is not.
 TEST(NcclLog, OldVersionsWithoutIds) {
   std::vector<Process> all;
   for (int rank = 0; rank < 4; ++rank) {
@@ -352,7 +354,7 @@ TEST(NcclLog, OldVersionsWithoutIds) {
   EXPECT_THAT(found[0]->explanation(), HasSubstr("5 on rank 2"));
 }
 
-// A pointer that is freed and given to the next communicator.
+// A pointer that is freed and reused for the next communicator.
 TEST(NcclLog, APointerThatIsUsedAgain) {
   std::vector<Process> all;
   for (int rank = 0; rank < 4; ++rank) {
@@ -360,7 +362,7 @@ TEST(NcclLog, APointerThatIsUsedAgain) {
     process.Make(Pointer(rank), rank, 4, 0xaaa);
     process.Calls(Pointer(rank), 4, {.number = 0, .count = 10});
     process.Destroy(Pointer(rank));
-    // The ranks go round.
+    // The ranks are rotated.
     process.Make(Pointer(rank), (rank + 1) % 4, 4, 0xbbb);
     process.Calls(Pointer(rank), 4, {.number = 0, .count = rank == 1 ? 21u : 20u});
     all.push_back(process);
@@ -405,7 +407,7 @@ TEST(NcclLog, RingsOfEachChannel) {
   }
 }
 
-// From the calls of a single rank: bf16 sums over many ranks are biased, and nothing else is.
+// From the calls of a single rank: only bf16 sums over many ranks are biased.
 TEST(NcclLog, ABiasIsPredicted) {
   const auto predicted = [](int nranks, const Call& call) {
     Process process(3);
@@ -428,7 +430,7 @@ TEST(NcclLog, ABiasIsPredicted) {
   EXPECT_EQ(predicted(512, {.name = "ReduceScatter"}).size(), 1u);
 }
 
-// Calls without the lines that make their communicators: the log began later.
+// Calls without the lines that create their communicators: the log began later.
 TEST(NcclLog, ALogWithoutItsBeginning) {
   std::string bytes;
   for (const Process& process : World(4, 10, [](int rank, Call&c) { c.count += rank; })) {
@@ -441,8 +443,8 @@ TEST(NcclLog, ALogWithoutItsBeginning) {
   EXPECT_EQ(result.inputs[0].records, 40u);
 }
 
-// Random calls of random groups with differences that are known: each is given out, with every
-// rank's statement, and nothing else differs.
+// Random calls of random groups with known differences: each is reported with every rank's
+// statement, and nothing else differs.
 TEST(NcclLog, PlantedDifferencesAreAllThatDiffer) {
   for (uint32_t seed = 1; seed <= 8; ++seed) {
     std::mt19937 random(seed);
@@ -485,7 +487,7 @@ TEST(NcclLog, PlantedDifferencesAreAllThatDiffer) {
   }
 }
 
-// Evidence is bounded however many calls there are.
+// Evidence is bounded for any number of calls.
 TEST(NcclLog, ManyCallsAreFewRecords) {
   const auto world = World(2, 30000, [](int, Call& call) { call.count = 64; });
   std::vector<std::string> files;
@@ -520,7 +522,7 @@ TEST(NcclLog, Recognised) {
   EXPECT_EQ(recognised(""), std::pair(false, false));
 }
 
-// Cut anywhere, it is read without an error and accuses nobody.
+// A log cut at any position is read without an error and without an accusation.
 TEST(NcclLog, ACutLogAccusesNobody) {
   const std::string bytes = Interleaved(World(3, 8), 3);
   for (size_t size = 0; size < bytes.size(); size += size < 700 ? 3 : 37) {

@@ -1,4 +1,4 @@
-// Runs the plumb program as a user would.
+// Runs the plumb program as a user does.
 #pragma once
 
 #include <string>

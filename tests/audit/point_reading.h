@@ -1,4 +1,4 @@
-// The points that a format reads from bytes, as a test sees them.
+// The points that a format reads from bytes, in a form for tests.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct ReadPoint {
   double value;
 };
 
-// Equal, NaN like NaN.
+// True if they are equal; NaN equals NaN.
 bool SamePoint(const ReadPoint& a, const ReadPoint& b);
 
 struct PointsRead {
@@ -26,20 +26,20 @@ struct PointsRead {
   int64_t rank = -1;
   InputReport report;
 
-  // Values of one series in their order, and the steps they have.
+  // Values of one series in order, and their steps.
   std::vector<double> Values(std::string_view series) const;
   std::vector<int64_t> Steps(std::string_view series) const;
-  std::string Problems() const;  // a line each
-  std::string Text() const;      // "step series value" a line
+  std::string Problems() const;  // one per line
+  std::string Text() const;      // "step series value" per line
 };
 
-// Reads `bytes` as a file called `name` to its end and closes it. With `piece` > 0 the file grows
-// by so many bytes at a time, and is read on after each.
+// Reads `bytes` as a file with the name `name` to its end and closes it. With `piece` > 0 the file
+// grows by that many bytes at a time, and reading continues after each.
 PointsRead ReadPoints(const PointFormat& format, const std::string& bytes,
                       const ScalarOptions& options = {}, const std::string& name = "file",
                       size_t piece = 0);
 
-// Whether the format takes a file of these bytes.
+// True if the format takes a file with these bytes.
 bool Recognises(const PointFormat& format, const std::string& bytes,
                 const std::string& name = "file");
 

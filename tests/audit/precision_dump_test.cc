@@ -1,5 +1,5 @@
-// Dumps of kind tensor and update: what does not fit is refused by name, what does is judged as the
-// same evidence from a live run would be.
+// Dumps of kind tensor and update: invalid ones are refused by name, valid ones are judged like the
+// same evidence from a live run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ std::vector<uint16_t> Bf16(const std::vector<double>& values) {
   return out;
 }
 
-// Roughly normal: the sum of twelve uniforms.
+// Approximately normal: the sum of twelve uniform values.
 std::vector<double> Normal(size_t n, double sd, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<double> out;
@@ -43,7 +43,7 @@ std::vector<double> Normal(size_t n, double sd, uint32_t seed) {
   return out;
 }
 
-// bf16 weights whose steps are lost.
+// bf16 weights whose updates are lost.
 Dump LostUpdateDump(int64_t elements = 4096) {
   const auto n = static_cast<size_t>(elements);
   std::vector<double> before = Normal(n, 0.02, 1), after;
@@ -80,7 +80,7 @@ v1::Verdict::Kind KindOf(const AuditResult& result, const std::string& rule) {
   return verdict == nullptr ? v1::Verdict::KIND_UNSPECIFIED : verdict->kind();
 }
 
-// The rule's finding; an empty one when there is none.
+// The rule's finding, or an empty one.
 v1::Finding FindingOf(const AuditResult& result, const std::string& rule) {
   for (const v1::Finding* finding : result.report.findings()) {
     if (finding->rule() == rule) return *finding;

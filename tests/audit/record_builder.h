@@ -1,5 +1,5 @@
-// Builds run records for tests out of the evidence that dumps hold, so that a record and a dump can
-// be compared finding by finding.
+// Builds run records for tests from the evidence in dumps, so that a record and a dump can be
+// compared finding by finding.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ struct RecordPlan {
   bool finished = true;
 };
 
-// One batch a step, each with the dump's evidence and the progress it makes.
+// One batch per step, each with the dump's evidence and its progress.
 std::vector<v1::Batch> Batches(const RecordPlan& plan, const Dump& dump);
 
 // The bytes of a record: header, then the batches. `header` replaces the default header's bytes.
 std::string RecordFile(const RecordPlan& plan, const std::vector<v1::Batch>& batches);
 std::string RecordFile(const RecordPlan& plan, const Dump& dump);
 
-// Frames of any kind behind a file header.
+// Frames of any kind after a file header.
 std::string FramesFile(const std::vector<std::pair<int, std::string>>& frames);
 
 std::string HeaderPayload(const RecordPlan& plan);

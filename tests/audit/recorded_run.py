@@ -1,4 +1,4 @@
-"""What the tests of reports and of plumb mcp share: a small run of our own probes, and the programs."""
+"""Shared parts of the tests of reports and of plumb mcp: a small run with our own probes, and the programs."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import support  # noqa: E402
 HOSTILE = "<script>alert(1)</script> \"'&\x1b[2J"
 STEPS, ONSET = 60, 40
 
-# A loss that becomes NaN at one step, which health/loss-non-finite reports. In a process of its own, as a trainer.
+# A loss that becomes NaN at one step, which health/loss-non-finite reports. Runs in a separate process, like a trainer.
 TRAINER = """
 import sys, plumbline
 name, record, server, steps, onset = sys.argv[1:6]

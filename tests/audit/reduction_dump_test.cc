@@ -1,5 +1,4 @@
-// Dumps of kind reduction: judged whole or rank by rank; what does not fit is refused by name and
-// byte.
+// Dumps of kind reduction: judged whole or rank by rank; invalid ones are refused by name and byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +31,7 @@ std::vector<uint16_t> Half(const std::vector<double>& values) {
   return out;
 }
 
-// An fp16 ring up the ranks whose segment c begins at rank c.
+// An fp16 ring in ascending rank order whose segment c begins at rank c.
 struct Ring {
   std::vector<std::vector<double>> inputs{kRanks};
   std::vector<double> output;
@@ -126,7 +125,7 @@ TEST(ReductionDumps, RanksAreJoined) {
   EXPECT_THAT(ModelOf(Audit(paths)), HasSubstr("missing-ranks: rank 2 of the world"));
 }
 
-// A rank that reports another count is a finding about the run, no fault of the dump.
+// A rank that reports another count is a finding about the run, not an error in the dump.
 TEST(ReductionDumps, ACountOfItsOwnIsAMismatch) {
   const TempFolder dir;
   std::vector<std::string> paths;
@@ -209,7 +208,7 @@ TEST(ReductionDumps, OffsetsOutOfRangeAreNamedByByte) {
   }
 }
 
-// A ring order that is no permutation is well formed metadata that cannot be judged.
+// A ring order that is not a permutation is well-formed metadata that cannot be judged.
 TEST(ReductionDumps, ARingOrderThatRepeatsARankIsInconclusive) {
   Dump dump = WholeDump();
   dump.metadata["ring_order"] = "0,1,1,2";

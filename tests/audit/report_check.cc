@@ -19,7 +19,7 @@ Keys KeysOf(const Json& object) {
   return keys;
 }
 
-// Exactly `expected`, in order, of which those in `optional` may be missing.
+// Exactly `expected`, in order; keys in `optional` may be missing.
 void CheckKeys(const std::string& where, const Json& object, const Keys& expected,
                const std::set<std::string>& optional = {}) {
   ASSERT_TRUE(object.is_object()) << where;
@@ -70,7 +70,8 @@ void CheckFinding(const std::string& where, const Json& finding) {
   EXPECT_FALSE(finding["title"].get<std::string>().empty()) << where;
 }
 
-// Each finding is in one incident, with others of its rule, run and cause; the first shows for it.
+// Each finding is in one incident, with the others of its rule, run and cause; the first one
+// represents it.
 void CheckIncidents(const Json& report) {
   std::map<std::string, Json> findings;
   for (const Json& finding : report["findings"]) findings[finding["fingerprint"]] = finding;

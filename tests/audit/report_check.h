@@ -1,4 +1,4 @@
-// Is a JSON report what the contract says? Fails the running test, naming the path that is wrong.
+// Checks a JSON report against the contract. Fails the running test with the path of the error.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 
 namespace plumbline::audit::testing {
 
-// Parses strictly and checks every key, its place and its type; returns the report.
+// Parses strictly and checks every key, its position and its type; returns the report.
 nlohmann::ordered_json CheckReport(const std::string& text);
 
 }  // namespace plumbline::audit::testing

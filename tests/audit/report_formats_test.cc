@@ -1,5 +1,5 @@
-// Reports as HTML and SARIF and the lines of text that draw: what a trainer named can do nothing in
-// them, and what they draw is what came.
+// Reports as HTML and SARIF, and text lines with plots: names from a trainer have no effect in
+// them, and plots show the values as given.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Each breaks out of something: an element, an attribute, a comment, a script, a terminal, UTF-8.
+// Each text tries to break out of an element, an attribute, a comment, a script, a terminal or
+// UTF-8.
 const std::vector<std::string> kHostile = {"<script>alert(1)</script>",
                                            "\"><img src=x onerror=alert(1)>",
                                            "' onmouseover='alert(1)",
@@ -45,7 +46,7 @@ struct Shape {
   double spike = 9;
 };
 
-// A run with a loss that jumps at step 60, and a finding that says so in the hostile words.
+// A run with a loss that jumps at step 60, and a finding on it with the hostile words.
 AuditResult Result(const Shape& shape) {
   AuditResult result;
   auto columns = std::make_shared<rules::SeriesColumns>();
@@ -106,7 +107,7 @@ AuditResult Result(const Shape& shape) {
 
 // ---- HTML --------------------------------------------------------------------------------------
 
-// Elements and attributes that the page is made of; whatever else shows up came from outside.
+// Elements and attributes of the page; all others came from outside.
 void CheckMarkup(const std::string& page) {
   static const std::set<std::string> kElements = {
       "script",   "html", "head",       "meta",    "title",   "style", "body",  "main",
@@ -125,7 +126,7 @@ void CheckMarkup(const std::string& page) {
   static const std::regex kTag(R"re(^</?([a-z0-9]+)((?: [a-zA-Z0-9-]+="[^"<>]*")*) ?/?>)re");
   static const std::regex kAttribute(R"re( ([a-zA-Z0-9-]+)=")re");
   while ((at = page.find('<', at)) != std::string::npos) {
-    // What stands in these ends with their first end.
+    // The content of these ends at the first end tag.
     for (const std::string raw : {"style", "script"}) {
       if (!open.empty() && open.back() == raw) at = page.find("</" + raw + ">", at);
     }
@@ -150,8 +151,8 @@ void CheckMarkup(const std::string& page) {
   EXPECT_TRUE(open.empty());
 }
 
-// The page as it reads where no script runs; what its script reads is checked on the way: it can
-// neither end its element nor begin another one.
+// The page as it reads without scripts. The data of its script are also checked: they can neither
+// end their element nor begin another one.
 std::string WithoutScripts(std::string page) {
   for (size_t at; (at = page.find("<script")) != std::string::npos;) {
     const size_t begin = page.find('>', at) + 1, end = page.find("</script>", begin);
@@ -191,7 +192,7 @@ TEST(HtmlReport, SaysWhatThereIs) {
   CheckMarkup(RenderHtml(AuditResult()));
 }
 
-// A loss that no finding speaks of is drawn once; one that a finding speaks of is with the finding.
+// A loss without a finding is drawn once; a loss with a finding is drawn at the finding.
 TEST(HtmlReport, LossesWithoutAFinding) {
   AuditResult result = Result({});
   EXPECT_THAT(RenderHtml(result), Not(HasSubstr("<h2>Losses</h2>")));
@@ -307,7 +308,7 @@ TEST(SarifReport, SuppressionsAndBaseline) {
   }
 }
 
-// No place for an argument, and no link: viewers put those in.
+// No place for an argument, and no link: viewers would insert those.
 TEST(SarifReport, ForeignTextIsNoPlaceAndNoLink) {
   for (const std::string& text : kHostile) {
     const std::string log = RenderSarif(Result({text}), 1, "/data/folder");
@@ -376,7 +377,7 @@ TEST(Sparkline, DrawsMarksAndLabels) {
   EXPECT_EQ(SparklineText(CollectedSeries(), 0, Unicode()), "");
 }
 
-// A spike or a dip of one step is seen in a long series, under the mark, within the width.
+// A spike or a dip of one step is visible in a long series, under the mark, within the width.
 TEST(Sparkline, LosesNoExtremeAndKeepsItsWidth) {
   std::mt19937 random(5);
   for (const size_t length : {71u, 72u, 73u, 511u, 513u, 5000u, 30'000u}) {

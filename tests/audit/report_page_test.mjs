@@ -1,5 +1,6 @@
-// The report of plumb audit --format html in a real, headless Chromium: the page's views in one file, under its own content
-// policy, of six planted faults; its plain form where no script runs; hostile names; accessibility; nothing is loaded.
+// The report of plumb audit --format html in a real, headless Chromium: the page's views in one
+// file, with its own content policy, for six planted faults; its plain form without scripts;
+// hostile names; accessibility; nothing is loaded.
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
@@ -34,7 +35,7 @@ function report(name, ...paths) {
   return { url: pathToFileURL(file).href, html: readFileSync(file, 'utf8') };
 }
 
-// Nothing but the file is asked for, no error, no breach of the policy.
+// Only the file is requested, without errors and without policy violations.
 function watchOver(page, url) {
   const wrong = [];
   page.on('pageerror', (error) => wrong.push('error: ' + error.message));
@@ -63,7 +64,7 @@ async function main() {
     await page.waitForSelector('.alarm h1');
   };
 
-  // What a reader checks by eye, and what to do first.
+  // What a reader checks on the page, and what to do first.
   const expected = {
     leak: ['a later token took an earlier token’s place', 'Drop by position instead of by score', 'drop_tokens=False', 'got a place, same sequence', 'Token '],
     drift: ['how far trainer and rollout lie apart', 'temperature of 0.8', 'fitted: +0.2', 'Each dot is a token'],

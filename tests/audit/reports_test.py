@@ -1,4 +1,4 @@
-"""plumb audit's reports as their readers take them: SARIF by its schema, HTML by a parser, text in a terminal's locale,
+"""plumb audit's reports as their readers use them: SARIF by its schema, HTML by a parser, text in a terminal's locale,
 a baseline from one night to the next."""
 
 import base64
@@ -71,7 +71,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(result["ruleId"], "health/loss-non-finite")
 
     def test_sarif_points_to_the_run_of_the_finding(self):
-        """And not to the first of several that are audited together."""
+        """And not to the first of several runs that are audited together."""
         for run, bad, rest in (("a", None, "time"), ("b", 70, "time"), ("c", None, "time"), ("d", 40, "memory")):
             folder = self.folder / "many" / run
             folder.mkdir(parents=True)
@@ -83,7 +83,8 @@ class Reports(unittest.TestCase):
         self.assertEqual(sorted(found), [("b/loss.csv", "many/b/loss.csv", []), ("d/loss.csv", "many/d/loss.csv", [])], err)
 
     def test_sarif_of_hundreds_of_findings_in_files_of_odd_names(self):
-        """Each address is that of its file, whatever that is called; what is known or suppressed is so in the log, too."""
+        """Each address is the address of its file, for any file name; known and suppressed findings are marked in the
+        log too."""
         names = ["ä ö", "with space", "per%cent%20", 'quote"q', "back\\slash", "new\nline", "#hash?q=1", "日本", "[br]{c}", "col:on", "-dash", "tab\t"]
         odd = self.folder / "odd"
         rows = "".join(f"{i},{'nan' if i == 70 else 2 - i / 200},{0 if i > 60 else 1e-3}\n" for i in range(120))
@@ -109,7 +110,8 @@ class Reports(unittest.TestCase):
         self.assertFalse([r for r in by_rule["health/loss-non-finite"] if r.get("suppressions")])
         self.assertFalse([r for r in by_rule["health/learning-rate"] if not r.get("suppressions")])
         self.assertEqual(status, 1)
-        # With a baseline, which knows a rule of a series whatever the run, nothing is new; another series is, and what is suppressed of it fails nobody.
+        # With a baseline, which identifies a rule and series independently of the run, nothing is new. Another series
+        # is new, and its suppressed findings do not fail the audit.
         (self.folder / "odd.json").write_text(json.dumps(audit("--format", "json")[1]))
         known = ("--baseline", "odd.json", "--suppressions", "known.toml", "--fail-on", "note")
         self.assertEqual(audit("--format", "sarif", *known)[0], 0)
@@ -133,7 +135,7 @@ class Reports(unittest.TestCase):
 
     @unittest.skipUnless(LONG and shutil.which("npm"), "long form, with npm")
     def test_sarif_by_the_standards_own_schema(self):
-        """The schema as a public package carries it."""
+        """The schema from a public package."""
         package = "@microsoft/jest-sarif@1.0.0-beta.0"
         with support.scratch() as folder:
             subprocess.run(["npm", "pack", "--silent", package], cwd=folder, check=True, timeout=support.PATIENCE)
@@ -153,7 +155,7 @@ class Reports(unittest.TestCase):
             self.assertEqual(status, 1)
             page = Page(out)
             self.assertFalse({"img", "link", "iframe", "object", "base", "form"} & set(page.tags))
-            # Its data and, where it was built with the page, one script, which the content policy names.
+            # Its data and, if the page was built, one script, which the content policy names.
             self.assertEqual(page.tags.count("script"), 2 if "sha256-" in out else 0)
             scripts = re.findall(r"<script[^>]*>(.*?)</script>", out, re.S)
             if scripts:

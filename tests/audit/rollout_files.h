@@ -1,5 +1,5 @@
-// Rollout records for tests: seeded sequences as JSON lines, files of them compressed, and what a
-// reader makes of files.
+// Rollout records for tests: seeded sequences as JSON lines, compressed files of them, and the
+// result of reading files.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace plumbline::audit::testing {
 nlohmann::ordered_json Rollout(int64_t step, const std::string& id, size_t tokens = 12,
                                uint32_t seed = 1);
 
-// One line each.
+// One per line.
 std::string Lines(const std::vector<nlohmann::ordered_json>& records);
 
 std::string Gzip(const std::string& bytes);
@@ -26,13 +26,13 @@ struct RolloutRead {
   std::deque<InputReport> inputs;
   std::vector<v1::Batch> batches;
 
-  // Of every batch, in their order.
+  // From every batch, in order.
   std::vector<v1::LogprobsSequence> sequences() const;
   std::vector<int64_t> steps() const;  // of the sequences
-  std::string problems() const;        // a line each
+  std::string problems() const;        // one per line
 };
 
-// Reads files (or directories) to their end through the reader that recognises them, or `mapped`.
+// Reads files (or directories) to their end with the reader that recognises them, or with `mapped`.
 RolloutRead ReadRollouts(const std::vector<std::string>& paths, const Reader* mapped = nullptr);
 
 // A tensor's elements as doubles.

@@ -1,4 +1,4 @@
-// Native rollout records: every column arrives, every way of being wrong is named in its place.
+// Native rollout records: every column is read, every error is named at its position.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ void ExpectSame(const std::vector<double>& a, const std::vector<double>& b) {
     EXPECT_TRUE(a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) << i << ": " << a[i];
 }
 
-// Any columns, written by another library, arrive value by value.
+// Any columns, written by another library, are read value by value.
 TEST(RolloutJsonl, RandomSequencesArriveWhole) {
   std::mt19937 random(7);
   std::vector<Json> records;
@@ -193,7 +193,7 @@ struct BadLine {
   const char* name;
   std::string line;
   std::string expected;  // after the line's first byte and before ", found"
-  std::string at;        // the text at the byte that is named
+  std::string at;        // the text at the reported byte
 };
 
 std::string With(const std::string& key, const std::string& value) {
@@ -259,7 +259,8 @@ std::vector<BadLine> BadLines() {
   };
 }
 
-// One bad line between good ones: it is named by file, line and byte and left out, the rest stays.
+// One bad line between good ones: it is reported by file, line and byte and left out, the rest is
+// read.
 TEST(RolloutJsonl, BadLinesAreNamedAndTheRestIsRead) {
   const std::string good = Lines({Rollout(0, "é")}), more = Lines({Rollout(0, "after")});
   for (const BadLine& bad : BadLines()) {
@@ -298,7 +299,7 @@ TEST(RolloutJsonl, MissingColumnsAreNamed) {
               HasSubstr("expected a column rollout_logprobs or train_logprobs in line 2"));
 }
 
-// JSON has no NaN: null is how a record says that a value is not finite.
+// JSON has no NaN: a record states a value that is not finite as null.
 TEST(RolloutJsonl, NullIsNotFinite) {
   const RolloutRead read = ReadLines(With("rollout_logprobs", "[-1.5, null, -2]") + "\n");
   EXPECT_EQ(read.problems(), "");
@@ -321,7 +322,7 @@ TEST(RolloutJsonl, MaskedEntriesMayHoldAnything) {
   EXPECT_EQ(Elements(read.sequences()[0].tokens())[0], -1);
 }
 
-// Log-probabilities a rounding above 0 are those of single precision.
+// Log-probabilities that are above 0 by a rounding error come from single precision.
 TEST(RolloutJsonl, ARoundingAboveZeroIsNoError) {
   EXPECT_EQ(ReadLines(With("rollout_logprobs", "[0, 2.4e-7, -2]") + "\n").problems(), "");
   EXPECT_NE(ReadLines(With("rollout_logprobs", "[0, 2.4e-5, -2]") + "\n").problems(), "");
@@ -336,7 +337,7 @@ TEST(RolloutJsonl, BlankLinesMarksAndCarriageReturns) {
   EXPECT_EQ(read.sequences().size(), 2u);
 }
 
-// Cut at any byte: what is whole is read, and the file may still be written.
+// Cut at any byte: complete lines are read, and the file may still be growing.
 TEST(RolloutJsonl, CutAnywhereIsNotedNotRefused) {
   Json extras = Rollout(1, "b", 3);
   extras["rollout_routing"] = {{{1, 2}}, {{3, -1}}, nullptr};

@@ -1,5 +1,5 @@
-// Routing lists of rollout records, end to end: what train-infer-routing says of choices without
-// scores, and when they name the cause of drift.
+// Routing lists of rollout records, end to end: the verdicts of train-infer-routing on choices
+// without scores, and when they name the cause of drift.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,11 +19,11 @@ using Json = nlohmann::ordered_json;
 constexpr char kRouting[] = "causality/train-infer-routing";
 constexpr char kDrift[] = "drift/logit-drift";
 
-// 8 steps of 20 sequences of 20 tokens; a token's experts are 8 of 64 in each of two layers.
+// 8 steps of 20 sequences of 20 tokens; a token has 8 of 64 experts in each of two layers.
 struct Planted {
-  double flips = 0;        // share of tokens one of whose experts differs between the sides
-  bool unrelated = false;  // all of them do, by chance
-  double far = 0;          // share of tokens with d of deviation 0.9, the others' is 0.01
+  double flips = 0;        // share of tokens for which one expert differs between the sides
+  bool unrelated = false;  // all experts differ, at random
+  double far = 0;          // share of tokens with d of deviation 0.9; for the others it is 0.01
   bool far_where_flipped = true;
 };
 
@@ -50,7 +50,7 @@ std::string Records(const Planted& run) {
       const bool flipped = uniform(random) < run.flips;
       const bool far = run.far_where_flipped && run.flips > 0 ? flipped : uniform(random) < run.far;
       const double size = far && run.far > 0 ? 0.9 : 0.01;
-      const double mu = -3 - surprise(random);  // whatever pi is, its ratio has the mean 1
+      const double mu = -3 - surprise(random);  // for any pi the mean of its ratio is 1
       r["rollout_logprobs"][t] = mu;
       r["train_logprobs"][t] = std::min(0.0, mu + size * normal(random) - size * size / 2);
       Json experts = Experts(random, run.unrelated ? -1 : static_cast<int>(random() % 8));
@@ -113,7 +113,7 @@ TEST(RolloutRouting, OtherChoicesAreCounted) {
   EXPECT_NEAR(warning->measured().value(), 7. / 8, 0.02);
 }
 
-// Far values alone are noise, other choices alone are too: both together are router flips.
+// Far values alone are noise, and other choices alone are noise; both together are router flips.
 TEST(RolloutRouting, FlipsNameTheCauseOfTwoComponents) {
   const auto cause = [](const Planted& run) {
     const AuditResult result = Judged(run);

@@ -1,4 +1,4 @@
-// Rollout files as streams: compressed, several, their steps in and out of order, long ones.
+// Rollout files as streams: compressed, several files, steps in and out of order, long ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ std::string Steps(int64_t first, int64_t last, const std::string& name, int each
   return Lines(records);
 }
 
-// Every step once complete gets no more evidence, and all of them are complete at the end.
+// A complete step gets no more evidence, and all steps are complete at the end.
 void ExpectOrderly(const RolloutRead& read) {
   int64_t complete = -1, newest = -1;
   for (const v1::Batch& batch : read.batches) {
@@ -60,8 +60,8 @@ TEST(RolloutStream, CompressedByContent) {
   }
 }
 
-// A step is judged as a whole and held for that: beyond a limit its sequences are left out, with
-// the line from which on and their number; other steps are not touched.
+// A step is judged as a whole and held until then. Beyond a limit its sequences are left out, with
+// the first such line and their number; other steps are not affected.
 TEST(RolloutStream, AStepThatIsTooLargeIsCutAndTold) {
   const std::string small = Steps(0, 0, "s"), large = Steps(1, 1, "t", 200);
   const TempFolder dir;
@@ -139,7 +139,7 @@ TEST(RolloutStream, CompressedAndDamagedIsAnError) {
 
 TEST(RolloutStream, SeveralFilesAreMergedByStep) {
   const TempFolder dir;
-  // Two workers side by side, and a third file that goes on where they stop.
+  // Two workers side by side, and a third file that continues where they stop.
   dir.Write("run/worker0.jsonl", Steps(0, 20, "a"));
   dir.Write("run/worker1.jsonl.zst", Zstd(Steps(3, 22, "b")));
   dir.Write("run/part2.jsonl", Steps(21, 40, "c"));
@@ -211,7 +211,7 @@ TEST(RolloutStream, StepsThatGoBackFarAreRefused) {
   ExpectOrderly(read);
 }
 
-// What waits for its step's end is bounded in bytes too.
+// Data that wait for the end of their step are also bounded in bytes.
 TEST(RolloutStream, LongSequencesCloseTheirStepsEarlier) {
   Json body = Rollout(0, "", 40000);
   body.erase("step");

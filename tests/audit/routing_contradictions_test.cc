@@ -1,5 +1,5 @@
-// Recordings of a router that contradict themselves, or that say too little for a pass: what is
-// said of them names the real reason, with the counts as recorded.
+// Recordings of a router that contradict themselves, or that contain too little for a pass: the
+// verdict names the real reason, with the counts as recorded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using testing::VerdictOf;
 constexpr const char* kRules[] = {"causality/moe-future-leak", "causality/moe-batch-dependence",
                                   "causality/moe-tie-order"};
 
-// DroplessDump has 64 tokens, 4 experts and 2 choices a token.
+// DroplessDump has 64 tokens, 4 experts and 2 choices per token.
 constexpr size_t kChoices = 128;
 
 Dump WithMask(uint8_t kept) {
@@ -44,7 +44,7 @@ void ExpectReason(const Dump& dump, const std::string& reason) {
   }
 }
 
-// Choices of one expert refused, all others kept.
+// The choices of one expert refused, all others kept.
 Dump WithoutExpert(int64_t expert, int* refused) {
   Dump dump = WithMask(1);
   const std::string indices = dump.Tensor("topk_indices").data;
@@ -66,8 +66,8 @@ TEST(RoutingContradictions, NothingKeptAtAllIsNoPass) {
   ExpectReason(dump, "nothing-kept: every one of the 128 recorded choices was refused");
 }
 
-// A null expert by a stored rule, or an expert that this batch left out: which was not recorded,
-// whatever else was.
+// A null expert by a stored rule, or an expert that this batch left out: the recording does not
+// state which.
 TEST(RoutingContradictions, AnExpertThatKeepsNothingLeavesNoPass) {
   int refused = 0;
   Dump dump = WithoutExpert(3, &refused);
@@ -76,7 +76,7 @@ TEST(RoutingContradictions, AnExpertThatKeepsNothingLeavesNoPass) {
   ExpectReason(dump, reason);
   dump.metadata.erase("capacity");
   ExpectReason(dump, reason);
-  dump.metadata["capacity"] = "64";  // as many places as rows: refuses nobody
+  dump.metadata["capacity"] = "64";  // as many places as rows: refuses no choice
   dump.metadata["pool"] = "microbatch";
   ExpectReason(dump, reason);
 }
@@ -87,7 +87,7 @@ TEST(RoutingContradictions, ANullExpertWhoseChoicesAreRecordedAsKeptIsNoObstacle
     EXPECT_EQ(VerdictOf(result, rule)->kind(), v1::Verdict::KIND_PASS) << rule;
 }
 
-// One choice kept of 128: the refusals of experts that kept nothing count, too.
+// One of 128 choices kept: the refusals of experts that kept nothing also count.
 TEST(RoutingContradictions, CountsAreThoseOfTheRecording) {
   Dump dump = WithMask(0);
   dump.Tensor("keep_mask").data[0] = 1;
@@ -129,7 +129,7 @@ TEST(RoutingContradictions, APolicyRecordedAsAnotherIsSaid) {
   EXPECT_THAT(same.report.findings().at(0)->explanation(), Not(HasSubstr("But the")));
 }
 
-// What a pass takes for granted since nobody recorded it stands beside the pass.
+// The report shows next to a pass what it assumes because it was not recorded.
 TEST(RoutingContradictions, APassSaysWhatItAssumes) {
   Dump dump = DroplessDump();
   const TextStyle verbose = {.verbose = true};

@@ -1,4 +1,4 @@
-// Routing dumps: what does not fit is refused by name, what cannot be judged is inconclusive.
+// Routing dumps: invalid ones are refused by name, those that cannot be judged are inconclusive.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

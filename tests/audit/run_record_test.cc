@@ -1,4 +1,4 @@
-// Run records whole, torn, damaged, of several ranks and attempts.
+// Run records: whole, truncated, damaged, of several ranks and attempts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -119,7 +119,8 @@ TEST(RunRecord, FramesThatAreNoneAreNamed) {
   }
 }
 
-// What the server has not taken yet lies below the record, and is in it already.
+// The spool that the server has not taken yet is below the record, and its content is already in
+// the record.
 TEST(RunRecord, ASpoolBesideItIsLeftAlone) {
   const TempFolder dir;
   dir.Write("rank0", RecordFile({}, LeakyDump()));
@@ -133,7 +134,7 @@ TEST(RunRecord, ASpoolBesideItIsLeftAlone) {
   const TempFolder other;
   EXPECT_TRUE(Audit({other.Write("a.pls", spool)}).inputs_failed()) << "it was asked for";
   std::string damaged = spool;
-  damaged[16 + 8] ^= 1;  // says that it is a batch
+  damaged[16 + 8] ^= 1;  // the byte that marks a batch
   EXPECT_TRUE(Audit({other.Write("a", damaged)}).inputs_failed());
 }
 
@@ -176,8 +177,8 @@ std::vector<std::string> Ranks(int count, int64_t steps, const std::vector<int64
   return files;
 }
 
-// Read one file after the other, the second rank would come after the window of 64 steps has
-// closed.
+// If files were read one after the other, the second rank would come after the window of 64 steps
+// has closed.
 TEST(RunRecord, RanksAreReadSideBySide) {
   const AuditResult result = AuditFiles(Ranks(3, 200));
   EXPECT_EQ(Problems(result), "");
@@ -187,8 +188,8 @@ TEST(RunRecord, RanksAreReadSideBySide) {
     EXPECT_EQ(verdict->site().ranks_size(), 3);
 }
 
-// A record whose batches hold `each` steps of one scalar, as a trainer writes whose steps take no
-// time.
+// A record whose batches hold `each` steps of one scalar, as a trainer with very short steps writes
+// it.
 std::string QuickRank(const RecordPlan& plan, int64_t each) {
   std::vector<v1::Batch> batches;
   for (int64_t step = 0; step < plan.steps; ++step) {
@@ -205,7 +206,7 @@ std::string QuickRank(const RecordPlan& plan, int64_t each) {
   return RecordFile(plan, batches);
 }
 
-// One batch holds more steps than the window, and a rank of the world has no record at all.
+// One batch holds more steps than the window, and one rank of the world has no record.
 TEST(RunRecord, NoRankIsLateBecauseAnotherIsReadBeforeIt) {
   for (const int64_t each : {64, 65, 150, 400}) {
     SCOPED_TRACE(each);
@@ -215,7 +216,7 @@ TEST(RunRecord, NoRankIsLateBecauseAnotherIsReadBeforeIt) {
       plan.rank = rank;
       plan.world_size = 4;
       plan.stream_id = rank + 1;
-      plan.steps = rank == 2 ? 70 : 300;  // the last one died
+      plan.steps = rank == 2 ? 70 : 300;  // the last one stopped early
       files.push_back(QuickRank(plan, rank == 1 ? 7 : each));
     }
     const AuditResult result = AuditFiles(files);
@@ -257,13 +258,13 @@ TEST(RunRecord, ARestartSupersedesWhatItRepeats) {
   second.steps = 4;
   const std::string a = RecordFile(first, DroplessDump(32, 4)),
                     b = RecordFile(second, DroplessDump(32, 4));
-  // Whichever is named first, attempts are fed in ascending order.
+  // Attempts are read in ascending order, for any order of the arguments.
   const AuditResult forward = AuditFiles({a, b}), backward = AuditFiles({b, a});
   EXPECT_EQ(forward.coverage.judged, backward.coverage.judged);
   EXPECT_EQ(forward.coverage.dropped, 0u);
   EXPECT_EQ(backward.coverage.dropped, 0u);
   EXPECT_EQ(forward.report.verdicts()[0]->site().step_last(), 11);
-  // Whether it was one run is for the reader to say.
+  // The reader decides whether it was one run.
   EXPECT_THAT(forward.notes, ::testing::ElementsAre(HasSubstr("run demo: 2 attempts (0, 1)")));
   EXPECT_TRUE(AuditFiles({a}).notes.empty());
 }

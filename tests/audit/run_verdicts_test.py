@@ -1,5 +1,6 @@
-"""plumb audit on whole runs: one fault of several series is one finding; a rank that falls silent; NaN in a series of no role; a
-loss that never changes; schedules that begin anew; memory without a known limit; a NaN that a resume left behind."""
+"""plumb audit on whole runs: one fault in several series is one finding; a rank that becomes silent; NaN in a series
+without a role; a loss that never changes; schedules that start again; memory without a known limit; a NaN that remains
+after a resume."""
 
 import json
 import math
@@ -24,7 +25,7 @@ class Verdicts(unittest.TestCase):
         return value * math.exp(noise * self.random.gauss(0, 1))
 
     def audit(self, files, *options):
-        """The findings as (level, rule, op, cause), and the whole of them."""
+        """Returns the findings as (level, rule, op, cause); self.whole has their full form."""
         paths = []
         for name, text in files.items():
             paths.append(self.folder / name)
@@ -92,7 +93,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.audit(self.rank_logs({0: 199, 1: 199, 2: 149, 3: 199})),
                          [("warning", "health/run-died", "process", "rank-silent")])
         self.assertEqual(self.whole[0]["site"]["ranks"], [2])
-        # Rank 0 may be the one.
+        # It may also be rank 0.
         self.assertEqual([f[3] for f in self.audit(self.rank_logs({0: 60, 1: 199}))], ["rank-silent"])
 
     def test_ranks_that_are_not_silent(self):
@@ -129,7 +130,7 @@ class Verdicts(unittest.TestCase):
                 self.assertEqual(found, [("warning", "health/not-learning", "loss", cause)], (rows, value))
 
     def test_constant_losses_that_tell_nothing(self):
-        """Few points, few digits, one that moves in its last digit, a rate of 0 (which another rule judges)."""
+        """Few points, few digits, a loss that changes in its last digit, a rate of 0 (which another rule judges)."""
         cases = ((9, lambda i: f"step {i} loss 0.6931\n"), (50, lambda i: f"step {i} loss 0.69\n"),
                  (50, lambda i: f"step {i} loss 1.0000\n"), (50, lambda i: f"step {i} loss {0.6931 - 0.0001 * (i // 20):.4f}\n"))
         for rows, row in cases:
@@ -187,7 +188,7 @@ class Verdicts(unittest.TestCase):
         self.assertNotIn("went back", self.whole[0]["explanation"])
 
     def test_returns_beside_a_loss_that_rises(self):
-        """A score alone may be anything; with an epsilon it is what an episode brought."""
+        """A score alone can have any meaning; together with an epsilon it is the return of an episode."""
         for column in ("return", "returns", "avg_return", "score,epsilon", "episode_reward", "mean_return", "epsilon"):
             rows = ["step,loss," + column + "\n"]
             for i in range(200):

@@ -1,5 +1,5 @@
-// The safetensors reader against files that lie: every lie is a problem with its place, and what is
-// well formed comes through unchanged.
+// The safetensors reader with malformed files: every error is a problem with its position, and
+// well-formed content is read unchanged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-"""Some 2,000 inputs of scalars, the same on every machine: the families of verdict_families.py, long healthy and faulty curves in
-five formats (two of them with event files' bytes), and runs of several series."""
+"""About 2,000 inputs of scalars, the same on every machine: the families of verdict_families.py, long healthy and
+faulty curves in five formats (two of them with event files' bytes), and runs of several series."""
 
 import math
 import random
@@ -43,7 +43,7 @@ def record(event):
 
 
 def events(rows, names, _digits):
-    """A file of events, as SummaryWriter.add_scalar writes it."""
+    """An event file in the format of SummaryWriter.add_scalar."""
     out = record(b"\x09" + struct.pack("<d", 1.7e9) + field(3, b"brain.Event:2"))
     for i, row in enumerate(rows):
         for name, value in names.named(row).items():

@@ -1,4 +1,4 @@
-// Which findings a report shows: those that an earlier report has not, those that reach a step.
+// Which findings a report shows: those that are not in an earlier report, those that reach a step.
 #include "audit/session/selection.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Series thinned out for plots: bounded, and true to every value that came.
+// Series reduced for plots: bounded, and true to every value received.
 #include "audit/session/series_collector.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ v1::Finding FindingAt(const std::string& op, const std::string& layer = "") {
   return finding;
 }
 
-// Whatever the steps: few buckets in order, and each says what the values of its steps say.
+// For any steps: few buckets, in order, each of which summarises the values of its steps.
 TEST(SeriesCollector, BucketsSayWhatTheValuesSay) {
   for (const uint64_t seed : {1u, 2u, 3u, 4u, 5u, 6u}) {
     std::mt19937_64 random(seed);
@@ -121,7 +121,7 @@ TEST(SeriesCollector, StepsAtTheEndsOfTheWorldAreKeptApart) {
   EXPECT_EQ(values, steps.size());
 }
 
-// Late evidence of an earlier step goes where it belongs.
+// Late evidence of an earlier step is added to the correct bucket.
 TEST(SeriesCollector, OrderDoesNotMatterWithinAnAttempt) {
   SeriesCollector in_order, shuffled;
   const auto columns = ColumnsNamed({"loss"});
@@ -148,7 +148,7 @@ TEST(SeriesCollector, ALaterAttemptSupersedesTheStepsThatItRepeats) {
   const auto columns = ColumnsNamed({"loss"});
   for (int64_t step = 0; step < 20; ++step) Feed(columns, {"run", 0, step, {{1.0}}}, &collector);
   for (int64_t step = 10; step < 15; ++step) Feed(columns, {"run", 1, step, {{2.0}}}, &collector);
-  Feed(columns, {"run", 0, 12, {{99.0}}}, &collector);  // of the superseded one, late
+  Feed(columns, {"run", 0, 12, {{99.0}}}, &collector);  // of the superseded attempt, late
   const auto& buckets = collector.Find(FindingAt("loss"))->buckets;
   ASSERT_EQ(buckets.size(), 15u);
   EXPECT_EQ(buckets[9].last, 1.0);

@@ -1,5 +1,5 @@
-// Dumps that are read together: those of one step join, the size of the world is what they say, and
-// one that is damaged or of another kind leaves the others alone.
+// Dumps that are read together: those of one step are joined, the size of the world comes from
+// their metadata, and a damaged dump or one of another kind does not affect the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ TEST(Dumps, RanksAndCallsOfOneStepJoin) {
   EXPECT_EQ(finding.site().ranks_size(), 2);
 }
 
-// What the engine is told: processes, calls, and progress once all of a step's dumps are out.
+// What the engine receives: processes, calls, and progress once all dumps of a step are read.
 TEST(Dumps, BatchesSayWhoAndHowFar) {
   const TempFolder dir;
   std::deque<InputReport> reports;
@@ -143,7 +143,7 @@ TEST(Dumps, TheWorldIsWhatTheySay) {
   EXPECT_EQ(Worlds({{{"rank", "3"}}}), (Sizes{0}));
   EXPECT_EQ(Worlds({{{"rank", "3"}, {"world_size", "8"}}}), (Sizes{8}));
   EXPECT_EQ(Worlds({{{"rank", "0"}, {"world_size", "4"}}, {{"rank", "1"}}}), (Sizes{4, 4}));
-  // Too small for another dump's rank: not believed.
+  // Too small for another dump's rank: not used.
   EXPECT_EQ(Worlds({{{"rank", "0"}, {"world_size", "2"}}, {{"rank", "5"}}}), (Sizes{0, 0}));
   Dump dump = DroplessDump();
   dump.metadata["rank"] = "3";

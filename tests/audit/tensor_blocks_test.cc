@@ -1,5 +1,5 @@
-// Dumps of tensors that are stored with a scale a block, or are to be: how they say so, what is
-// judged, and what is refused by name.
+// Dumps of tensors that are or will be stored with a scale for each block: how they declare it,
+// what is judged, and what is refused by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,7 +87,7 @@ TEST(TensorBlocks, FormatsAreNamed) {
   EXPECT_THAT(FitOf(AuditBytes(DumpOf(calm, {{"target_format", "fp8_128x128"}}).File())).reason(),
               ::testing::HasSubstr("few-blocks"))
       << "one tile";
-  // Without a block e4m3 is judged value by value, as before.
+  // Without a block, e4m3 is judged value by value, as before.
   EXPECT_THAT(FitOf(AuditBytes(DumpOf(calm, {{"target_format", "e4m3"}}).File())).reason(),
               ::testing::HasSubstr("few values are lost"));
   const Dump own = DumpOf(calm, {{"target_format", "e2m1"}, {"block", "4x16"}});
@@ -103,7 +103,7 @@ TEST(TensorBlocks, RecordedScalesAreTaken) {
   EXPECT_EQ(FoundIn(WithScales(dump, x, -3)).cause().id(), "clipped-blocks");
 }
 
-// Two e2m1 values a byte, already stored.
+// Two e2m1 values per byte, already stored.
 TEST(TensorBlocks, PackedValuesAreUnpacked) {
   Dump dump = DumpOf({}, {{"target_format", "mxfp4"}});
   dump.tensors = {{"values",

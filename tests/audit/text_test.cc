@@ -1,4 +1,4 @@
-// What people read: nothing in it can steer a terminal, numbers are exact or short, lines fit.
+// Texts for people: nothing in them can control a terminal, numbers are exact or short, lines fit.
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <unistd.h>
@@ -42,7 +42,8 @@ v1::Verdict Told(v1::Verdict::Kind kind, const std::string& rule, const std::str
   return verdict;
 }
 
-// A healthy run that has only begun: what could not be judged yet is one line, behind what passed.
+// A healthy run that has only begun: verdicts that are not yet possible take one line, after the
+// passes.
 TEST(TextReport, ManyInconclusiveReasonsAreCounted) {
   AuditResult result;
   result.coverage.judged = 1;
@@ -65,7 +66,7 @@ TEST(TextReport, ManyInconclusiveReasonsAreCounted) {
       << text;
   EXPECT_EQ(text.find("long words"), std::string::npos);
   EXPECT_LT(text.find("a/good"), text.find("5 inconclusive"));
-  result.coverage.judged = 0;  // then the reasons are the news
+  result.coverage.judged = 0;  // then the reasons are shown
   EXPECT_NE(RenderText(result, {}).find("long words"), std::string::npos);
 }
 
@@ -160,7 +161,7 @@ TEST(Finding, TextHasNoControlCharacters) {
   EXPECT_NE(text.find("00112233445566778899aabbccddeeff"), std::string::npos) << text;
 }
 
-// The words of a forecast name its numbers and units; without them the fields are listed.
+// The sentence of a forecast has its numbers and units; without it the fields are listed.
 TEST(Finding, AForecastReadsAsASentence) {
   v1::Finding finding;
   auto& fields = *finding.mutable_forecast()->mutable_fields();
@@ -198,7 +199,7 @@ TEST(Finding, WhatToDoFirstStandsAboveAndArraysToBeDrawnAreLeftOut) {
   EXPECT_EQ(json["command"], "--moe-token-drop-policy position");
   EXPECT_EQ(json["fixes"][0]["label"], "Megatron-LM");
   EXPECT_EQ(json["witness"]["queue"]["row"].size(), 150u);
-  finding.set_fix("Mend it.");  // no word twice
+  finding.set_fix("Mend it.");  // no word is repeated
   EXPECT_EQ(RenderFinding(finding, {}).find("  fix "), std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-// Consoles of tools, a few literal lines each in the tool's own form, and the points in them.
+// Consoles of tools, a few literal lines each in the tool's own format, and their points.
 #pragma once
 
 #include <span>
@@ -10,10 +10,10 @@ struct ToolLog {
   const char* text;
   const char* loss;    // a series
   const char* last;    // its last value as printed
-  const char* points;  // "step series value", a line each
+  const char* points;  // "step series value", one per line
 };
 
-// Of frameworks and tools that train networks.
+// Frameworks and tools that train networks.
 std::span<const ToolLog> NetworkLogs();
 // Reinforcement learning, trees and linear models, forms that people write by hand, and lines that
 // another program wrapped.

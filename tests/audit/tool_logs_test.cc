@@ -1,5 +1,5 @@
-// Consoles of tools, a few literal lines each in the tool's own form: which points are read, and
-// that a loss which is NaN in the last of them is seen at its step.
+// Consoles of tools, a few literal lines each in the tool's own format: which points are read, and
+// that a NaN loss in the last of them is reported at its step.
 #include "tests/audit/tool_logs.h"
 
 #include <gtest/gtest.h>
@@ -64,13 +64,13 @@ TEST(ToolLogs, AGrowingFileGivesTheSame) {
     SCOPED_TRACE(tool.name);
     const PointsRead whole = ReadTool(tool, tool.text);
     const PointsRead grown = ReadPoints(TrainerLogFormat(), tool.text, {}, tool.name, 97);
-    // How fractions are written shows in the first lines alone.
+    // Only the first lines show how fractions are written.
     if (std::string(tool.name) == "decimal_comma.log") continue;
     EXPECT_EQ(grown.Text(), whole.Text());
   }
 }
 
-// Numbers that are left out are counted, with the text that stands before the first.
+// Numbers that are left out are counted, with the text before the first one.
 TEST(ToolLogs, WhatIsLeftOutIsCounted) {
   const PointsRead read = ReadPoints(TrainerLogFormat(),
                                      "step 1 | loss: 2.5 | the rate was lowered to: 3\n"
@@ -82,7 +82,7 @@ TEST(ToolLogs, WhatIsLeftOutIsCounted) {
   EXPECT_EQ(ReadPoints(TrainerLogFormat(), "step 1 | loss: 2.5 |\n").Problems(), "");
 }
 
-// A dictionary without a step takes that of the bar of the training above it.
+// A dictionary without a step takes the step of the training bar above it.
 TEST(ToolLogs, StepsOfABar) {
   const std::string log =
       "Map: 100%|##| 5000/5000 [00:01<00:00, 4000.5 examples/s]\n"
@@ -95,7 +95,7 @@ TEST(ToolLogs, StepsOfABar) {
   EXPECT_EQ(read.Values("Map").size(), 0u);
 }
 
-// The tokens seen so far are in the dictionaries of an evaluation, too: they begin no step.
+// The number of tokens seen is also in the dictionaries of an evaluation: it does not begin a step.
 TEST(ToolLogs, TokensSeenBeginNoStep) {
   const PointsRead read = ReadPoints(
       TrainerLogFormat(),
@@ -105,7 +105,7 @@ TEST(ToolLogs, TokensSeenBeginNoStep) {
   EXPECT_EQ(read.Steps("eval_loss"), (std::vector<int64_t>{1}));
 }
 
-// The source that rich prints at the edge is no value, at any width.
+// The source location that rich prints at the edge is not a value, at any width.
 TEST(ToolLogs, LinesThatATerminalCut) {
   for (const size_t width : {20u, 34u, 60u}) {
     std::string log;
@@ -132,7 +132,7 @@ TEST(ToolLogs, LinesThatATerminalCut) {
   }
 }
 
-// Lines of other programs that hold a count, a colon or an epoch.
+// Lines of other programs that contain a count, a colon or an epoch.
 TEST(ToolLogs, LinesThatAreNoTraining) {
   const char* texts[] = {
       "epoch: 100\nloss_weight: 0.5\nlr: 0.1\n",

@@ -35,7 +35,7 @@ def new_model(seed):
 
 
 class Tuning:
-    """One fine-tuning. `change`: called before each step with (tuning, step); it may set what it likes."""
+    """One fine-tuning. `change`: called before each step with (tuning, step); it may change any setting."""
 
     def __init__(self, base, name, seed=1, steps=300, batch=16, rate=1e-3, schedule="linear", warm=0.05, data=None, clip=1.0, every=5,
                  evaluate=0, accumulate=1, sums=False, optimizer="adam", bf16=False, lora=0, train=None, shuffled=0.0, classes=0,
@@ -191,7 +191,7 @@ class MaskedWithoutNorm(Masked):
 
 
 class Storm(Tuning):
-    """A dynamic loss scaler: gradients overflow at every scale, as fp16 activations do."""
+    """A dynamic loss scaler: gradients overflow at every scale, as with fp16 activations."""
     def step(self, step):
         super().step(step)
         if step >= 150:
@@ -213,7 +213,7 @@ def lost_at_resume(tuning, step):
 
 
 def optimizer_lost(tuning, step):
-    """Weights are there, the optimizer's state is not, and the schedule begins anew."""
+    """The weights are loaded, the optimizer's state is not, and the schedule starts again."""
     if step == int(0.7 * tuning.steps):
         tuning.lines.append(f"Resuming training from checkpoint-{step}")
         tuning.new_optimizer()

@@ -1,4 +1,4 @@
-// Files that a real trainer wrote (data/trainer_logs), against what it knew it was printing.
+// Files that a real trainer wrote (data/trainer_logs), compared with the values that it printed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ struct TrainerFile {
 
 class TrainerFiles : public ::testing::TestWithParam<TrainerFile> {};
 
-// In any order within a step: a CSV has its own.
+// In any order within a step: a CSV has its own order.
 std::vector<std::string> Sorted(const std::vector<ReadPoint>& points) {
   std::vector<std::string> lines;
   for (const ReadPoint& p : points) {
@@ -53,14 +53,14 @@ std::vector<ReadPoint> Expected(const std::string& name) {
 TEST_P(TrainerFiles, EveryPointIsAsPrinted) {
   const TrainerFile& file = GetParam();
   PointsRead read = ReadPoints(file.format(), Data(file.name), {}, file.name);
-  const bool bar = std::string(file.name) == "hugging_face.log";  // has the steps in it alone
+  const bool bar = std::string(file.name) == "hugging_face.log";  // only the bar has the steps
   EXPECT_EQ(read.Problems(),
             bar ? "note 0: expected a step in each line, found 15 dictionaries without one: their "
                   "steps are those of the progress bar below or above\n"
                 : "");
   EXPECT_EQ(read.unplaced, 0u);
   EXPECT_EQ(read.resumes, 0u);
-  // The limit is the memory over its share, as the line has both.
+  // The limit is the memory divided by its share; the line has both.
   for (const double limit : read.Values("memory limit")) EXPECT_NEAR(limit, 85.1e9, 0.2e9);
   std::erase_if(read.points, [](const ReadPoint& p) { return p.series == "memory limit"; });
   const std::vector<std::string> expected = Sorted(Expected(file.name));
@@ -95,8 +95,8 @@ TEST_P(TrainerFiles, OneFormatTakesEach) {
   }
 }
 
-// A file cut anywhere gives points of the whole one, and never another value: what may be cut is
-// left out.
+// A file cut at any position gives points of the whole file and never another value: values that
+// may be cut are left out.
 TEST_P(TrainerFiles, ACutFileSaysNothingElse) {
   const TrainerFile& file = GetParam();
   const std::string bytes = Data(file.name).substr(0, 3000);
@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, TrainerFiles,
                            return name;
                          });
 
-// A skipped iteration has no loss at all, which is no NaN; a NaN that is printed is one.
+// A skipped iteration has no loss, which is not a NaN; a printed NaN is one.
 TEST(TrainerFiles, ASkippedIterationHasNoLoss) {
   const PointsRead megatron = ReadPoints(TrainerLogFormat(), Data("megatron.log"));
   const std::vector<int64_t> steps = megatron.Steps("lm loss");

@@ -1,5 +1,5 @@
-"""Families of logs, a faulty and a healthy one each, for what people report of short runs: each draws its writer, names, digits,
-length, scale and noise from a seed. A case is (name, faulty, expected rules, options, files)."""
+"""Families of logs, each with a faulty and a healthy case, for reported problems of short runs. Each case draws its
+writer, names, digits, length, scale and noise from a seed. A case is (name, faulty, expected rules, options, files)."""
 
 import math
 import random
@@ -10,7 +10,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 class Case:
-    """`expects`: for a faulty log (rule, least level); for a healthy one the highest level that is allowed (None: no finding)."""
+    """`expects`: for a faulty log (rule, minimum level); for a healthy one the highest allowed level (None: no finding)."""
 
     def __init__(self, family, name, faulty, expects, files, cause=None, without=()):
         self.family, self.name, self.faulty, self.expects = family, name, faulty, expects
@@ -51,7 +51,7 @@ class Run:
         return self
 
     def at(self, low, high):
-        """A row's number between two shares of the run."""
+        """A row number between two shares of the run."""
         return self.random.randint(int(low * self.points), max(int(low * self.points), int(high * self.points) - 1))
 
     def file(self):
@@ -59,7 +59,7 @@ class Run:
         return {name: text}
 
     def evaluated(self, count, of):
-        """An evaluation `of` (the share done) in `count` of the rows."""
+        """Adds an evaluation `of` (the share done) to `count` of the rows."""
         for k in range(count):
             i = min(self.points - 1, (k + 1) * self.points // count - 1)
             self.rows[i]["eval"] = of(k / max(1, count - 1))
@@ -214,7 +214,7 @@ def resumes(seed, points):
     yield Case("10 resume", "a jump in its first step", True, (None, "warning"), run.file(), cause="resume")
     run.rows = healthy
     yield Case("10 resume", "goes on where it was", False, None, run.file())
-    # A schedule that begins anew from its floor, with no step that falls back.
+    # A schedule that starts again from its minimum, without a step that goes back.
     for times in (7, 5):
         run = Run(seed, points, own=False)
         floor = 0.14

@@ -1,5 +1,5 @@
-"""plumb audit on the families of verdict_families.py: each faulty log has a finding of its rule, no healthy one has any above what
-its case allows."""
+"""plumb audit on the families of verdict_families.py: each faulty log has a finding of its rule, no healthy one has a
+finding above its allowed level."""
 
 import collections
 import json
@@ -15,7 +15,8 @@ import verdict_families
 PLUMB = pathlib.Path(os.environ["PLUMBLINE_BIN_DIR"]) / "plumb"
 LONG = os.environ.get("PLUMB_LONG") == "1"
 LEVELS = ("note", "warning", "error")
-# What the rules miss by their stated power: the share of a case's logs that may be missed (docs/measurements/short_runs.md).
+# Cases that the rules miss by their stated power: the share of a case's logs that may be missed
+# (docs/measurements/short_runs.md).
 MISSED = {("18 ruined", "84 and back to 14.3", 10): 0.6,  # two points before the break
           ("10 resume", "a jump in its first step", 60): 0.5}  # under 17 points before the resume
 
@@ -35,7 +36,7 @@ def audit(folder, case, plumb=PLUMB):
 
 
 def fault_of(case, status, found):
-    """Why the verdicts are not what the case asks for; empty: they are."""
+    """The reason why the verdicts differ from the expected ones; empty if they do not."""
     if found is None or status == 2:
         return f"exit status {status}"
     level = LEVELS.index

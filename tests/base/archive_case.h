@@ -1,4 +1,4 @@
-// Something with one of everything that an archive understands, for the archive's tests.
+// A struct with one of every type that an archive supports, for the archive's tests.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ struct Plain {
 };
 inline void Persist(Archive& a, Plain& plain) { a(plain.x); }
 
-// One of everything that an archive understands.
+// One of every type that an archive supports.
 struct Everything {
   uint8_t u8 = 0;
   int16_t i16 = 0;

@@ -1,5 +1,5 @@
-// Bytes that no archive wrote: cut anywhere, changed anywhere, or of something else. Reading them
-// neither crashes nor allocates, and says where the first fault lies.
+// Bytes that no archive wrote: truncated, changed anywhere, or of another type. Reading them
+// neither crashes nor allocates, and reports the offset of the first error.
 #include <gtest/gtest.h>
 
 #include "tests/base/archive_case.h"
@@ -13,7 +13,7 @@ TEST(Archive, AnObjectOfAnotherTypeIsRefused) {
   Archive a;
   a(leaf, node);
   std::string bytes = a.Take();
-  bytes[bytes.size() - 16] = 1;  // the node's place: the leaf's
+  bytes[bytes.size() - 16] = 1;  // the node's place: now the leaf's
   Archive b{bytes};
   b(leaf, node);
   EXPECT_EQ(b.error(), "at byte 32: expected an object of this type");
@@ -39,7 +39,7 @@ TEST(Archive, DamagedBytesNeitherCrashNorRead) {
     std::string bytes = Written(e);
     for (uint64_t n = 1 + random.Below(3); n > 0; --n) {
       const size_t at = random.Below(bytes.size());
-      // Large counts and single bits are what breaks readers.
+      // Large counts and single bits break readers most often.
       bytes[at] =
           static_cast<char>(random.Below(3) == 0 ? 0xff : bytes[at] ^ (1 << random.Below(8)));
     }
@@ -47,7 +47,7 @@ TEST(Archive, DamagedBytesNeitherCrashNorRead) {
     Archive a{bytes};
     a(back);
     a.End();
-    // Where it reads, it reads as something that writes the same.
+    // If it can be read, it is written as the same bytes.
     if (!a.ok()) continue;
     EXPECT_EQ(Written(back), bytes);
   }
@@ -76,7 +76,7 @@ TEST(Archive, AHugeCountAllocatesNothing) {
 }
 
 TEST(Archive, KeysMustAscend) {
-  std::vector<std::pair<int, int>> pairs = {{2, 0}, {1, 0}};  // lies as a map does
+  std::vector<std::pair<int, int>> pairs = {{2, 0}, {1, 0}};  // has the layout of a map
   Archive a;
   a(pairs);
   const std::string bytes = a.Take();

@@ -1,5 +1,4 @@
-// What an archive wrote it reads back: every kind of value, objects that several point to, versions
-// and sections.
+// An archive reads back what it wrote: every kind of value, shared objects, versions and sections.
 #include "base/archive.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +11,7 @@
 namespace plumbline {
 namespace {
 
-// By pieces it writes the same bytes, and holds no more than a piece and a section.
+// In pieces, it writes the same bytes, and holds at most a piece and a section.
 TEST(Archive, PiecesAreTheSameBytes) {
   Random random(3);
   std::vector<Everything> all;
@@ -54,7 +53,7 @@ TEST(Archive, WhatIsReadIsWhatWasWritten) {
   for (int i = 0; i < 200; ++i) {
     Everything e = random.Next();
     const std::string bytes = Written(e);
-    Everything back = random.Next();  // is overwritten, whatever it held
+    Everything back = random.Next();  // overwritten, whatever it holds
     Archive a{bytes};
     a(back);
     a.End();
@@ -74,7 +73,7 @@ TEST(Archive, WhatIsReadIsWhatWasWritten) {
     EXPECT_EQ(back.optional, e.optional);
     ASSERT_EQ(back.shared.size(), 4u);
     EXPECT_EQ(*back.shared[0], *e.shared[0]);
-    EXPECT_EQ(back.shared[0], back.shared[3]);  // one object again
+    EXPECT_EQ(back.shared[0], back.shared[3]);  // one object
     EXPECT_EQ(back.shared[1], nullptr);
     EXPECT_NE(back.shared[2], back.shared[0]);
   }

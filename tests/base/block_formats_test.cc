@@ -1,4 +1,4 @@
-// The narrow formats against tables that are counted out from their definitions.
+// Compares the narrow formats with tables enumerated from their definitions.
 #include "base/block_formats.h"
 
 #include <gtest/gtest.h>
@@ -13,12 +13,12 @@ struct Layout {
   const char* name;
   FloatFormat format;
   int exponent_bits, mantissa_bits, bias;
-  bool top_is_value;  // the largest exponent holds values (but for `nans`), not infinities
-  int nans;           // codes at the top that are no values
+  bool top_is_value;  // the largest exponent holds values (except `nans`), not infinities
+  int nans;           // codes at the top that are not values
   double most;
 };
 
-// Every finite value that is not negative, from sign, exponent and mantissa.
+// Returns every non-negative finite value, from sign, exponent and mantissa.
 std::vector<double> Values(const Layout& l) {
   std::vector<double> values;
   const int exponents = 1 << l.exponent_bits, mantissas = 1 << l.mantissa_bits;
@@ -75,7 +75,7 @@ TEST(BlockFormats, E8M0IsAPowerOfTwo) {
   EXPECT_TRUE(std::isnan(E8M0Value(255)));
 }
 
-// RoundToFormat against the nearest of all values, of halves and of quarters between neighbours.
+// Compares RoundToFormat with the nearest of all values, at halves and quarters between neighbours.
 TEST(BlockFormats, RoundingIsToTheNearestOfTheTable) {
   const std::pair<DType, const Layout*> formats[] = {
       {DType::kE4M3, &kLayouts[1]}, {DType::kE5M2, &kLayouts[2]}, {DType::kF16, &kLayouts[3]}};

@@ -1,4 +1,4 @@
-// The ring between the trainer's threads and the drain thread.
+// Tests the ring between the trainer's threads and the drain thread.
 #include "base/byte_ring.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(ByteRing, KeepsOrderOverManyLaps) {
   std::mt19937 random(3);
   uint64_t put = 0, taken = 0;
   for (int round = 0; round < 20000; ++round) {
-    // Now and then the largest there is, so that fillers before the wrap are large too.
+    // Sometimes the largest possible record, so that fillers before the wrap are large too.
     const uint64_t most = random() % 4 == 0 ? ring.max_record() - sizeof(Item) : 3000;
     const uint64_t bytes = sizeof(Item) + random() % most;
     if (PutItem(&ring, {0, put, bytes})) ++put;
@@ -106,12 +106,12 @@ TEST(ByteRing, AnUncommittedRecordHoldsBackLaterOnes) {
   EXPECT_EQ(ring.Front(), second);
 }
 
-// Payload bytes of an earlier lap that look like a commit mark must not pass for one.
+// Payload bytes of an earlier lap that look like a commit mark must not be accepted as one.
 TEST(ByteRing, OldPayloadIsNoCommitMark) {
   ByteRing ring(64 << 10);
   std::byte* big = ring.Reserve(16000);
   for (size_t i = 0; i + 8 <= 16000; i += 8) {
-    // Marks of the next lap, if there were no key: position + 1.
+    // These would be marks of the next lap if there were no key: position + 1.
     const uint64_t position = (64 << 10) + 64 + i + 1;
     std::memcpy(big + i, &position, 8);
   }
@@ -187,7 +187,7 @@ TEST(ByteRing, LivesInBorrowedMemory) {
       EXPECT_EQ(item.number, n);
     }
   }
-  memory[0] = std::byte{1};  // still the caller's
+  memory[0] = std::byte{1};  // still owned by the caller
 }
 
 }  // namespace

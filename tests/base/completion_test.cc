@@ -1,4 +1,4 @@
-// A small program with one of everything, completed by the shells themselves.
+// A small program with one of every option type, completed by real shells.
 #include "base/command_line/completion.h"
 
 #include <gmock/gmock.h>
@@ -158,7 +158,7 @@ TEST_F(Completion, Fish) {
   EXPECT_THAT(offers("prog ask everything --as "), UnorderedElementsAre("known", "named"));
 }
 
-// Checks that offer words let others pass.
+// Checks that offer words also accept others.
 TEST_F(Completion, OffersAreNoLimits) {
   app_.parse("ask everything c/three --as other");
   EXPECT_EQ(word_, "other");

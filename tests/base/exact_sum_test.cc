@@ -1,5 +1,5 @@
-// The exact sum against MPFR, where every sum of doubles is exact with enough bits, and every
-// rounding is MPFR's own.
+// Compares the exact sum with MPFR, in which every sum of doubles is exact with enough bits, and
+// every rounding is MPFR's own.
 #include "base/exact_sum.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ constexpr RoundingMode kModes[] = {RoundingMode::kNearestEven, RoundingMode::kNe
 constexpr double kMax = 1.7976931348623157e308;
 constexpr double kLeast = 4.9406564584124654e-324;
 
-// A sum of up to 2^64 doubles, exact: 2,098 bits and room for carries.
+// An exact sum of up to 2^64 doubles: 2,098 bits and space for carries.
 class Reference {
  public:
   Reference() {
@@ -34,7 +34,8 @@ class Reference {
   void Add(double x) { EXPECT_EQ(mpfr_add_d(sum_, sum_, x, MPFR_RNDN), 0) << "inexact reference"; }
   int Sign() const { return mpfr_sgn(sum_); }
 
-  // sum / divisor rounded into `t` by MPFR; what lies beyond its largest value by IEEE 754, 7.4.
+  // Returns sum / divisor rounded to `t` by MPFR; values beyond its largest according to IEEE 754,
+  // 7.4.
   double Round(DType t, RoundingMode mode, uint32_t divisor) const {
     const double value = mode == RoundingMode::kNearestAway ? NearestAway(t, divisor)
                          : mode == RoundingMode::kNearestEven
@@ -52,7 +53,7 @@ class Reference {
     return t == DType::kE4M3 ? std::nan("") : std::copysign(INFINITY, value);
   }
 
-  // By floor(log2 |sum / divisor|).
+  // From floor(log2 |sum / divisor|).
   double Ulp(DType t, uint32_t divisor) const {
     const FloatFormat f = FormatOf(t);
     if (mpfr_zero_p(sum_)) return std::ldexp(1.0, f.min_exponent - f.precision + 1);
@@ -65,13 +66,13 @@ class Reference {
   }
 
  private:
-  // Precision and subnormals of `t`, exponents without end.
+  // Precision and subnormals of `t`, with unlimited exponents.
   double Unbounded(DType t, uint32_t divisor, mpfr_rnd_t mode) const {
     const FloatFormat f = FormatOf(t);
     const mpfr_exp_t emin = mpfr_get_emin();
     mpfr_t y;
     mpfr_init2(y, f.precision);
-    mpfr_set_emin(f.min_exponent - f.precision + 2);  // MPFR's significands lie in [1/2, 1)
+    mpfr_set_emin(f.min_exponent - f.precision + 2);  // MPFR's significands are in [1/2, 1)
     int inexact = mpfr_div_ui(y, sum_, divisor, mode);
     inexact = mpfr_check_range(y, inexact, mode);
     mpfr_subnormalize(y, inexact, mode);
@@ -81,13 +82,13 @@ class Reference {
     return value;
   }
 
-  // MPFR has no such mode with subnormals: the magnitude toward zero, and the next one where the
-  // rest is half a unit or more.
+  // MPFR has no such mode with subnormals: round the magnitude toward zero, and take the next one
+  // if the rest is half a unit or more.
   double NearestAway(DType t, uint32_t divisor) const {
     const double low = Unbounded(t, divisor, MPFR_RNDZ);
     if (mpfr_zero_p(sum_) || std::isinf(low)) return low;
     const double unit = Ulp(t, divisor);
-    mpfr_t tie, half;  // (|low| + unit / 2) * divisor, against |sum|
+    mpfr_t tie, half;  // compares (|low| + unit / 2) * divisor with |sum|
     mpfr_init2(tie, 2600);
     mpfr_init2(half, 53);
     mpfr_set_d(tie, std::fabs(low), MPFR_RNDN);
@@ -174,8 +175,8 @@ TEST(ExactSum, SingleValuesRoundAsMpfrRounds) {
   for (int i = 0; i < 600; ++i) Check({RandomFinite(rng, -30, 20)});
 }
 
-// A sum just beside a tie of the target format: a sum in double would lie on it, and rounding that
-// again goes wrong.
+// A sum close to a tie of the target format: a sum in double would be at the tie, and rounding that
+// again would be wrong.
 TEST(ExactSum, RoundsOnceBesideEveryKindOfTie) {
   for (const DType t : kFormats) {
     const FloatFormat f = FormatOf(t);
@@ -253,7 +254,7 @@ TEST(ExactSum, SumsOfSums) {
     total.Add(part);
   }
   EXPECT_EQ(total.Value(), whole.Value());
-  // Doubling 40 times passes the point where carries must be taken in.
+  // Doubling 40 times passes the point where carries must be normalised.
   ExactSum one;
   one.Add(1.0);
   one.Add(-0x1p-1074);

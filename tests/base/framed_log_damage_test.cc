@@ -1,5 +1,5 @@
-// The framed log under harm: cut anywhere, any bit flipped, any bytes at all. A wrong payload is
-// never given back.
+// Damages the framed log: cut anywhere, any bit flipped, arbitrary bytes. A wrong payload is never
+// returned.
 #include "base/crc32c.h"
 #include "tests/base/framed_log_test_util.h"
 
@@ -18,7 +18,7 @@ class DamageTest : public testing::Test {
     path_ = folder_.File("log");
     WriteLog(path_, payloads_);
     bytes_ = ReadFile(path_);
-    // Ends of whole frames, from the reader's own account.
+    // Ends of whole frames, from the reader's offsets.
     auto reader = FramedLogReader::Open(path_);
     ASSERT_TRUE(reader.ok());
     FrameType type;
@@ -65,7 +65,7 @@ TEST_F(DamageTest, AFlippedBitAnywhereIsDamageThere) {
       }
       ASSERT_TRUE(IsPrefix(reading.payloads, payloads_)) << at;
       ASSERT_EQ(reading.end, Result::kDamaged) << at;
-      // Everything before the frame that was hit is kept.
+      // Everything before the damaged frame is kept.
       const auto frame = std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin() - 1;
       ASSERT_EQ(reading.payloads.size(), static_cast<size_t>(frame)) << at;
       ASSERT_THAT(reading.error, testing::MatchesRegex("byte [0-9]+: expected .*, found .*"));
@@ -121,7 +121,7 @@ TEST_F(DamageTest, SplicedAndShuffledPiecesNeverGiveAnUnknownPayload) {
   }
 }
 
-// A frame whose checksums are right and whose content lies: what an attacker, not a disk, writes.
+// A frame with valid checksums and false content: the work of an attacker, not of a disk.
 std::string Frame(uint32_t stored, uint32_t size, uint8_t codec, const std::string& payload) {
   std::string f(20, '\0');
   const uint32_t payload_crc = Crc32c(payload.data(), payload.size());
@@ -149,7 +149,7 @@ TEST_F(DamageTest, LyingLengthsAreDamageBeforeAnythingIsAllocated) {
   EXPECT_EQ(end_of(Frame(3, 3, 7, "abc")), Result::kDamaged);
   EXPECT_EQ(end_of(Frame(3, 500, 1, "abc")), Result::kDamaged);
 
-  // A real zstd frame under a wrong size, and with bytes behind it.
+  // A real zstd frame with a wrong size, and with bytes after it.
   const std::string frame = bytes_.substr(ends_[3], ends_[4] - ends_[3]);
   const std::string packed = frame.substr(20);
   const auto stored = static_cast<uint32_t>(packed.size());

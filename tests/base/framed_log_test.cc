@@ -1,4 +1,4 @@
-// The framed log at work: round trips, reopening, a reader beside a writer, a full disk.
+// Tests the framed log: round trips, reopening, a reader parallel to a writer, a full disk.
 #include "base/framed_log.h"
 
 #include <signal.h>
@@ -156,7 +156,7 @@ TEST(FramedLog, AReaderFollowsAWriter) {
   const std::string path = folder.File("log");
   constexpr int kFrames = 400;
   const auto payload = [](int n) { return std::to_string(n) + std::string(n * 7 % 3000, 'p'); };
-  WriteFile(path, "");  // not even a header yet
+  WriteFile(path, "");  // without a header
   auto reader = FramedLogReader::Open(path);
   ASSERT_TRUE(reader.ok()) << reader.status();
   FrameType type;
@@ -175,7 +175,7 @@ TEST(FramedLog, AReaderFollowsAWriter) {
     over = true;
   });
   for (int n = 0; n < kFrames;) {
-    const bool all_there = over;  // before the look: nothing comes after it
+    const bool all_there = over;  // set before the read: nothing comes after it
     const Result result = (*reader)->Next(&type, &got);
     ASSERT_NE(result, Result::kDamaged) << (*reader)->error();
     if (result != Result::kFrame) {
@@ -190,7 +190,7 @@ TEST(FramedLog, AReaderFollowsAWriter) {
   EXPECT_EQ((*reader)->Next(&type, &got), Result::kEnd);
 }
 
-// A file size limit stands in for a full disk: the kernel writes up to it, then refuses.
+// Simulates a full disk with a file size limit: the kernel writes up to it, then refuses.
 class SizeLimit {
  public:
   explicit SizeLimit(rlim_t bytes) {

@@ -1,4 +1,4 @@
-// Small logs in a temporary folder, shared by the framed log's tests.
+// Small logs in a temporary folder, for the framed log's tests.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using test::ReadFile;
 using test::TempFolder;
 using test::WriteFile;
 
-// Payloads of many kinds: empty, short, incompressible, compressible beyond the threshold.
+// Returns payloads of many kinds: empty, short, incompressible, compressible above the threshold.
 inline std::vector<std::string> SamplePayloads() {
   std::mt19937 random(11);
   std::string noise(300, '\0');

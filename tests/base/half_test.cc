@@ -1,5 +1,5 @@
-// Narrow formats against independent references: the compiler's conversions, and double arithmetic
-// that enumerates each format's values.
+// Compares narrow formats with independent references: the compiler's conversions, and double
+// arithmetic that enumerates each format's values.
 #include "base/half.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 namespace plumbline {
 namespace {
 
-#ifdef __clang__  // clang 14 has _Float16 on no x86 processor of today; its __fp16 is converted by
-                  // the processor
+#ifdef __clang__  // clang 14 has no _Float16 on current x86 processors; the processor converts its
+                  // __fp16
 using CompilerHalf = __fp16;
 #define CONVERTS_HALF __attribute__((target("f16c")))
 #else
@@ -47,8 +47,8 @@ bool SameFloat(float a, float b) {
   return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, 4) == 0;
 }
 
-// f32 patterns that matter to a narrow format: every exponent and sign with significands that end
-// on, just below and just above every rounding boundary, and random ones.
+// Returns f32 patterns that matter to a narrow format: every exponent and sign with significands
+// at, just below and just above every rounding boundary, and random ones.
 std::vector<float> InterestingFloats() {
   std::vector<float> out;
   std::mt19937 random(7);
@@ -97,8 +97,8 @@ TEST(BF16, EveryCodeSurvivesARoundTrip) {
   }
 }
 
-// The nearest value of a format by search over all of its non-negative codes; the even code among
-// two that are equally near. `past` is the value that would follow the largest finite one.
+// Finds the nearest value of a format by search over all of its non-negative codes; of two equally
+// near, the even code. `past` is the value after the largest finite one.
 template <typename Decode>
 class Search {
  public:
@@ -106,7 +106,7 @@ class Search {
     for (uint32_t c = 0; c < codes; ++c) values_.push_back(decode(c));
     values_.push_back(past);
   }
-  // A code; the number of codes for overflow.
+  // Returns a code; for overflow, the number of codes.
   uint32_t Nearest(double x) const {
     const auto above = std::lower_bound(values_.begin(), values_.end(), x);
     if (above == values_.end()) return static_cast<uint32_t>(values_.size()) - 1;
@@ -181,7 +181,8 @@ TEST(RoundToFormat, RoundsDoublesOnceToF32) {
   }
 }
 
-// Every mode between each two neighbours of a format: at both, at the middle, and just beside them.
+// Tests every mode between each two neighbours of a format: at both, at the middle, and very close
+// to these.
 template <typename Decode>
 void CheckModesBetweenNeighbours(DType t, Decode decode, uint32_t finite_codes) {
   const auto round = [t](double a, RoundingMode mode) { return RoundToFormat(a, t, mode); };
@@ -229,7 +230,7 @@ TEST(RoundToFormat, EveryModeBetweenAllNeighbours) {
 TEST(RoundToFormat, BeyondTheLargestValueByMode) {
   struct Case {
     DType t;
-    double max, tie;  // the largest value, and where to-nearest leaves it
+    double max, tie;  // the largest value, and the tie above it
   };
   for (const auto& [t, max, tie] :
        {Case{DType::kF16, 65504, 65520}, Case{DType::kE5M2, 57344, 61440},
@@ -247,7 +248,7 @@ TEST(RoundToFormat, BeyondTheLargestValueByMode) {
       EXPECT_EQ(RoundToFormat(-x, t, RoundingMode::kUp), -max);
     }
   }
-  // e4m3: the tie at 464 goes to the even 448; away from zero there is only NaN.
+  // e4m3: the tie at 464 rounds to the even 448; away from zero there is only NaN.
   EXPECT_EQ(RoundToFormat(464, DType::kE4M3, RoundingMode::kNearestEven), 448);
   EXPECT_TRUE(std::isnan(RoundToFormat(464, DType::kE4M3, RoundingMode::kNearestAway)));
   EXPECT_TRUE(std::isnan(RoundToFormat(449, DType::kE4M3, RoundingMode::kUp)));

@@ -1,4 +1,4 @@
-// The locks do what std's do: exclusion, shared readers, waits with and without a deadline.
+// The locks behave like std's: exclusion, shared readers, waits with and without a deadline.
 #include "base/mutex.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ void InThreads(int n, const std::function<void()>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Can another thread take it?
+// Returns true if another thread can lock it.
 bool Free(Mutex* mutex) {
   std::atomic<bool> taken{false};
   InThreads(1, [&] {
@@ -34,7 +34,7 @@ bool Free(Mutex* mutex) {
   return taken;
 }
 
-// They cost what std's do, and can be neither copied nor moved from under who holds them.
+// They have the size of std's, and can be neither copied nor moved while held.
 static_assert(sizeof(Mutex) == sizeof(std::mutex));
 static_assert(sizeof(SharedMutex) == sizeof(std::shared_mutex));
 static_assert(sizeof(MutexLock) == sizeof(std::unique_lock<std::mutex>));
@@ -43,7 +43,7 @@ static_assert(std::is_nothrow_default_constructible_v<Mutex>);
 static_assert(!std::is_copy_constructible_v<Mutex> && !std::is_move_constructible_v<Mutex>);
 static_assert(!std::is_copy_constructible_v<MutexLock> && !std::is_move_constructible_v<MutexLock>);
 static_assert(!std::is_copy_constructible_v<CondVar> && !std::is_move_constructible_v<CondVar>);
-constinit Mutex made_before_main;  // as std::mutex: no order of initialisation to mind
+constinit Mutex made_before_main;  // constant initialisation, like std::mutex: no order to respect
 
 struct Counted {
   Mutex mutex;
@@ -82,7 +82,7 @@ TEST(MutexLock, HoldsForItsScopeAloneAndLeavesInBetween) {
     lock.Lock();
     EXPECT_FALSE(Free(&mutex));
     lock.Unlock();
-  }  // what was left is not released again
+  }  // an unlocked lock is not released again
   EXPECT_TRUE(Free(&mutex));
   { const MutexLock lock(mutex); }
   EXPECT_TRUE(Free(&mutex));
@@ -91,7 +91,7 @@ TEST(MutexLock, HoldsForItsScopeAloneAndLeavesInBetween) {
 TEST(SharedMutex, ReadersBesideEachOther) {
   SharedMutex mutex;
   std::atomic<int> inside{0};
-  // Each goes on only when both are inside: with one at a time neither would.
+  // Each continues only when both are inside: if only one were admitted, neither would.
   InThreads(2, [&] {
     const ReaderLock lock(mutex);
     ++inside;

@@ -1,4 +1,4 @@
-// The selection and tie rule of base/router/scores.h as a direct reading of its definition.
+// A direct implementation of the definition of the selection and tie rule of base/router/scores.h.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace plumbline {
 
-// The definition, written for reading: library exp, sorts, no shared arithmetic but UlpOf.
+// The definition, written for readability: library exp, sorts, no shared arithmetic except UlpOf.
 struct RouterReference {
   std::vector<int> chosen;
   std::vector<double> value;
@@ -19,7 +19,7 @@ struct RouterReference {
   bool order_known = true;
   bool has_second = false;
   double best_margin = 0;
-  double closeness = INFINITY;  // how near any decision is to its threshold, relative
+  double closeness = INFINITY;  // relative distance of the closest decision to its threshold
 };
 
 inline double ToleranceByDefinition(const RouterRule& r, const std::vector<double>& x,

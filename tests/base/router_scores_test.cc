@@ -1,4 +1,4 @@
-// The selection and tie rule against a direct reading of its definition.
+// Compares the selection and tie rule with a direct implementation of its definition.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ TEST(RouterSelect, TheBestInOrderWhateverTheHint) {
   for (int i = 0; i < 20000; ++i) {
     const int n = 1 + static_cast<int>(random() % (i % 4 == 0 ? kMaxExperts : 80));
     const int limit = 1 + static_cast<int>(random() % static_cast<uint32_t>(std::min(n, 33)));
-    const uint32_t values = i % 3 == 0 ? 3 : 1000;  // few: ties
+    const uint32_t values = i % 3 == 0 ? 3 : 1000;  // few values: ties
     std::vector<double> key;
     std::vector<int32_t> index, expected(static_cast<size_t>(n));
     for (int e = 0; e < n; ++e) {
@@ -96,7 +96,7 @@ TEST(RouterScores, FollowsTheDefinition) {
     }
     for (double& v : bias) v = RoundToFormat(0.1 * normal(random), DType::kF32);
     const RouterReference expected = JudgeByDefinition(rule, x, bias);
-    // Where library and portable exp may fall on two sides of a threshold, nothing is claimed.
+    // If library and portable exp may be on different sides of a threshold, nothing is checked.
     if (expected.closeness < 1e-6) continue;
     const RouterChoice got = router.Choose(rule, x, rule.has_bias ? bias : std::vector<double>{});
     ++compared;
@@ -183,7 +183,7 @@ TEST(RouterScores, PoisonedRowsHaveNoChoice) {
   }
 }
 
-// What is left of a masked row is chosen from as if the rest were not there.
+// The rest of a masked row is chosen from as if the masked experts did not exist.
 TEST(RouterScores, MinusInfinityMasksAnExpert) {
   Router router;
   for (ScoreFunction f :
@@ -196,17 +196,17 @@ TEST(RouterScores, MinusInfinityMasksAnExpert) {
     EXPECT_EQ(c.expert[1], 4);
     EXPECT_FALSE(c.tied);
     EXPECT_TRUE(c.rank_order_known);
-    // Exactly k candidates: nothing is left that could be tied.
+    // Exactly k candidates: no other could be tied.
     c = router.Choose(rule, {-INFINITY, 1, -INFINITY, 1, -INFINITY});
     ASSERT_TRUE(c.finite);
     EXPECT_FALSE(c.tied);
     EXPECT_FALSE(c.rank_order_known);
     EXPECT_TRUE(std::isinf(c.margin));
     EXPECT_EQ(c.ranked, 2);
-    // Ties among those that are left are ties.
+    // Ties among the remaining candidates are ties.
     EXPECT_TRUE(router.Choose(rule, {-INFINITY, 1, 1, 1, -INFINITY}).tied);
     EXPECT_FALSE(router.Choose(rule, {-INFINITY, 1, -INFINITY, -INFINITY, -INFINITY}).finite);
-    // No bias brings a masked expert back.
+    // A bias does not unmask an expert.
     rule.has_bias = true;
     c = router.Choose(rule, {-INFINITY, 1, -INFINITY, 3, 2}, {1e6, 0, 1e6, 0, 0});
     ASSERT_TRUE(c.finite);
@@ -224,7 +224,8 @@ TEST(RouterScores, MinusInfinityMasksAnExpert) {
   EXPECT_FALSE(c.tied);
 }
 
-// The quick answer is the full one, near ties and in the far tail of a softmax too.
+// The fast path gives the same result as the full one, also near ties and in the far tail of a
+// softmax.
 TEST(RouterScores, ChoiceAloneIsTheSameChoice) {
   std::mt19937 random(23);
   Router router;

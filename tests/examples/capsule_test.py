@@ -1,5 +1,5 @@
-"""Capsules of a real trainer whose router leaks: taken from every rank at one step, also while the
-server is killed, and judged again to the same finding."""
+"""Takes capsules of a real trainer whose router leaks: from every rank at one step, also while the server is killed.
+They are judged again with the same finding."""
 
 import json
 import os

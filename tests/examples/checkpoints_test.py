@@ -1,4 +1,4 @@
-"""The checkpoints that the example trainer writes, audited: nothing is said of healthy ones, each fault is named."""
+"""Audits the checkpoints of the example trainer: healthy ones have no finding, and each fault is named."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ TRAINER = support.REPOSITORY / "examples" / "checkpoints" / "train.py"
 
 
 def audited(*options):
-    """(exit status, report) of the checkpoints of one training."""
+    """Returns (exit status, report) of the checkpoints of one training."""
     with support.scratch() as folder:
         done = subprocess.run([sys.executable, "-W", "ignore", str(TRAINER), str(folder / "exp"), "--quiet", *options],
                               capture_output=True, text=True, timeout=support.PATIENCE)

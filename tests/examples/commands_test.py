@@ -1,9 +1,9 @@
-"""Every command line of README.md, CONTRIBUTING.md and docs/ is run as it stands, page by page in the page's order, or
+"""Runs every command line of README.md, CONTRIBUTING.md and docs/ unchanged, page by page in the page's order, or
 commands.toml gives the reason why not.
 
-Each page has a folder of its own. The test runs in a network of its own, so that the documented ports are free, and over a copy of
-/etc and /var that is thrown away. A mention in the running text that commands.toml does not list is checked against the help text of
-its program: the subcommand and each option must exist.
+Each page has a folder of its own. The test runs in a network of its own, so that the documented ports are free, and on
+temporary copies of /etc and /var. If commands.toml does not list a mention in the running text, it is checked against
+the help text of its program: the subcommand and each option must exist.
 """
 
 import atexit
@@ -41,7 +41,7 @@ def go_alone():
 
 
 def throw_away(*folders):
-    """Lays an empty layer over each folder of the system: what commands write there is gone with this process."""
+    """Mounts an empty layer over each folder of the system: what commands write there is discarded with this process."""
     layers = tempfile.mkdtemp(prefix="plumbline-layers-")
     subprocess.run(["mount", "-t", "tmpfs", "layers", layers], check=True)
     atexit.register(os.rmdir, layers)
@@ -75,7 +75,7 @@ def entry_of(command):
 
 
 class Page:
-    """One page's folder, the words that stand for something in it, and the programs that run until its end."""
+    """The folder of one page, the words that it replaces, and the programs that run until its end."""
 
     def __init__(self, name, folder, shared):
         self.name, self.folder, self.shared = name, folder, shared
@@ -92,7 +92,8 @@ class Page:
         return text
 
     def run(self, text, entry):
-        """(exit status, output) of a command that ends by itself. A umask holds for the page's later commands, as in one terminal."""
+        """Returns (exit status, output) of a command that ends by itself. A umask holds for the page's later commands,
+        as in one terminal."""
         if said := re.search(r"\bumask \d+", text):
             self.umask = said[0]
         done = subprocess.run([entry.get("shell", "bash"), "-c", f"{self.umask}; {text}"], cwd=self.folder, input=entry.get("input", ""), text=True,
@@ -100,7 +101,7 @@ class Page:
         return done.returncode, done.stdout
 
     def serve(self, text, says):
-        """Starts a command that runs until it is stopped, and waits until its output holds `says`."""
+        """Starts a command that runs until it is stopped, and waits until its output contains `says`."""
         said = tempfile.NamedTemporaryFile("w+", dir=self.folder, prefix="said-")  # noqa: SIM115 (closed by stop)
         process = subprocess.Popen(["bash", "-c", f"exec {text}"], cwd=self.folder, stdin=subprocess.PIPE, stdout=said,
                                    stderr=subprocess.STDOUT)
@@ -115,7 +116,7 @@ class Page:
         support.wait_until(f"{text} to print {says!r}", found)
 
     def stop(self):
-        """Ends the program that was started last, as Ctrl-C does; returns its exit status."""
+        """Ends the newest program like Ctrl-C; returns its exit status."""
         process, said = self.started.pop()
         process.stdin.close()
         process.send_signal(signal.SIGINT)
@@ -132,7 +133,7 @@ class Page:
 
 @functools.lru_cache(maxsize=None)
 def help_of(*words):
-    """What `plumb WORDS --help` prints."""
+    """Returns the output of `plumb WORDS --help`."""
     return subprocess.run([support.program(words[0]), *words[1:], "--help"], capture_output=True, text=True, check=True).stdout
 
 
@@ -229,7 +230,7 @@ class Commands(unittest.TestCase):
 
 
 def add_pages():
-    """One test a page, so that a failure names it."""
+    """Adds one test per page, so that a failure names the page."""
     for name in documents.PAGES:
         if any(not {"why_not", "by"} & set(entry) for entry in entries(name)):
             title = "test_" + re.sub(r"\W", "_", name.removesuffix(".md").lower())
@@ -238,6 +239,7 @@ def add_pages():
 
 if __name__ == "__main__":
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    throw_away("/etc", "/var/lib", "/usr/local/bin", "/run")  # each is ours within a user namespace, folders below are not
+    throw_away("/etc", "/var/lib", "/usr/local/bin", "/run")  # in a user namespace we own each of these, but not the
+                                                              # folders below
     add_pages()
     support.main()

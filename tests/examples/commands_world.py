@@ -1,6 +1,8 @@
-"""What the documented commands find in their folder: a leaking run, a server at the documented port, dumps, logs, checkpoints.
+"""Prepares what the documented commands need in their folder: a leaking run, a server at the documented port, dumps,
+logs, checkpoints.
 
-Each function takes the page (a Page of commands_test.py) and lays something into its folder, under the name that the page uses.
+Each function gets the page (a Page of commands_test.py) and creates files in its folder, under the names that the page
+uses.
 """
 
 import binascii
@@ -24,21 +26,23 @@ import torch
 
 REPOSITORY = support.REPOSITORY
 FUTURE = "causality/moe-future-leak"
-_leak = {}  # of the one training that all pages share: folder, finding
+_leak = {}  # the one training that all pages share: folder, finding
 
 
 def _train_once(shared):
-    """A run that leaks, with its record, a server's data and the capsule of its finding."""
+    """Trains a leaking run, with its record, a server's data and the capsule of its finding."""
     folder = shared / "leak"
     folder.mkdir()
     with support.Server(folder, "--data", folder / "data", grpc="127.0.0.1:7433") as server:
         trainer = support.start_training("--router", "score-drop", "--steps", "100000", "--run", "exp1", "--server", server.address,
                                          "--record", folder / "runs" / "exp1", "--batch", "8", "--seq", "128", "--launch", "2",
-                                         env={**os.environ, "PLUMBLINE_BUDGET": "0.001"})  # so that plumbline.stretch is recorded
+                                         env={**os.environ, "PLUMBLINE_BUDGET": "0.001"})  # so that plumbline.stretch is
+                                                                                           # recorded
         try:
             def finding():
                 said = subprocess.run([support.program("plumb"), "query", "--run", "exp1", "--rule", FUTURE, "--format", "json"],
-                                      capture_output=True, text=True, check=False).stdout  # until the run is known there is none
+                                      capture_output=True, text=True, check=False).stdout  # there is none until the run is
+                                                                                           # known
                 found = re.search(r'"fingerprint":\s*"(\w+)"', said)
                 return found and found[1]
 
@@ -60,7 +64,7 @@ def _train_once(shared):
 
 
 def leak(page):
-    """The record of the leaking run (runs/exp1), its dumps, and the data of a server that holds it (data)."""
+    """Provides the record of the leaking run (runs/exp1), its dumps, and the data of a server that has it (data)."""
     if not _leak:
         _train_once(page.shared)
     for name in ("runs/exp1", "data", "dumps"):
@@ -69,7 +73,7 @@ def leak(page):
 
 
 def server(page):
-    """plumbd on the documented ports, with what `leak` left, or empty."""
+    """Starts plumbd on the documented ports, with the data of `leak`, or empty."""
     page.serve("plumbd --data data", "listening")
 
 
@@ -79,7 +83,7 @@ def nightly(page):
 
 
 def known(page):
-    """The baseline that a workflow keeps among its files."""
+    """Provides the baseline that a workflow stores among its files."""
     (page.folder / "ci").mkdir()
     shutil.copy(page.folder / "known.json", page.folder / "ci" / "known.json")
 
@@ -90,7 +94,7 @@ def suppressions(page):
 
 
 def configuration(page):
-    """The page's own configuration of alerts, with the files that it names."""
+    """Writes the page's own configuration of alerts, and the files that it names."""
     text = next("\n".join(rows) for _, language, rows in page.blocks() if language == "toml" and rows[0] == "[alerts]")
     (page.folder / "plumbd.toml").write_text(text + "\n")
     for place in ("/etc/plumbd", "/usr/local/bin"):
@@ -110,20 +114,20 @@ def shipped_configuration(page):
 
 
 def group(page):
-    """The group that the Debian package makes. /etc is an overlay of this page."""
+    """Creates the group of the Debian package. /etc is an overlay of this page."""
     del page
     subprocess.run(["groupadd", "--system", "plumbline"], check=True)
 
 
 def secured(page):
-    """The page's own configuration; the certificate that its commands made is the authority of clients, too."""
+    """Writes the page's own configuration; the certificate from its commands is also the clients' authority."""
     text = next("\n".join(rows) for _, language, rows in page.blocks() if language == "indented" and rows[0] == "[listen]")
     (page.folder / "plumbd.toml").write_text(text + "\n")
     shutil.copy("/etc/plumbline/server.pem", "/etc/plumbline/ca.pem")
 
 
 def undelivered(page):
-    """A spool that no server took."""
+    """Makes a spool that no server received."""
     late = plumbline.init(run="late", server="127.0.0.1:1", record=str(page.folder / "late"), spool=str(page.folder / "spool"))
     with late.step(0):
         late.scalar("loss", 1.0)
@@ -131,7 +135,7 @@ def undelivered(page):
 
 
 def package_of_the_trainer(page):
-    """my_trainer.model:build, for `python -m plumbline doctor`."""
+    """Provides my_trainer.model:build, for `python -m plumbline doctor`."""
     (page.folder / "my_trainer").mkdir()
     (page.folder / "my_trainer" / "__init__.py").touch()
     (page.folder / "my_trainer" / "model.py").write_text(
@@ -140,7 +144,7 @@ def package_of_the_trainer(page):
 
 
 def tree(page):
-    """A copy of the sources, for tools that write into them; build/ leads to this build."""
+    """Copies the sources, for tools that write into them; build/ links to this build."""
     for name in ("rules", "tools", "docs"):
         shutil.copytree(REPOSITORY / name, page.folder / name, dirs_exist_ok=True)
     for name in REPOSITORY.iterdir():
@@ -156,7 +160,7 @@ def tree(page):
 
 
 def two_runs(page):
-    """Tables of one run and of one that departs from it."""
+    """Writes tables of one run and of one that departs from it."""
     draw = random.Random(3)
     for name, more in (("a", 0.0), ("b", 0.4)):
         (page.folder / name).mkdir()
@@ -165,7 +169,8 @@ def two_runs(page):
 
 
 def logs(page):
-    """runs/exp1, train.log, metrics.csv, a W&B run and the page's map, as scalars.md and trainer_logs.md name them. The loss ends as NaN."""
+    """Writes runs/exp1, train.log, metrics.csv, a W&B run and the page's map, as scalars.md and trainer_logs.md name
+    them. The loss ends as NaN."""
     losses = [f"{3 / (1 + step / 50):.5f}" for step in range(120)] + ["nan"] * 4
     table = "step,loss\n" + "".join(f"{step},{loss}\n" for step, loss in enumerate(losses))
     for name in ("runs/exp1", "runs/exp2", "."):
@@ -191,7 +196,7 @@ def nan_log(page):
 
 
 def _field(number, payload):
-    """A field of a protobuf message: bytes, or a number."""
+    """Returns a field of a protobuf message: bytes, or a number."""
     def varint(value):
         out = b""
         while value > 127:
@@ -204,7 +209,7 @@ def _field(number, payload):
 
 
 def _wandb(path):
-    """An offline run of W&B: its head, and records of history, each in one chunk."""
+    """Writes an offline run of W&B: its head, and history records, each in one chunk."""
     out = b":W&B" + struct.pack("<HB", 0xBEE1, 0)
     records = [_field(17, _field(1, b"abc") + _field(3, b"project") + _field(8, b"bright-moon-1"))]
     for step in range(40):
@@ -218,7 +223,7 @@ def _wandb(path):
 
 
 def traces(page):
-    """Two ranks' traces in the form of PyTorch's profiler."""
+    """Writes two ranks' traces in the form of PyTorch's profiler."""
     (page.folder / "traces").mkdir()
     for rank in (0, 1):
         path = page.folder / "traces" / f"rank{rank}.json"
@@ -227,7 +232,7 @@ def traces(page):
 
 
 def flight_dumps(page):
-    """Dumps of NCCL's flight recorder, in which rank 1 has not launched the third all-reduce."""
+    """Writes dumps of NCCL's flight recorder in which rank 1 has not launched the third all-reduce."""
     os.makedirs(page.folder / "shared" / "dumps")
     for rank in (0, 1):
         entries = [{"frames": [], "record_id": n, "pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": n, "p2p_seq_id": n,
@@ -241,7 +246,7 @@ def flight_dumps(page):
 
 
 def checkpoints(page):
-    """Checkpoints under each name that checkpoints.md uses."""
+    """Provides checkpoints under each name that checkpoints.md uses."""
     subprocess.run([sys.executable, "-W", "ignore", str(REPOSITORY / "examples" / "checkpoints" / "train.py"), str(page.folder / "runs" / "exp1"),
                     "--steps", "80", "--every", "20", "--quiet"], check=True)
     steps = sorted((page.folder / "runs" / "exp1").iterdir(), key=lambda p: int(p.name.rpartition("-")[2]))
@@ -268,7 +273,7 @@ def checkpoints(page):
 
 
 def _shards(folder, tensors):
-    """A model in one safetensors file a tensor, with their index."""
+    """Writes a model as one safetensors file per tensor, with their index."""
     folder.mkdir()
     files = {name: f"model-{i:05}-of-{len(tensors):05}.safetensors" for i, name in enumerate(tensors, 1)}
     for name, file in files.items():
@@ -284,7 +289,7 @@ def model_of_a_hub(page):
 
 
 def rollouts(page):
-    """What the page's own loop writes: the records of a batch, rank by rank."""
+    """Writes what the page's own loop writes: the records of a batch, rank by rank."""
     os.makedirs(page.folder / "runs" / "exp1")
     draw = random.Random(5)
     for rank in (0, 1):
@@ -304,7 +309,7 @@ def ledger(page):
 
 
 def downloaded_capsule(page):
-    """The tar that the page of plumbd gives for download."""
+    """Provides the tar that plumbd's page offers for download."""
     name = f"capsule-{page.words['FINDING']}"
     done, said = page.run(f"plumb capsule {page.words['FINDING']} --output {name} && tar -cf {name}.tar {name} && rm -r {name}", {})
     if done != 0:
@@ -312,6 +317,6 @@ def downloaded_capsule(page):
 
 
 def sources(page):
-    """The folder is one of a source tree: what the page starts by a path of the tree is there."""
+    """Makes the folder look like a source tree, so that paths of the tree in the page's commands exist."""
     for name in ("examples", "tools", "tests", "bench"):
         (page.folder / name).symlink_to(REPOSITORY / name)

@@ -1,4 +1,4 @@
-"""consequence.py: trains each way, runs the weights causally, and says what the leak was worth."""
+"""Tests consequence.py: it trains each way, runs the weights causally, and reports what the leak was worth."""
 
 import contextlib
 import io
@@ -22,7 +22,8 @@ LEAKING = [policy for policy in POLICIES if policy not in CAUSAL]
 
 
 def run(*options):
-    """(status, standard output, standard error) of the command, in this process: torch is slow to import."""
+    """Returns (status, standard output, standard error) of the command. Runs it in this process, because importing
+    torch is slow."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -134,7 +135,7 @@ class Switched(unittest.TestCase):
                     for cut in range(1, self.LENGTH):
                         changed = batch.tokens.clone()
                         changed[1, cut:] = torch.randint(32, 127, (self.LENGTH - cut,), generator=random)
-                        # Experts of other row counts may round otherwise; a leak moves far more.
+                        # Experts with other row counts may round differently; a leak changes far more.
                         far = (self.logits(model, batch, changed) - base)[1, :cut].abs().max() > 1e-5
                         moved = moved or bool(far)
                     self.assertEqual(moved, other not in CAUSAL)
@@ -148,7 +149,7 @@ class Switched(unittest.TestCase):
                     for r in model(batch.tokens, batch.sequence_id, batch.position)[1]}
 
         with self.assertRaises(ZeroDivisionError), model.routed_by("dropless"):
-            self.assertEqual(used(), {("dropless", False)})  # weights stay what they were in training
+            self.assertEqual(used(), {("dropless", False)})  # the weights are those of the training
             raise ZeroDivisionError
         self.assertEqual(used(), {("expert-choice", False)})
 

@@ -1,7 +1,7 @@
-"""The data-parallel example: four gloo ranks watched live, and accumulators kept in 16 bits.
+"""Tests the data-parallel example: four gloo ranks watched live, and accumulators kept in 16 bits.
 
-Each fault is planted by an option of the trainer and must be named at its site; the same training
-in fp32 must not be accused.
+Each fault is planted by an option of the trainer and must be named at its site; the same training in fp32 must have no
+finding.
 """
 
 import subprocess
@@ -11,7 +11,7 @@ import unittest
 import support
 
 EXAMPLE = support.REPOSITORY / "examples" / "ddp_pytorch" / "train.py"
-# Steps of a few milliseconds would otherwise be looked at now and then only.
+# Otherwise steps of a few milliseconds would only rarely be observed.
 TINY = ["--batch", "4", "--seq", "32", "--hidden", "64", "--quiet", "--budget", "1",
         "--patience", str(support.PATIENCE)]
 
@@ -23,7 +23,7 @@ def train(*options, **popen):
 
 
 def audited(*options):
-    """The report on the record of a training, and its losses."""
+    """Returns the report on the record of a training, and its losses."""
     with support.scratch() as folder:
         record, log = folder / "record", folder / "log"
         train("--record", record, "--log", log, *options)
@@ -35,7 +35,7 @@ class Collectives(unittest.TestCase):
     SUM = "precision/collective-sum"
 
     def live(self, hook, ranks=4, steps=12):
-        """(findings by fingerprint live, report of the record, losses) of one training."""
+        """Returns (findings by fingerprint live, report of the record, losses) of one training."""
         with support.scratch() as folder, support.Server(folder) as server:
             record, log = folder / "record", folder / "log"
             train("--launch", ranks, "--hook", hook, "--steps", steps, "--run", hook,
@@ -116,7 +116,7 @@ class Accumulation(unittest.TestCase):
     RULE = "precision/grad-accumulation"
 
     def report(self, dtype):
-        for _ in range(5):  # an agent on a busy machine may lose calls, and says so: inconclusive
+        for _ in range(5):  # an agent on a busy machine may lose calls and reports that: inconclusive
             report = audited("--steps", 1, "--micro-batches", 1024, "--batch", 1, "--seq", 16,
                              "--hidden", 32, "--accumulator", dtype, "--watch", "gradients")[0]
             said = {v["verdict"] for v in support.verdicts_of(report, self.RULE)}
@@ -141,8 +141,8 @@ class Faults(unittest.TestCase):
         found = support.findings_of(report, "precision/replica-divergence", "hidden.weight")
         self.assertEqual((found[0]["level"], found[0]["strength"]), ("error", "proved"))
         self.assertEqual(found[0]["site"]["ranks"], [2])
-        self.assertLessEqual(found[0]["site"]["step_first"], 2)  # not every step is looked at
-        # After the flip's own step each update rounds differently, so that more bits may differ.
+        self.assertLessEqual(found[0]["site"]["step_first"], 2)  # not every step is observed
+        # After the step of the flip each update rounds differently, so that more bits may differ.
         first = found[0]["site"]["step_first"]
         self.assertRegex(found[0]["explanation"], "1 bit" if first == 1 else r"\b\d+ bits? apart")
 

@@ -1,4 +1,4 @@
-"""tools/demo shows the leak of a leaking router and accuses no clean one; it refuses nonsense."""
+"""tools/demo shows the leak of a leaking router and no finding for a clean one; it refuses invalid options."""
 
 import os
 import pathlib

@@ -1,4 +1,5 @@
-"""The links of README.md, CONTRIBUTING.md, docs/ and the rooms' READMEs lead somewhere; the rules and files that they name exist."""
+"""Checks the links of README.md, CONTRIBUTING.md, docs/ and the modules' READMEs; the rules and files that they name
+must exist."""
 
 import fnmatch
 import pathlib

@@ -1,7 +1,8 @@
-"""Reads the command lines out of README.md, CONTRIBUTING.md and the pages under docs/.
+"""Reads the command lines from README.md, CONTRIBUTING.md and the pages under docs/.
 
-A block without a language, or of a shell, holds commands and nothing else: output and figures are marked `text`. An indented
-block whose first word is a program is one too, and so are a workflow's `run:` lines. Inline code counts if it begins with a program.
+A block without a language, or of a shell, contains only commands: output and figures are marked `text`. An indented
+block whose first word is a program is one too, and so are a workflow's `run:` lines. Inline code counts if it begins
+with a program.
 """
 
 import dataclasses
@@ -45,7 +46,7 @@ def text_of(page):
 
 
 def blocks(page):
-    """(line of the first row, language, rows) of each fenced and each indented block of a page."""
+    """Returns (line of the first row, language, rows) of each fenced and each indented block of a page."""
     rows, found, at = text_of(page).splitlines(), [], 0
     while at < len(rows):
         fence = re.match(r"( *)```(\w*)$", rows[at])
@@ -63,7 +64,8 @@ def blocks(page):
 
 
 def whole(rows, first):
-    """(line, command) of shell rows: remarks are left out, rows that belong together (a loop, a backslash) are one command."""
+    """Yields (line, command) of shell rows: comments are removed, and rows that belong together (a loop, a backslash)
+    are one command."""
     kept, begin = "", first
     for number, row in enumerate(rows, first):
         row = re.sub(r"(^|\s+)#.*", "", row)
@@ -92,7 +94,7 @@ def in_blocks(page):
 
 
 def unmarked(page):
-    """Lines of indented blocks that are neither commands nor a configuration: they need a fence with a language."""
+    """Returns lines of indented blocks that are neither commands nor a configuration: they need a fence with a language."""
     if page.startswith("docs/rules/"):
         return []
     return [(first, rows[0]) for first, language, rows in blocks(page)
@@ -100,9 +102,9 @@ def unmarked(page):
 
 
 def inline(page):
-    """Commands in the running text; code may be broken at the end of a row."""
+    """Yields commands in the running text; code may be broken at the end of a row."""
     rows = text_of(page).splitlines()
-    for first, language, block in blocks(page):  # blank, so that the numbers of the lines stay
+    for first, language, block in blocks(page):  # blanked, so that line numbers stay the same
         begin, end = (first - 1, first - 1 + len(block)) if language == "indented" else (first - 2, first + len(block))
         rows[begin:end] = [""] * (end - begin)
     text = "\n".join(rows)
@@ -113,7 +115,7 @@ def inline(page):
 
 
 def commands(page):
-    """The commands of a page in its order, each text once."""
+    """Returns the commands of a page in order, each text once."""
     seen = {}
     for command in sorted([*in_blocks(page), *inline(page)], key=lambda c: (c.line, c.inline)):
         seen.setdefault(command.text, command)

@@ -1,7 +1,7 @@
-"""The audit's verdict on what a router wrote agrees with what an intervention on it shows.
+"""The audit's verdict on a router's dump agrees with the result of an intervention on the router.
 
-Each case is one call of one of the example's routers on random logits, written as a safetensors
-dump. The router is then run again with other suffixes: that, and not its name, is the truth.
+Each case is one call of one of the example's routers on random logits, written as a safetensors dump. The router is
+then run again with other suffixes: that, and not its name, is the truth.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ class Case:
     policy: str
     factor: float
     routing: Routing
-    again: Routing  # another batch: in one pool a stored number an expert does what a leak does
+    again: Routing  # another batch: in one pool, a stored number per expert has the same effect as a leak
     truth: Flips
 
     @property
@@ -50,7 +50,7 @@ def cases():
 
 
 def column_bits(routing):
-    """How surprising it is that every expert holds exactly C, had each a threshold of its own."""
+    """Returns how improbable it is, in bits, that every expert has exactly C tokens if each had a threshold of its own."""
     tokens, experts = routing.logits.shape
     share = routing.capacity / tokens
     chance = (math.comb(tokens, routing.capacity) * share ** routing.capacity
@@ -71,7 +71,7 @@ class Agreement(unittest.TestCase):
             cls.status, cls.report = support.audit(folder)
 
     def check_each(self, check, *policies):
-        """Calls check(case) for the cases of some policies (none named: all); none may be none."""
+        """Calls check(case) for the cases of the given policies (by default all). There must be at least one."""
         chosen = [case for case in self.cases if not policies or case.policy in policies]
         self.assertTrue(chosen)
         for case in chosen:
@@ -109,7 +109,7 @@ class Agreement(unittest.TestCase):
             self.assertEqual(len(found), 1)
             level = {"proved": "error", "heuristic": "warning"}
             self.assertEqual(found[0]["level"], level[found[0]["strength"]])
-            # A few experts alone may hold exactly their capacity by luck.
+            # A few experts may have exactly their capacity by chance.
             if case.policy == "expert-choice":
                 self.assertEqual(found[0]["strength"] == "proved", column_bits(case.routing) >= 20)
             elif found[0]["details"]["saturated_experts"] >= 6:

@@ -1,4 +1,4 @@
-"""The finding that README.md shows, held against what tools/demo prints."""
+"""Compares the finding in README.md with the output of tools/demo."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ def finding_of_readme():
 
 
 def alike(a, b):
-    """Two words: the same, but fractions may differ by what another processor's sums differ."""
+    """Returns True if two words are equal; fractions may differ by what another processor's sums differ."""
     try:
         return a == b or ("." in a and math.isclose(float(a.strip("(,;.")), float(b.strip("(,;.")), rel_tol=1e-3))
     except ValueError:
@@ -21,9 +21,9 @@ def alike(a, b):
 
 
 def differences(printed, finding):
-    """The pairs of words in which the first finding that was printed differs from `finding`.
+    """Returns the pairs of words in which the first printed finding differs from `finding`.
 
-    It is printed live: when the second rank's evidence has not come yet, it names rank 0 and not ranks 0-1.
+    It is printed live: if the second rank's evidence has not come yet, it names rank 0 and not ranks 0-1.
     """
     expected = finding.split()
     live = printed[printed.find("error  causality/moe-future-leak"):].replace("rank 0, run", "ranks 0-1, run", 1)

@@ -1,4 +1,4 @@
-"""Data workers forked from a watched trainer neither hang nor report for it."""
+"""Data workers forked from a watched trainer neither hang nor report."""
 
 import unittest
 
@@ -7,7 +7,7 @@ import torch
 
 
 class CallsFromTheWorker(torch.utils.data.Dataset):
-    """A dataset that, unwisely, reports from within the forked worker."""
+    """A dataset that reports from the forked worker, which it should not."""
 
     def __init__(self, run):
         self.run = run
@@ -28,7 +28,7 @@ class Fork(unittest.TestCase):
         import plumbline
         with support.scratch() as folder, support.Server(folder) as server:
             run = plumbline.init(run="fork", server=server.address, record=str(folder / "record"))
-            for step in range(6):  # the agent's threads are up from the first step on
+            for step in range(6):  # the agent's threads run from the first step on
                 with run.step(step):
                     run.scalar("loss", 1.0 + step)
                     batches = torch.utils.data.DataLoader(CallsFromTheWorker(run), num_workers=2,

@@ -1,7 +1,7 @@
-"""Real gloo all-reduces of 2 to 8 ranks, audited from dumps: the replay names what gloo does.
+"""Audits dumps of real gloo all-reduces of 2 to 8 ranks: the replay names gloo's algorithm.
 
-The ranks are threads with a process group each. gloo's ring goes down the ranks and begins, for the
-segment of rank c, at rank c - 1; its segments are at most 1 MiB, at least two a rank.
+The ranks are threads with a process group each. gloo's ring goes down the ranks and begins, for the segment of rank c,
+at rank c - 1; its segments are at most 1 MiB, at least two per rank.
 """
 
 import datetime
@@ -17,10 +17,10 @@ from safetensors_file import write
 
 RANKS = (2, 3, 4, 5, 8)
 DTYPES = {torch.float16: "f16", torch.float32: "f32"}
-# Fewer elements than ranks, odd tails, parts of unequal length, and past 1 MiB a segment.
+# Fewer elements than ranks, odd tails, parts of unequal length, and more than 1 MiB per segment.
 COUNTS = (1, 3, 17, 64, 1000, 4097, 65536, 300001, 1100003)
 SAMPLES = 512
-CERTAIN = 300  # samples from which on the model must be proved
+CERTAIN = 300  # from this number of samples on the model must be proved
 
 
 def reduce_with_gloo(inputs):
@@ -40,7 +40,7 @@ def reduce_with_gloo(inputs):
                 group.allreduce([buffer]).wait()
                 outputs.append(buffer)
             results[number] = outputs
-        except Exception as error:  # told by the test's own thread
+        except Exception as error:  # reported by the test's own thread
             errors.append(error)
 
     threads = [threading.Thread(target=rank, args=(number,)) for number in range(ranks)]
@@ -54,7 +54,7 @@ def reduce_with_gloo(inputs):
 
 
 def gradients(ranks, count, dtype, seed):
-    """Of a least-squares fit: every rank has its own batch, the fit is shared."""
+    """Returns gradients of a least-squares fit: every rank has its own batch, the fit is shared."""
     random = torch.Generator().manual_seed(seed)
     true = torch.randn(count, generator=random)
     found = []
@@ -66,7 +66,7 @@ def gradients(ranks, count, dtype, seed):
 
 
 def sampled_offsets(count, ranks, seed):
-    """All elements of a small buffer; else some at random, some about the parts' boundaries."""
+    """Returns all elements of a small buffer; otherwise some at random, and some around the parts' boundaries."""
     if count <= SAMPLES:
         return torch.arange(count)
     random = torch.Generator().manual_seed(seed)
@@ -122,7 +122,7 @@ class Gloo(unittest.TestCase):
                 self.assertTrue(details["proved"], details)
                 self.assertEqual((model["name"], model["dtype"]), ("ring", dtype))
                 self.assertGreaterEqual(details["discriminating"], details["needed"])
-                if ranks > 3:  # three ranks: 2, 1, 0 is 1, 2, 0 to any sum
+                if ranks > 3:  # for three ranks, the order 2, 1, 0 gives the same sums as 1, 2, 0
                     self.assertEqual((model["direction"], model["start"]), ("descending", ranks - 1))
                     self.assertEqual(model["segment_step"], 1)
 

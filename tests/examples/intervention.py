@@ -1,4 +1,4 @@
-"""Does a router look ahead? Answered by doing it: run it twice with another suffix."""
+"""Tests whether a router looks ahead by intervention: runs it twice with another suffix."""
 
 import dataclasses
 
@@ -7,11 +7,11 @@ import torch
 
 @dataclasses.dataclass
 class Flips:
-    """Whose assignment changed when the suffix of one sequence was replaced."""
+    """Which assignments changed when the suffix of one sequence was replaced."""
 
-    future: bool = False   # an earlier token of the same sequence
-    earlier: bool = False  # a token of a sequence that is queued before it
-    later: bool = False    # a token of a sequence that is queued after it
+    future: bool = False   # of an earlier token of the same sequence
+    earlier: bool = False  # of a token in a sequence that is queued before it
+    later: bool = False    # of a token in a sequence that is queued after it
 
     def __or__(self, other):
         return Flips(self.future or other.future, self.earlier or other.earlier,
@@ -19,7 +19,7 @@ class Flips:
 
 
 def cuts(length):
-    """1, the powers of two with their neighbours, and the last place."""
+    """Returns 1, the powers of two with their neighbours, and the last position."""
     places = {1, length - 1}
     power = 2
     while power < length:
@@ -29,10 +29,10 @@ def cuts(length):
 
 
 def suffixes(logits, start, cut, end, random):
-    """Rows cut..end of the sequence start..end, replaced: by chance, and by rows that compete.
+    """Replaces rows cut..end of the sequence start..end, by random rows and by rows that compete.
 
-    Yields whole [T, E] logits. The adversarial suffix holds copies of the prefix's strongest rows,
-    raised a little, so that they ask for the same experts with better scores.
+    Yields whole [T, E] logits. The adversarial suffix has copies of the prefix's strongest rows, slightly increased, so
+    that they want the same experts with better scores.
     """
     drawn = torch.randn(end - cut, logits.shape[1], generator=random).to(logits.dtype)
     prefix = logits[start:cut]
@@ -45,9 +45,9 @@ def suffixes(logits, start, cut, end, random):
 
 
 def intervene(route, logits, sequences, length, random):
-    """Flips of a router over `sequences` rows of `length` tokens each, over all sequences and cuts.
+    """Returns the Flips of a router over `sequences` rows of `length` tokens each, over all sequences and cuts.
 
-    route: [T, E] logits -> [T, E] bool, who computes whom.
+    route: [T, E] logits -> [T, E] bool, which expert computes which token.
     """
     base = route(logits)
     if not torch.equal(base, route(logits)):

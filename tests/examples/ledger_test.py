@@ -1,4 +1,4 @@
-"""The trainer of examples/ledger: its gradients are right, a run is a function of its seed, and its leak is one."""
+"""Tests the trainer of examples/ledger: its gradients are correct, a run depends only on its seed, and its leak is one."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""The trainer learns, and what watches it changes no bit of what it learns."""
+"""The trainer learns, and watching it changes no bit of what it learns."""
 
 import os
 import unittest
@@ -22,19 +22,19 @@ class Losses(unittest.TestCase):
             self.assertEqual(len(off), self.STEPS)
             watched = {"both": ["--server", server.address, "--record", folder / "both"],
                        "absent": ["--server", "127.0.0.1:1"]}
-            if LONG:  # each half of "both" alone
+            if LONG:  # the two halves of "both", each alone
                 watched |= {"server": ["--server", server.address], "record": ["--record", folder / "record"]}
             for name, options in watched.items():
                 with self.subTest(name):
                     on = self.run_once(folder, name, "--launch", 2, "--run", name, *options)
                     self.assertEqual(on, off)
-            # The probes were really there.
+            # The probes were active.
             judged = support.audit(folder / "both")[1]["coverage"]["judged"]
             self.assertGreater(judged, 0)
 
     def test_a_server_that_dies_midway_changes_nothing(self):
         with support.scratch() as folder, support.Server(folder) as server:
-            # Seconds of training: a pause of this test does not outlast it.
+            # Seconds of training, longer than a pause of this test.
             options = ["--router", "expert-choice", "--steps", 5 * self.STEPS]
             off = self.run_once(folder, "off", "--probes", "off", *options)
             log = folder / "killed.jsonl"

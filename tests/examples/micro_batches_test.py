@@ -1,7 +1,7 @@
-"""1,024 micro-batches add up in PyTorch's .grad: in bf16 the site is named, in fp32 nothing is said.
+"""1,024 micro-batches add up in PyTorch's .grad: in bf16 the site is named, in fp32 there is no finding.
 
-Two parameters: `skewed.weight`, whose gradients are coherent (a mean of 1, a deviation of a half), and
-`noise.weight`, whose gradients have no mean and dither their rounding away.
+Two parameters: `skewed.weight`, whose gradients are coherent (a mean of 1, a deviation of a half), and `noise.weight`,
+whose gradients have no mean, so that rounding errors cancel.
 """
 
 import pathlib
@@ -49,7 +49,7 @@ class MicroBatches(unittest.TestCase):
     def test_bf16_is_named_at_its_site(self):
         with support.scratch() as folder:
             ratio = train(folder, torch.bfloat16)
-            self.assertLess(ratio, 0.7)  # the planted loss is there
+            self.assertLess(ratio, 0.7)  # the planted loss occurs
             report = audit(folder)
         told = [f for f in report["findings"] if f["level"] in ("warning", "error")]
         self.assertEqual({f["site"]["layer"] for f in told}, {"skewed.weight"}, told)

@@ -1,5 +1,5 @@
-"""The C++ trainer: it learns, its probes change nothing, and what is said of it is what is said of
-the Python trainer's routers of the same names."""
+"""Tests the C++ trainer: it learns, its probes change nothing, and its findings are those of the Python trainer's
+routers of the same names."""
 
 import re
 import subprocess
@@ -26,7 +26,7 @@ def losses(output):
 
 
 def said(report, rule):
-    """What matters of a rule's findings: where, how strong, why."""
+    """Returns the essential fields of a rule's findings: where, how strong, why."""
     return {(f["site"]["layer"], f["strength"], f["level"], f["cause"]["id"],
              f["details"]["policy"]) for f in support.findings_of(report, rule)}
 
@@ -77,7 +77,7 @@ class CppTrainer(unittest.TestCase):
     def test_it_learns(self):
         out = train("--router", "dropless", "--steps", 60)
         first, last = float(losses(out)[0]), float(losses(out)[-1])
-        self.assertLess(abs(first - 5.545), 0.6)  # ln 256: it knows nothing yet
+        self.assertLess(abs(first - 5.545), 0.6)  # ln 256: it has learned nothing yet
         self.assertLess(last, first - 1.5)
 
     def test_probes_change_nothing(self):

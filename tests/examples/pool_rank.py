@@ -1,7 +1,7 @@
 """One rank of a world whose experts serve all ranks at once: streams its rows and dumps them.
 
-Every rank derives the whole world's logits from one seed, as an all-to-all would show them to the
-experts, routes them all, and records the rows of its own two sequences, which it numbers itself.
+Every rank derives the whole world's logits from one seed, as an all-to-all would pass them to the experts, routes them
+all, and records the rows of its own two sequences, which it numbers itself.
 """
 
 import argparse
@@ -16,9 +16,9 @@ from routers import route
 from safetensors_file import write
 
 EXPERTS, TOP_K, SEQUENCES, LENGTH = 8, 2, 2, 64
-CALLS = 2  # micro-batches of a step
-WAITS = 2  # steps before which the ranks wait: for the slowest import, and for all first steps
-OWN = SEQUENCES * LENGTH  # rows of a rank
+CALLS = 2  # micro-batches per step
+WAITS = 2  # the ranks wait before these steps: for the slowest import, and for all first steps
+OWN = SEQUENCES * LENGTH  # rows per rank
 
 
 @dataclasses.dataclass
@@ -27,7 +27,7 @@ class Layer:
     policy: str
     pool: str
     ranks_a_pool: int = 0  # 0: all
-    absent: tuple = ()     # ranks that name it otherwise, so that its pool lacks their rows
+    absent: tuple = ()     # ranks that use another name, so that the pool lacks their rows
 
 
 def layers(world):
@@ -44,7 +44,7 @@ def pool_logits(seed, ranks):
 
 
 def own_rows(layer, seed, rank, world):
-    """What observe_routing takes: tensors by name, and what is said of them."""
+    """Returns the arguments of observe_routing: tensors by name, and other fields."""
     ranks = layer.ranks_a_pool or world
     pool, place = divmod(rank, ranks)
     routing = route(layer.policy, pool_logits(100 * seed + pool, ranks), TOP_K)
@@ -60,7 +60,7 @@ def own_rows(layer, seed, rank, world):
 
 
 def wait_for_the_others(run):
-    """As a collective would: no rank is a step ahead before each has been heard of."""
+    """Waits like a collective: no rank starts its next step before all others have reported."""
     if not run.flush(support.PATIENCE):
         raise SystemExit("what was sent so far was not delivered")
     print("here", flush=True)
@@ -81,7 +81,7 @@ def main():
             wait_for_the_others(run)
         with run.step(step):
             for layer, call in itertools.product(layers(args.world), range(CALLS)):
-                if args.rank in layer.absent:  # as many bytes as the others: one cadence for all
+                if args.rank in layer.absent:  # the same number of bytes as the others: one cadence for all
                     layer = dataclasses.replace(layer, name="stray")
                 tensors, said = own_rows(layer, CALLS * step + call, args.rank, args.world)
                 run.observe_routing(layer.name, **tensors, **said)

@@ -1,4 +1,4 @@
-"""Experts that serve several ranks: their pool is judged whole, live by plumbd and from dumps."""
+"""Experts that serve several ranks: their pool is judged as a whole, live by plumbd and from dumps."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ import unittest
 import support
 
 FUTURE, BATCH = "causality/moe-future-leak", "causality/moe-batch-dependence"
-WORLD, STEPS, WAITS = 4, 3, 2  # WAITS as in pool_rank.py
+WORLD, STEPS, WAITS = 4, 3, 2  # WAITS: see pool_rank.py
 RANK = pathlib.Path(__file__).with_name("pool_rank.py")
 LAYERS = {"leaking", "clean", "grouped", "lacking"}
 
@@ -50,7 +50,7 @@ def query(server, what, run):
 
 
 def of_pools(list_of):
-    """By rule and layer, what the causality rules said of the routers; one verdict each."""
+    """Returns the verdict or finding of the causality rules on the routers, by rule and layer; one each."""
     named = [one for one in list_of
              if one["rule"] in (FUTURE, BATCH) and one["site"]["layer"] in LAYERS]
     of = {(one["rule"], one["site"]["layer"]): one for one in named}
@@ -60,7 +60,7 @@ def of_pools(list_of):
 
 
 class Pools(unittest.TestCase):
-    """One server; a world of four ranks, and one of which rank 2 never came."""
+    """One server; a world of four ranks, and one without rank 2."""
 
     RUNS = {"whole": (0, 1, 2, 3), "torn": (0, 1, 3)}
 
@@ -73,7 +73,7 @@ class Pools(unittest.TestCase):
                 cls.audits[run] = {form: support.audit(folder / run / form)
                                    for form in ("dumps", "records")}
             for run in cls.RUNS:
-                # A rank that never came is waited for as long as one that broke off.
+                # A rank that never came is awaited as long as one whose stream broke.
                 support.wait_until_over(server, run)
                 cls.verdicts[run] = of_pools(query(server, "verdicts", run))
                 cls.findings[run] = of_pools(

@@ -1,8 +1,8 @@
-"""PyTorch's own products, observed live: the arithmetic of each is named from what it gave.
+"""PyTorch's own products, observed live: the arithmetic of each is identified from its results.
 
-PyTorch 1.13's own kernels on a CPU add up a linear layer's bf16 products in f32, and those of torch.mm
-in bf16 (docs/fingerprints.md): the first passes, the second is proved to keep 7 fraction bits. Where a
-processor has AVX-512, PyTorch takes oneDNN for both, which adds up in f32, so it is told not to.
+PyTorch 1.13's own kernels on a CPU add a linear layer's bf16 products in f32, and those of torch.mm in bf16
+(docs/fingerprints.md): the first passes, the second is proved to keep 7 fraction bits. If a processor has AVX-512,
+PyTorch uses oneDNN for both, which adds in f32, so the test disables oneDNN.
 """
 
 import unittest

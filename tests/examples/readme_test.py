@@ -1,4 +1,5 @@
-"""README.md is short; the Python of all pages can be parsed, and each call of Plumbline in it exists with the arguments that it shows.
+"""README.md is short; the Python code of all pages can be parsed, and each call of Plumbline in it exists with the
+arguments that it shows.
 
 commands_test.py runs the command lines of the pages.
 """
@@ -19,12 +20,13 @@ LEFT_OUT = "…"  # arguments that a page does not repeat
 
 
 def python_of(page):
-    """(line, source) of each block of Python."""
+    """Returns (line, source) of each block of Python."""
     return [(line, textwrap.dedent("\n".join(rows))) for line, language, rows in documents.blocks(page) if language == "python"]
 
 
 def ours(tree):
-    """(name, function, its call) for each attribute of Plumbline that is used; the call is None where it is only named."""
+    """Yields (name, function, its call) for each attribute of Plumbline in the code; if it is only named, the call is
+    None."""
     calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in OWNERS:
@@ -52,7 +54,7 @@ class Readme(unittest.TestCase):
         self.assertGreater(calls, 25)
 
     def check_arguments(self, name, function, call):
-        """A page may leave arguments out, so that only those it shows are looked up."""
+        """A page may omit arguments, so only those it shows are checked."""
         parameters = inspect.signature(function).parameters
         if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
             return

@@ -1,4 +1,4 @@
-"""A real training run, judged live by plumbd and offline from its record: the same findings."""
+"""A real training run, judged live by plumbd and offline from its record, has the same findings."""
 
 import unittest
 

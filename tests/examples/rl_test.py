@@ -1,5 +1,5 @@
-"""Policy gradient with an engine process of its own: what is wrong with its rollouts is named, from
-the live halves of both processes, from their records and from the JSONL, and all three agree.
+"""Policy gradient with an engine process of its own: faults of its rollouts are named from the live halves of both
+processes, from their records and from the JSONL, and all three agree.
 """
 
 import os
@@ -11,12 +11,12 @@ import support
 
 EXAMPLE = support.REPOSITORY / "examples" / "rl_pytorch"
 
-# What is wrong, and the cause that must be named; None: nothing at or above a warning.
+# The fault, and the cause that must be named; None: no warning or error.
 SINS = {
     "none": None,
     "batch-shape": None,
     "temperature": "temperature",
-    "hidden-temperature": "unknown",  # both sides log raw: a cut tail leaves the same marks
+    "hidden-temperature": "unknown",  # both sides log raw probabilities: a cut tail leaves the same marks
     "trainer-temperature": "temperature",
     "top-p": "truncation",
     "off-by-one": "misalignment",
@@ -26,7 +26,8 @@ SINS = {
     "stale-cache": "stale-cache",
 }
 
-# A training of 60 steps takes 15 s of a processor. In every run: a sampler, an index, weights, a file that differs from the halves.
+# A training of 60 steps takes 15 s of CPU. Always tested: a sampler, an index, weights, a file that differs from the
+# halves.
 SHORT = ("none", "temperature", "off-by-one", "missed-sync", "retokenised")
 LONG = bool(os.environ.get("PLUMB_LONG"))
 
@@ -42,7 +43,7 @@ def train(folder, sin, *options):
 
 
 def alarms(findings):
-    """(rule, level, cause) of what is at least a warning, of the drift rules."""
+    """Returns (rule, level, cause) of warnings and errors of the drift rules."""
     return sorted((f["rule"], f["level"], f["cause"]["id"]) for f in findings
                   if f["rule"].startswith("drift/") and f["level"] != "note")
 
@@ -72,7 +73,7 @@ class Rollouts(unittest.TestCase):
                     self.assertEqual({f[2] for f in found}, {cause}, found)
 
     def test_weights_in_few_bits_and_updates_in_flight_are_healthy(self):
-        for options in (["--bits", "int8"], ["--in-flight"]):  # a lag is the next test's
+        for options in (["--bits", "int8"], ["--in-flight"]):  # the next test covers a lag
             with self.subTest(options=options):
                 _, jsonl = self.judge("none", "--steps", "40", *options)
                 self.assertEqual(alarms(jsonl["findings"]), [])
@@ -87,7 +88,7 @@ class Rollouts(unittest.TestCase):
         whole = splits[0]["k2_staleness"] + splits[0]["k2_numerics"] + splits[0]["k2_cross"]
         self.assertGreater(splits[0]["k2_staleness"], 0)
         self.assertGreater(splits[0]["k2_numerics"], 0)
-        # In lag 0 the second pass is the first one again.
+        # If the lag is 0, the second pass repeats the first.
         self.assertLess(splits[0]["k2_trainer_itself"], 1e-12)
         self.assertLess(whole, 1)
 

@@ -1,4 +1,4 @@
-"""The example's routers do what their names say, and leak where the taxonomy says they do."""
+"""The example's routers behave as their names state, and leak where the taxonomy predicts."""
 
 import itertools
 import unittest

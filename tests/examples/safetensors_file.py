@@ -31,7 +31,7 @@ def write(path, tensors, metadata):
 
 
 def write_routing(path, routing, sequences, length, **metadata):
-    """One call of one of the example's routers over `sequences` rows of `length` tokens."""
+    """Writes one call of one of the example's routers over `sequences` rows of `length` tokens."""
     rows = torch.arange(sequences * length)
     tensors = {"router_logits": routing.logits, "sequence_id": rows // length,
                "position": rows % length, "pool_id": torch.zeros_like(rows)}

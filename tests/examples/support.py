@@ -1,4 +1,4 @@
-"""What the tests of the example share: the trainer, the programs under test, their clean end."""
+"""Helpers of the example tests: the trainer, the programs under test, and their clean end."""
 
 import contextlib
 import json
@@ -12,8 +12,8 @@ import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "examples" / "moe_pytorch"
-SKIPPED = 77    # what CTest takes for "skipped"
-PATIENCE = 240  # seconds; far beyond what anything here needs, also on a busy machine
+SKIPPED = 77    # CTest's status for "skipped"
+PATIENCE = 240  # seconds; far more than anything here needs, even on a busy machine
 
 sys.path.insert(0, str(EXAMPLE))
 
@@ -25,7 +25,7 @@ def main():
 
 
 def program(name):
-    """A program of this build: from PLUMBLINE_BIN_DIR, which CTest sets."""
+    """Returns a program of this build, from PLUMBLINE_BIN_DIR, which CTest sets."""
     folder = os.environ.get("PLUMBLINE_BIN_DIR")
     if not folder:
         raise RuntimeError("PLUMBLINE_BIN_DIR is not set; expected the folder of plumb and plumbd")
@@ -67,7 +67,7 @@ def train(*options):
 
 
 def log_lines(path):
-    """The whole lines that a training log holds by now."""
+    """Returns the complete lines of a training log so far."""
     try:
         text = pathlib.Path(path).read_text()
     except FileNotFoundError:
@@ -76,7 +76,7 @@ def log_lines(path):
 
 
 def exact(path):
-    """(step, loss, gradient norm) of each step, to the last bit."""
+    """Returns (step, loss, gradient norm) of each step, to the last bit."""
     return [(line["step"], line["loss"], line["grad_norm"]) for line in log_lines(path)]
 
 
@@ -94,7 +94,7 @@ def wait_until(what, condition):
 
 
 class Server:
-    """A plumbd on loopback, on a port of its own or a former one's, stopped by its process id."""
+    """A plumbd on loopback, on a new port or that of a former one; stopped by its process id."""
 
     def __init__(self, folder, *options, grpc="127.0.0.1:0"):
         port_file = pathlib.Path(folder) / "port"
@@ -121,11 +121,11 @@ class Server:
         said = self.log.read()
         if "cannot listen on" not in said:
             raise AssertionError(f"plumbd ended with {self.process.returncode}: {said}")
-        self._start()  # another process may have been given the former's port: until it goes
+        self._start()  # another process may have the former port: wait until it is free
         return False
 
     def kill(self):
-        """As a crash would: SIGKILL."""
+        """Kills it like a crash: SIGKILL."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -139,7 +139,7 @@ class Server:
 
 
 def run_json(*command):
-    """(exit status, parsed standard output) of a program."""
+    """Returns (exit status, parsed standard output) of a program."""
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, timeout=PATIENCE)
     try:
@@ -154,7 +154,7 @@ def audit(*paths):
 
 
 def plumb(*arguments, statuses=(0,)):
-    """What plumb printed; its exit status must be one of these."""
+    """Returns plumb's output; its exit status must be one of these."""
     done = subprocess.run([program("plumb"), *map(str, arguments)], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE)
     if done.returncode not in statuses:
@@ -164,13 +164,13 @@ def plumb(*arguments, statuses=(0,)):
 
 
 def wait_until_over(server, run):
-    """Until a server has judged a run whole: what it acknowledged may still wait for that."""
+    """Waits until a server has judged a run completely; acknowledged data may still be waiting for that."""
     log = pathlib.Path(server.log.name)
     wait_until(f"the run {run} to be over", lambda: f'run "{run}": over' in log.read_text())
 
 
 def findings_in(server, incidents):
-    """Every finding of incidents as JSON has them, whole: an incident shows one of its own."""
+    """Returns all findings of incidents in JSON; an incident itself shows only one."""
     found = []
     for incident in incidents:
         for fingerprint in incident["findings"]:
@@ -181,7 +181,7 @@ def findings_in(server, incidents):
 
 
 def watched(server, run):
-    """The findings of a run that is over, from what `plumb watch` prints: one event a line."""
+    """Returns the findings of a run that is over, from the output of `plumb watch`: one event per line."""
     wait_until_over(server, run)
     text = plumb("watch", run, "--server", server.address, "--once", "--format", "json")
     events = [json.loads(line) for line in text.splitlines()]

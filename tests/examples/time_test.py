@@ -1,5 +1,5 @@
-"""Where the time goes, of real ranks by their own spans: each planted fault is named, live or from a record, and nobody
-who merely waits is blamed."""
+"""Finds where the time of real ranks goes, from their own spans: each planted fault is named, live or from a record,
+and ranks that merely wait are not blamed."""
 
 import os
 import signal
@@ -42,7 +42,7 @@ def train(*options):
 
 
 def told(findings, notes=True):
-    """A busy machine makes the loading of data slow: that is a note, and true."""
+    """Returns the findings of the performance rules. On a busy machine slow data loading may be a note, which is correct."""
     return {(f["rule"], f["cause"]["id"]) for f in findings
             if f["rule"].startswith("performance/") and (notes or f["level"] != "note")}
 
@@ -83,7 +83,7 @@ class TimeTest(unittest.TestCase):
 
     def test_a_slow_rank_is_told_live(self):
         with support.scratch() as folder, support.Server(folder, "--data", folder / "data") as server:
-            for attempt in range(4):  # where a busy machine holds up the other rank as long, nobody is slow
+            for attempt in range(4):  # on a busy machine the other rank may be as slow; then no rank is slow
                 run = f"slow{attempt}"
                 train("--steps", 20, "--pause", 0.1, "--slow-rank", "1:0.15", "--run", run,
                       "--server", server.address, "--patience", 60)
@@ -133,13 +133,13 @@ class TimeTest(unittest.TestCase):
                     runs = support.plumb("runs", "--server", server.address, "--format", "json").splitlines()
                     return any(support.json.loads(run).get("liveness", {}).get("idle") for run in runs)
                 support.wait_until("the notebook to idle", idle)
-                time.sleep(3)  # several looks: as long again as a hang would need
+                time.sleep(3)  # several polls: twice as long as a hang needs
                 notebook.communicate("on\n")
                 self.assertEqual(notebook.returncode, 0)
                 self.assertEqual(told(support.watched(server, "notebook")), set())
 
     def test_the_rank_whose_shape_differs_is_named_by_the_record(self):
-        """Without torch's own checks Gloo ends the process within the call: what it asked for was written down before."""
+        """Without torch's own checks Gloo ends the process within the call; its arguments were recorded before."""
         with support.scratch() as folder:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
@@ -158,14 +158,14 @@ class TimeTest(unittest.TestCase):
             self.assertIn("1000 on rank 1", told[0]["explanation"])
 
     def test_the_rank_whose_shape_differs_is_named_live(self):
-        """torch checks shapes before the call (else Gloo ends the process within it), and fails on all ranks."""
+        """torch checks shapes before the call (otherwise Gloo ends the process within it), and fails on all ranks."""
         with support.scratch() as folder, support.Server(folder, "--data", folder / "data") as server:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
                 port = probe.getsockname()[1]
             world = dict(os.environ, WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                          GLOO_SOCKET_IFNAME="lo", TORCH_DISTRIBUTED_DEBUG="DETAIL")
-            # No launcher, which would end the others when the first has failed.
+            # No launcher, because it would end the others when the first has failed.
             trainers = [subprocess.Popen([sys.executable, str(EXAMPLE), *SMALL, "--steps", "12", "--mismatch", "1:8",
                                           "--run", "shapes", "--server", server.address, "--patience", "60"],
                                          env=dict(world, RANK=str(rank)), stdout=subprocess.DEVNULL,
@@ -173,7 +173,7 @@ class TimeTest(unittest.TestCase):
             for trainer in trainers:
                 _, errors = trainer.communicate()
                 self.assertNotEqual(trainer.returncode, 0)
-                self.assertIn("figures", errors)  # the call that failed
+                self.assertIn("figures", errors)  # the failed call
 
             def named():
                 text = support.plumb("query", "--rule", "precision/collective-mismatch", "--server", server.address,

@@ -1,8 +1,7 @@
-"""Two dumps of one forward pass, training's and inference's, through `plumb audit`.
+"""Passes two dumps of one forward pass, training's and inference's, through `plumb audit`.
 
-A small stack of mixture layers runs twice on the same tokens: as training does it, in fp32, and as an
-inference engine does, with its gates in bf16. Then once more with one router's weights left behind
-by an update.
+A small stack of mixture layers runs twice on the same tokens: in fp32 as in training, and with its gates in bf16 as in
+an inference engine. Then once more with one router's weights from before an update.
 """
 
 import unittest
@@ -25,7 +24,7 @@ class Stack:
         self.experts = [weights(EXPERTS, WIDTH, WIDTH) for _ in range(LAYERS)]
 
     def route(self, x, dtype):
-        """(logits, indices, gates) of every layer, each layer on what the one before gave."""
+        """Yields (logits, indices, gates) of every layer; each layer gets the output of the one before."""
         for gate, experts in zip(self.gates, self.experts):
             logits = (x.to(dtype) @ gate.to(dtype)).float()
             weights, indices = logits.softmax(-1).topk(TOP_K)
@@ -69,7 +68,7 @@ def unrecorded(stack, x, _):
 
 
 def off_by_one(stack, x, _):
-    """Inference's choices of layers.4 are those of the neighbouring token, for a tenth of them."""
+    """For a tenth of the tokens, inference's choices of layers.4 are those of the neighbouring token."""
     for layer, (logits, indices, weights) in enumerate(stack.route(x, torch.bfloat16)):
         if layer == 4:
             indices[100:228] = indices[101:229].clone()
@@ -91,7 +90,7 @@ class TrainInfer(unittest.TestCase):
         self.assertEqual({v["details"]["tokens"] for v in verdicts}, {SEQUENCES * LENGTH})
 
     def test_a_stale_router_shows_where_it_is(self):
-        # All its scores move alike: no finding, but the details show where the sides part.
+        # All its scores change alike: no finding, but the details show where the sides differ.
         report = audited(stale)
         overlap = {v["site"]["layer"]: v["details"]["set_overlap"]
                    for v in support.verdicts_of(report, RULE)}

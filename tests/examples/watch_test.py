@@ -1,4 +1,5 @@
-"""The smallest example: two lines, the same losses to the bit, nothing said of a healthy run, and each fault named where it begins."""
+"""The smallest example: two lines, the same losses to the bit, no finding for a healthy run, and each fault is named
+where it begins."""
 
 import subprocess
 import sys
@@ -10,7 +11,7 @@ TRAINER = support.REPOSITORY / "examples" / "watch_pytorch" / "train.py"
 
 
 def train(*options):
-    """Every loss, all of its bits."""
+    """Returns every loss with all of its bits."""
     done = subprocess.run([sys.executable, str(TRAINER), "--exact", *map(str, options)], capture_output=True, text=True,
                           timeout=support.PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,5 +1,5 @@
-// One file's bytes through the whole audit: whatever they are, it answers. Shared by the mutation
-// test, which always runs, and the libFuzzer programs.
+// Passes one file's bytes through the whole audit, which must answer whatever they are. Shared by
+// the mutation test, which always runs, and the libFuzzer programs.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace plumbline::audit {
 
-// Aborts when the audit breaks a promise (a report that is no JSON, a problem without its place).
-// `format` "" recognises by content.
+// Aborts if the audit violates a guarantee (a report that is not JSON, a problem without its
+// offset). If `format` is "", the format is recognised by content.
 void AuditBytes(const uint8_t* data, size_t size, const char* format);
 
 }  // namespace plumbline::audit

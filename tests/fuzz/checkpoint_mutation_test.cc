@@ -1,4 +1,4 @@
-// Checkpoints damaged by chance: the same thousands in every run.
+// Checkpoints with random damage: the same thousands in every run.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -41,7 +41,7 @@ TEST(CheckpointMutation, Bytes) {
   for (int i = 0; rounds.Due(i); ++i) AuditAsCheckpoint(Damaged(file, random));
 }
 
-// Only the pickle changes, and the zip fits it.
+// Only the pickle changes; the zip matches it.
 TEST(CheckpointMutation, Pickle) {
   std::mt19937 random(2);
   const std::string pickle = CheckpointPickle();
@@ -49,7 +49,7 @@ TEST(CheckpointMutation, Pickle) {
   for (int i = 0; rounds.Due(i); ++i) AuditAsCheckpoint(TorchZip(Damaged(pickle, random)));
 }
 
-// Of two files that are to be equal one is damaged: a difference, a problem or nothing at all.
+// Of two files that must be equal, damages one: a difference, a problem or nothing may be found.
 TEST(CheckpointMutation, Equality) {
   const test::TempFolder folder;
   const auto equality = [&](const std::string& pickle) -> absl::StatusOr<Equality> {

@@ -1,5 +1,5 @@
-// libFuzzer: arbitrary bytes as files of SwanLab (and as its records, whose checksums fit), Comet,
-// Sacred, and as a notebook; the first byte picks the format.
+// libFuzzer: arbitrary bytes as files of SwanLab (and as its records, with valid checksums), Comet,
+// Sacred, and as a notebook; the first byte selects the format.
 #include "audit/readers/input/json_cursor.h"
 #include "audit/readers/trainer_log/notebook.h"
 #include "tests/audit/scalars/scalar_files.h"
@@ -13,7 +13,7 @@ void ReadText(std::string_view bytes, const PointFormat& format) {
   ReadPointBytes(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), format);
 }
 
-// The bytes as two records of a SwanLab run of this version.
+// Returns the bytes as two records of a SwanLab run of this version.
 std::string SwanlabRun(std::string_view text, char version) {
   plumbline::audit::testing::WandbRun run;
   const size_t cut = text.empty() ? 0 : static_cast<unsigned char>(text[0]) % text.size();

@@ -1,4 +1,4 @@
-// Bytes damaged by chance.
+// Applies random damage to bytes.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@
 
 namespace plumbline::audit {
 
-// A few of: flip a bit, set a byte to one of `odd`, on which parsers stumble, cut, insert, copy a
-// piece.
+// Applies a few mutations: flips a bit, sets a byte to one of `odd` (bytes that often break
+// parsers), cuts, inserts, copies a piece.
 inline std::string MutateWith(std::string bytes, std::string_view odd, std::mt19937& random) {
   const auto at = [&] { return random() % bytes.size(); };
   for (uint32_t i = 0, count = 1 + random() % 4; i < count && !bytes.empty(); ++i) {
@@ -35,8 +35,8 @@ inline std::string MutateWith(std::string bytes, std::string_view odd, std::mt19
   return bytes;
 }
 
-// Is the next round due? So many in every test run; with PLUMB_LONG as many as fit into 20 s, these
-// at least; into N s with PLUMB_LONG=N above 1.
+// Returns true if the next round is due: `least` rounds in every test run; with PLUMB_LONG at least
+// these, and as many as fit into 20 s; with PLUMB_LONG=N above 1, into N s.
 class FuzzRounds {
  public:
   explicit FuzzRounds(int least)

@@ -37,7 +37,7 @@ TEST(Mutation, SafetensorsBytes) {
   for (int i = 0; rounds.Due(i); ++i) Audit(Mutate(files[static_cast<size_t>(i) % 3], random));
 }
 
-// Only the header changes, and the length prefix fits it: mutations reach past the framing.
+// Only the header changes, and the length prefix matches it: mutations reach past the framing.
 TEST(Mutation, SafetensorsHeader) {
   std::mt19937 random(2);
   const FuzzRounds rounds(2000);
@@ -49,7 +49,7 @@ TEST(Mutation, SafetensorsHeader) {
   }
 }
 
-// Well-formed dumps with values no router writes: shapes, masks, ids, metadata.
+// Well-formed dumps with values that no router writes: shapes, masks, ids, metadata.
 TEST(Mutation, SafetensorsContent) {
   std::mt19937 random(3);
   static constexpr const char* kValues[] = {
@@ -85,7 +85,7 @@ TEST(Mutation, SafetensorsContent) {
   }
 }
 
-// Of one collective, whole or one of its ranks'.
+// Returns a dump of one collective, whole or of one rank.
 Dump ReductionDump(std::mt19937& random, bool whole) {
   constexpr uint32_t kRanks = 4, kSamples = 8;
   const auto bytes = [&](size_t elements) {
@@ -174,7 +174,7 @@ TEST(Mutation, ReductionContent) {
   }
 }
 
-// A tensor, or an update with its moments.
+// Returns a dump of a tensor, or of an update with its moments.
 Dump PrecisionDump(bool update, std::mt19937& random) {
   constexpr int64_t kElements = 1200;
   std::vector<float> values;
@@ -194,7 +194,7 @@ Dump PrecisionDump(bool update, std::mt19937& random) {
   return dump;
 }
 
-// What no trainer writes of a tensor or an update: bits, dtypes, shapes, words.
+// Dumps of a tensor or an update that no trainer writes: bits, dtypes, shapes, words.
 TEST(Mutation, PrecisionContent) {
   std::mt19937 random(6);
   static constexpr const char* kValues[] = {
@@ -215,11 +215,11 @@ TEST(Mutation, PrecisionContent) {
           dump.metadata[kKeys[random() % std::size(kKeys)]] =
               kValues[random() % std::size(kValues)];
           break;
-        case 1:  // a run of any bytes: NaN, infinities, huge and tiny values
+        case 1:  // a sequence of arbitrary bytes: NaN, infinities, huge and tiny values
           for (size_t n = 1 + random() % 256, at = random(); n > 0; --n, ++at)
             tensor.data[at % tensor.data.size()] = static_cast<char>(random());
           break;
-        case 2: {  // all tensors the same bytes as another dtype
+        case 2: {  // all tensors: the same bytes as another dtype
           const size_t t = random() % std::size(kDTypes);
           for (auto& each : dump.tensors) {
             each.dtype = kDTypes[t];
@@ -235,7 +235,7 @@ TEST(Mutation, PrecisionContent) {
   }
 }
 
-// A product's sample, with shared vectors or without.
+// Returns a product's sample, with or without shared vectors.
 Dump MatmulDump(std::mt19937& random, bool shared) {
   const int64_t m = 6, k = 9, r = shared ? 3 : m;
   std::normal_distribution<float> normal;
@@ -294,7 +294,7 @@ TEST(Mutation, RunRecordBytes) {
   for (int i = 0; rounds.Due(i); ++i) Audit(Mutate(file, random));
 }
 
-// The framing is whole, the messages in it are not.
+// The framing is valid, the messages in it are not.
 TEST(Mutation, RunRecordMessages) {
   std::mt19937 random(5);
   const std::string header = testing::HeaderPayload({});

@@ -1,4 +1,4 @@
-// One file's bytes through a format of scalars: whatever they are, it reads them to their end.
+// Reads one file's bytes as a format of scalars, to their end, whatever they are.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,12 @@
 
 namespace plumbline::audit {
 
-// Readers of text give plain names; of other formats who takes the points makes them plain.
+// Readers of text return plain names; for other formats, the sink makes them plain.
 enum class PointNames { kPlain, kAny };
 
-// The points as text, a line each. Aborts when the format breaks a promise: a name that is no plain
-// UTF-8, a column that nobody asked for, a problem without what was expected or beyond the bytes.
+// Returns the points as text, one per line. Aborts if the format violates a guarantee: a name that
+// is not plain UTF-8, a column that was not requested, a problem without what was expected or
+// beyond the bytes.
 std::string ReadPointBytes(const uint8_t* data, size_t size, const PointFormat& format,
                            PointNames names = PointNames::kPlain);
 

@@ -1,4 +1,4 @@
-// libFuzzer: arbitrary bytes as rollout records; the first byte picks the format.
+// libFuzzer: arbitrary bytes as rollout records; the first byte selects the format.
 #include "tests/fuzz/audit_bytes.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -104,7 +104,7 @@ TEST(RolloutMutation, Values) {
   }
 }
 
-// Mapping files too are parsed whatever they hold, and a map that is read reads any file.
+// Mapping files are parsed whatever they hold, and an accepted map reads any file.
 TEST(RolloutMutation, MappingFiles) {
   std::mt19937 random(4);
   const std::string maps[] = {

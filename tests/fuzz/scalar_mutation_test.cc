@@ -1,5 +1,5 @@
-// Event files and W&B runs, mutated as files and behind their checksums: whatever they hold, the
-// audit answers.
+// Event files and W&B runs, mutated as files and, with valid checksums, as records: the audit must
+// answer.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -33,7 +33,7 @@ std::string Event(int64_t step, std::mt19937& random) {
   const std::string value =
       random() % 2 == 0 ? FloatField(2, 1.5f)
                         : testing::Tensor(1 + random() % 20, {1}, testing::Content("\1\2\3\4"));
-  // With a time, as events have one, it is read the short way.
+  // Most events have a time, which selects the fast path.
   const std::string time = random() % 4 == 0 ? "" : testing::DoubleField(1, 1.7e9);
   return time + VarintField(2, static_cast<uint64_t>(step)) +
          BytesField(5, BytesField(1, BytesField(1, tag) + value));
@@ -66,7 +66,7 @@ TEST(ScalarMutation, Files) {
   }
 }
 
-// Mutations reach past the framing: checksums fit what they are of.
+// Mutations reach past the framing: checksums are valid.
 TEST(ScalarMutation, Records) {
   std::mt19937 random(2);
   const FuzzRounds rounds(1500);

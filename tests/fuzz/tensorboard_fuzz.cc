@@ -1,6 +1,6 @@
-// libFuzzer: arbitrary bytes as an event file, then as records whose checksums fit: the points of
-// each input, and of one in sixteen, by its size, the whole audit, which costs a hundred times as
-// much.
+// libFuzzer: arbitrary bytes as an event file, then as records with valid checksums: reads the
+// points of each input, and for one in sixteen, selected by its size, runs the whole audit, which
+// costs a hundred times as much.
 #include "tests/audit/scalars/scalar_files.h"
 #include "tests/fuzz/audit_bytes.h"
 #include "tests/fuzz/point_bytes.h"
@@ -20,12 +20,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Take(data, size, audit);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   plumbline::audit::testing::EventFile file;
-  // Two records, cut where the first byte says.
+  // Two records, cut at the position of the first byte.
   const size_t cut = size == 0 ? 0 : data[0] % size;
   file.Record(std::string(text.substr(0, cut))).Record(std::string(text.substr(cut)));
   const std::string& bytes = file.bytes();
   Take(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), audit);
-  // The whole of it as one record after another: rows alike are read the short way.
+  // The whole input as several equal records: they are read on the fast path.
   plumbline::audit::testing::EventFile rows;
   for (int i = 0; i < 3; ++i) rows.Record(std::string(text));
   const std::string& alike = rows.bytes();

@@ -1,4 +1,5 @@
-// libFuzzer: arbitrary bytes as tables, JSON and logs of trainers; the first byte picks the format.
+// libFuzzer: arbitrary bytes as tables, JSON and logs of trainers; the first byte selects the
+// format.
 #include "tests/fuzz/point_bytes.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -54,7 +54,7 @@ TEST(TextScalarsMutation, PackedBytes) {
   }
 }
 
-// Every byte of the beginning flipped, in turn.
+// Flips every byte of the beginning, in turn.
 TEST(TextScalarsMutation, EachByteFlipped) {
   for (const char* name : kFiles) {
     std::string bytes = Data(name).substr(0, 500);
@@ -68,7 +68,7 @@ TEST(TextScalarsMutation, EachByteFlipped) {
   }
 }
 
-// Only bytes that these formats are made of, at random.
+// Random sequences of the pieces of which these formats consist.
 TEST(TextScalarsMutation, RandomGrammar) {
   static constexpr std::string_view kPieces[] = {
       "step", "iteration",  "{'", "loss", "': ",    "\"", "1",         ".5",    "e-4",
@@ -84,7 +84,7 @@ TEST(TextScalarsMutation, RandomGrammar) {
   }
 }
 
-// Files that loggers wrote, as themselves.
+// Files of loggers, each as itself.
 struct LoggerFile {
   const char* name;
   const PointFormat& (*format)();

@@ -1,4 +1,4 @@
-// A small checkpoint as torch.save writes it, by hand: a stored zip with a pickle and storages.
+// Builds a small checkpoint like torch.save: a stored zip with a pickle and storages.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline std::string LittleEndian(uint64_t value, int bytes) {
   return out;
 }
 
-// Stored members, without checksums.
+// Returns a zip of stored members, without checksums.
 inline std::string StoredZip(const std::vector<std::pair<std::string, std::string>>& members) {
   const auto sizes = [](const std::string& data, const std::string& name) {
     return LittleEndian(0, 4) + LittleEndian(data.size(), 4) + LittleEndian(data.size(), 4) +
@@ -36,7 +36,7 @@ inline std::string PickledText(const std::string& text) {
   return "X" + LittleEndian(text.size(), 4) + text;
 }
 
-// A tensor of `rows` by 4 floats, whose storage has this key.
+// Returns a tensor of `rows` by 4 floats, whose storage has this key.
 inline std::string PickledTensor(const std::string& key, int rows) {
   const auto number = [](int n) { return "K" + LittleEndian(static_cast<uint64_t>(n), 1); };
   return "ctorch._utils\n_rebuild_tensor_v2\n((" + PickledText("storage") +
@@ -51,7 +51,7 @@ inline std::string PickledDict(const std::vector<std::pair<std::string, std::str
   return out + "u";
 }
 
-// An object that holds a method of itself, as OneCycleLR does.
+// Returns an object that holds a method of itself, like OneCycleLR.
 inline std::string PickledCircle() {
   return std::string("ctorch.optim.lr_scheduler\nOneCycleLR\n)\x81q\x05") +
          PickledDict({{PickledText("last_epoch"), "K\x07"},
@@ -60,7 +60,7 @@ inline std::string PickledCircle() {
          "b";
 }
 
-// data.pkl of a model, its optimizer, a schedule and a step.
+// Returns data.pkl of a model, its optimizer, a scheduler and a step.
 inline std::string CheckpointPickle() {
   const auto text = PickledText;
   const std::string state = PickledDict(
@@ -80,8 +80,8 @@ inline std::string CheckpointPickle() {
          ".";
 }
 
-// The same with what else trainers save: numpy's array and scalar, a set, a complex number, a large
-// whole number, a storage, a counter, arguments, texts.
+// Returns the same with other values that trainers save: numpy's array and scalar, a set, a complex
+// number, a large integer, a storage, a counter, arguments, texts.
 inline std::string ValuesPickle() {
   const auto text = PickledText;
   const std::string dtype = "cnumpy\ndtype\n(" + text("f8") + "\x89\x88tR(K\x03" + text("<") +

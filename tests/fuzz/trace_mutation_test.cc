@@ -52,7 +52,7 @@ TEST(TraceMutation, FlightDumps) {
 "output_sizes": [[3, 4]], "state": "started", "is_p2p": false, "frames": [{"name": "f", "filename": "a.py", "line": 3}]})";
   }
   json += "]}";
-  // What Python writes for {"entries": [{"profiling_name": "nccl:send 0->1", "state": "started",
+  // Python's pickle of {"entries": [{"profiling_name": "nccl:send 0->1", "state": "started",
   // "is_p2p": True}]}.
   const std::string pickle = std::string(
       "\x80\x02}X\x07\0\0\0entries](}(X\x0e\0\0\0profiling_nameX\x0e\0\0\0nccl:send "

@@ -1,7 +1,8 @@
-"""tools/demo as a new user runs it: in a Debian that holds git and nothing of ours, from a clean clone, with its times.
+"""Runs tools/demo like a new user: in a Debian with git and nothing of ours, from a clean clone, and measures its
+times.
 
-With PLUMB_LONG=1. The table that it prints is that of docs/measurements/demo.md, and stays in bare_demo.md below the build
-folder. PLUMB_LIMIT_S=360 also fails a run that takes longer; that is for a machine that does nothing else.
+With PLUMB_LONG=1. The table that it prints is that of docs/measurements/demo.md, and is stored in bare_demo.md in the
+build folder. PLUMB_LIMIT_S=360 also fails a run that takes longer; use it only on an idle machine.
 """
 
 import os
@@ -31,7 +32,7 @@ def cpu_seconds():
 
 
 class Demo:
-    """Runs it in the root; keeps what it printed, and at what time each heading came."""
+    """Runs it in the root; stores its output, and the time of each heading."""
 
     def __init__(self, one):
         began, cpu = time.monotonic(), cpu_seconds()
@@ -54,7 +55,7 @@ class Demo:
         self.printed = "".join(self.lines)
 
     def parts(self):
-        """(name, seconds) of all that it did, in order."""
+        """Returns (name, seconds) of all that it did, in order."""
         ends = [at for at, _ in self.headings[1:]] + [self.seconds]
         named = [(name, end - at) for (at, name), end in zip(self.headings, ends)]
         setting_up = re.search(r"packages (\d+) s, build (\d+) s", self.printed)
@@ -77,7 +78,7 @@ class BareDemo(Case):
     def setUp(self):
         try:
             make_root(FILES, PACKAGES)
-        except SystemExit as why:  # it has printed why there is none
+        except SystemExit as why:  # it has printed the reason
             if why.code != SKIPPED:
                 raise
             self.skipTest("there is no root: the reason is above")

@@ -1,6 +1,5 @@
-"""The Debian package under a systemd that runs: the shipped unit, its user and its secrets; backup and restore
-word by word as docs/operating.md and docs/security.md have them. With PLUMB_LONG=1, where a container can be
-booted."""
+"""Tests the Debian package under a running systemd: the shipped unit, its user and its secrets; backup and restore
+exactly as docs/operating.md and docs/security.md describe them. With PLUMB_LONG=1, if a container can be booted."""
 
 import re
 import time
@@ -19,7 +18,7 @@ assert run.finish()
 
 
 def commands(document, heading, number=0):
-    """The lines of a block of commands below a heading of docs/, without their comments."""
+    """Returns the lines of a block of commands below a heading of docs/, without their comments."""
     text = (ROOT / "docs" / document).read_text()
     section = re.split(rf"(?m)^## {re.escape(heading)}$", text)[1].split("\n## ")[0]
     blocks = [block for block in re.findall(r"(?m)(?:^    .+\n)+", section)]
@@ -27,7 +26,7 @@ def commands(document, heading, number=0):
 
 
 def toml(document, heading):
-    """The block of a configuration below a heading."""
+    """Returns the block of a configuration below a heading."""
     text = (ROOT / "docs" / document).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     return next(
         re.sub(r"(?m)^    ", "", block) for block in re.findall(r"(?m)(?:^    .+\n)+", text) if "[listen]" in block
@@ -52,7 +51,7 @@ class Booted(Case):
         return self.ok(self.machine.run(*command, **options))
 
     def shell(self, lines):
-        """As an operator types them: one shell for all, which ends at the first that fails."""
+        """Runs the lines like an operator: one shell for all, which ends at the first that fails."""
         return self.do("bash", "-ec", "\n".join(lines))
 
     def serve(self):
@@ -86,10 +85,10 @@ class BackupAndRestore(Booted):
         restore = commands("operating.md", "Restore")
         aside = commands("operating.md", "Restore", 1)
         self.shell(backup)
-        self.active()  # it has gone on meanwhile
+        self.active()  # it has continued meanwhile
         held = self.values()
 
-        # The data directory is damaged: what is left of it is moved aside.
+        # The data directory is damaged: its rest is moved aside.
         self.do("systemctl", "stop", "plumbd")
         self.do("bash", "-c", "rm -r /var/lib/plumbd/journal")
         refused = self.machine.run(*restore[1].split())
@@ -101,20 +100,20 @@ class BackupAndRestore(Booted):
         self.assertTrue((self.machine.path / "var/lib/plumbd").is_symlink())
         self.assertTrue(any((self.machine.path / "var/lib/plumbd.old").iterdir()))
 
-        # All of it is gone, the symlink too, as on a new host.
+        # All of it is gone, including the symlink, as on a new host.
         self.do("systemctl", "stop", "plumbd")
         self.do("rm", "-r", "/var/lib/plumbd", "/var/lib/private/plumbd")
         self.shell(restore)
         self.active()
         self.assertEqual(self.values(), held)
 
-        # The folder is gone and its symlink is not.
+        # The folder is gone, but not its symlink.
         self.do("systemctl", "stop", "plumbd")
         self.do("rm", "-r", "/var/lib/private/plumbd")
         self.shell(restore)
         self.active()
         self.assertEqual(self.values(), held)
-        # It goes on, and may be backed up again to the same place.
+        # It continues, and can be backed up again to the same place.
         self.do("plumb", "doctor", "--server", "127.0.0.1:7433")
         self.shell(backup)
 
@@ -142,7 +141,7 @@ class Secrets(Booted):
             "PLUMBLINE_TOKEN_FILE": "/etc/plumbline/agents.token",
         }
         self.do("plumb", "doctor", "--server", "localhost:7433", environment=environment)
-        # A revoked token counts no more, without a restart, and nobody else can read what the unit can.
+        # A revoked token is refused without a restart, and no other user can read what the unit can.
         self.do("bash", "-c", ": > /etc/plumbline/agents.tokens")
         time.sleep(3)
         refused = self.machine.run("plumb", "runs", "--server", "localhost:7433", environment=environment)

@@ -1,5 +1,4 @@
-"""build_products.py: what the other tests try, made once: the three products, the archive unpacked,
-a record."""
+"""build_products.py: makes what the other tests need, once: the three products, the archive unpacked, a record."""
 
 import shutil
 import subprocess
@@ -52,8 +51,7 @@ def unpack_archive():
 
 
 def record():
-    """By the example where there is PyTorch, else by the trainer that needs numpy alone; with the
-    build's library."""
+    """Records the example if there is PyTorch, otherwise the trainer that needs only numpy; with the build's library."""
     shutil.rmtree(RECORD, ignore_errors=True)
     environment = clean_environment(PYTHONPATH=BUILD / "python")
     done = run(

@@ -1,5 +1,4 @@
-"""What tools/package refuses, and that its changes to libraries do what they say: on small
-libraries made here."""
+"""Tests what tools/package refuses, and that its changes to libraries have their effect, on small libraries built here."""
 
 import ctypes
 import json
@@ -31,7 +30,7 @@ def prefix():
 
 
 def older_libstdcxx(folder):
-    """A copy whose versions from GLIBCXX_3.4.30 on have names that nobody asks for."""
+    """Returns a copy whose versions from GLIBCXX_3.4.30 on have names that no file requests."""
     path = pathlib.Path(folder) / "libstdc++.so.6"
     done = run("c++", "-print-file-name=libstdc++.so.6")
     data = bytearray(pathlib.Path(done.stdout.strip()).resolve().read_bytes())
@@ -130,7 +129,7 @@ class Refused(Small):
         done = run("cc", "-no-pie", "-x", "c", "-", "-o", fixed, input="int main(void){return 0;}")
         self.assertEqual(done.returncode, 0, said(done))
         self.assertIn("expected PIE", "\n".join(checks.check_hardening(Elf(fixed), True)))
-        # What others built needs what Debian's flags give, and no more.
+        # Third-party libraries need only the effects of Debian's flags.
         lazy = self.library("liblazy-plumb0.so", COPIES, "-fno-stack-protector", "-Wl,-z,relro", "-Wl,-z,lazy")
         self.assertEqual(list(checks.check_hardening(Elf(lazy), False)), [])
 
@@ -214,7 +213,7 @@ class Accepted(Case):
         self.assertEqual(len(build_opens), 1, "only the library that plumbd opens keeps its name")
 
     def test_it_runs_with_an_older_libstdcxx(self):
-        """This machine's, without the newest versions of its symbols: those of GCC 12."""
+        """This machine's library, without the newest versions of its symbols: those of GCC 12."""
         folder = pathlib.Path(tempfile.mkdtemp(prefix="plumb-older-"))
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         library = older_libstdcxx(folder)
@@ -258,7 +257,7 @@ class Relinked(Small):
         self.assertEqual(list(checks.check_versions(Elf(path))), [])
         (wait,) = [s for s in Elf(path).symbols() if "condition_variable4wait" in s.name]
         self.assertEqual(wait.version, "GLIBCXX_3.4.11")
-        ctypes.CDLL(str(path), mode=os.RTLD_NOW)  # binds it
+        ctypes.CDLL(str(path), mode=os.RTLD_NOW)  # resolves its symbols
 
     def test_no_room(self):
         path = self.library(

@@ -1,4 +1,4 @@
-"""A root file system that holds nothing of ours, and throw-away copies of it."""
+"""A root file system without any file of ours, and temporary copies of it."""
 
 import contextlib
 import os
@@ -27,12 +27,12 @@ def mount(*words):
 
 
 def can_mount():
-    """Whether a file system may be mounted in a mount namespace of our own."""
+    """Returns True if a file system can be mounted in a mount namespace of our own."""
     return subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
 
 
 def own_mounts():
-    """Goes on in a mount namespace of its own: what is mounted ends with the test, however that ends."""
+    """Continues in a mount namespace of its own: mounts end with the test, however it ends."""
     if os.geteuid() == 0 and "PLUMB_OWN_MOUNTS" not in os.environ and can_mount():
         os.environ["PLUMB_OWN_MOUNTS"] = "1"
         os.execvp(
@@ -41,7 +41,7 @@ def own_mounts():
 
 
 class Root:
-    """A copy of the root, changed at will: an overlay where the kernel has them, else a real copy."""
+    """A writable copy of the root: an overlay if the kernel has them, otherwise a real copy."""
 
     def __init__(self, files, folder):
         self.files, self.folder = files, folder
@@ -65,7 +65,7 @@ class Root:
 
     def close(self):
         for place in reversed(self.mounted):
-            for attempt in range(50):  # what ran inside may need a moment to be gone
+            for attempt in range(50):  # processes inside may need a moment to end
                 if subprocess.run(["umount", place], capture_output=True).returncode == 0:
                     break
                 time.sleep(0.1)
@@ -90,8 +90,7 @@ class Root:
 
     @contextlib.contextmanager
     def plumbd(self, *command, user=None):
-        """A server in the root that keeps what it is told; gives its address. The network is this
-        machine's."""
+        """Runs a server in the root that stores what it receives; yields its address. The network is this machine's."""
         port = self.path / "tmp/plumbd-port"
         port.unlink(missing_ok=True)
         as_user = ["--userspec", user] if user else []

@@ -1,4 +1,4 @@
-"""packaging/Containerfile: its steps, one by one, in a root of our own; with PLUMB_LONG=1 by a builder, too."""
+"""Runs the steps of packaging/Containerfile, one by one, in a root of our own; with PLUMB_LONG=1 also with a builder."""
 
 import contextlib
 import json
@@ -13,8 +13,7 @@ from chroot import ENVIRONMENT, ROOT_FILES, own_mounts, root
 from support import Case, ROOT, RECORD, archive, long_form, main, run
 
 FILE = ROOT / "packaging/Containerfile"
-# Stands in for apt-get: what is asked for must be there already. The root has no apt, and a test no
-# mirror.
+# Replaces apt-get: checks that the requested packages are installed. The root has no apt, and a test has no mirror.
 APT_GET = """#!/bin/sh
 [ "$1" = install ] || exit 0
 shift
@@ -28,15 +27,15 @@ def instructions():
 
 
 class Network:
-    """A network namespace, as a container has one, and a cable to it."""
+    """A network namespace, as a container has one, and a virtual cable to it."""
 
-    OURS, THEIRS = "198.18.77.1", "198.18.77.2"  # of the block for tests of networks
+    OURS, THEIRS = "198.18.77.1", "198.18.77.2"  # from the block for network tests
 
     def __init__(self):
         self.name = f"plumb{os.getpid()}"
 
     def open(self):
-        """Why there is none here; "" if there is one."""
+        """Returns why there is none here; "" if there is one."""
         outer, inner = f"po{os.getpid()}", f"pi{os.getpid()}"
         for words in (
             f"netns add {self.name}",
@@ -57,7 +56,7 @@ class Network:
 
     @contextlib.contextmanager
     def process(self, *command):
-        """Runs there; gives what it writes to stderr, when it has ended."""
+        """Runs a program there; yields a list that gets its stderr when it has ended."""
         errors = []
         process = subprocess.Popen(
             ["ip", "netns", "exec", self.name, *map(str, command)],
@@ -94,7 +93,7 @@ class Steps(Case):
         self.root.put(ROOT / source, target)
 
     def build(self):
-        """The steps; gives the user and the entry point."""
+        """Runs the steps; returns the user and the entry point."""
         user, entry = "", []
         for name, words in instructions():
             if name == "RUN":
@@ -117,7 +116,7 @@ class Steps(Case):
         with self.root.plumbd(*entry, user=user) as address:
             self.ok(self.root.run("plumb", "doctor", "--server", address, user=user))
         self.assertTrue(any((self.root.path / "var/lib/plumbd").iterdir()))
-        # plumb is in it too, for whoever has records where the server is.
+        # plumb is in it too, for records on the server's machine.
         self.root.put(RECORD, "/record")
         self.ok(self.root.run("plumb", "audit", "/record", "--quiet"), 1)
 
@@ -137,7 +136,7 @@ class Steps(Case):
             self.ok(self.root.run("plumb", "runs", "--server", address))
             with urllib.request.urlopen(f"http://{network.THEIRS}:7434/healthz", timeout=30) as answer:
                 self.assertEqual(answer.status, 200)
-        # Its own folder is its own: nothing to warn of.
+        # It owns its folder, so there is no warning.
         self.assertNotIn("other users may", errors[0])
 
     def test_its_configuration_is_short_and_says_what_it_lets_in(self):
@@ -145,14 +144,14 @@ class Steps(Case):
         self.assertLessEqual(len(lines), 10)
         user, entry = self.build()
         config = self.root.path / "etc/plumbline/plumbd.toml"
-        # Without that line it is refused: nothing is encrypted, and nobody is asked.
+        # Without that line it is refused, because nothing is encrypted and no client is authenticated.
         config.write_text("\n".join(line for line in lines if not line.startswith("insecure")))
         refused = self.ok(self.root.run(*entry, "--check-config", user=user), 2)
         self.assertIn("expected a loopback address", refused.stderr)
 
 
 class Built(Case):
-    """By buildah, which needs no daemon. FROM is our root under the base image's name: a test pulls nothing."""
+    """Uses buildah, which needs no daemon. FROM is our root under the base image's name: a test downloads nothing."""
 
     def setUp(self):
         self.need("buildah")

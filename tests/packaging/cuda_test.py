@@ -1,5 +1,5 @@
-"""Every product of a build with device kernels carries them, for all three architectures, with the
-terms of what nvcc compiled in."""
+"""Every product of a build with device kernels contains them, for all three architectures, with the licence of what
+nvcc compiled in."""
 
 import pathlib
 import subprocess
@@ -19,7 +19,7 @@ MOST_BYTES = 12_000_000  # of the library
 
 class DeviceLibrary(Case):
     def names(self):
-        """{product: its file names}."""
+        """Returns {product: its file names}."""
         with zipfile.ZipFile(product("*.whl")) as wheel, tarfile.open(archive()) as packed:
             deb = run("dpkg-deb", "--contents", product("*.deb")).stdout
             return {"wheel": wheel.namelist(), "archive": packed.getnames(), "deb": deb.splitlines()}

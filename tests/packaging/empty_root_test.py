@@ -1,5 +1,4 @@
-"""In a Debian that has nothing of ours: install in each way, embed, audit, serve, doctor; remove.
-"""
+"""In a Debian without any file of ours: installs in each way, embeds, audits, serves, runs doctor; removes."""
 
 import re
 import shutil
@@ -24,7 +23,7 @@ from support import (
 
 TRAINER = ROOT / "tests/packaging/numpy_trainer.py"
 EARLIER = ("0.1.0", "0.2.0~dev0", "0.2.0~git20000101.000000.0000000")
-LIMIT_S = 60  # to the first finding
+LIMIT_S = 60  # until the first finding
 LIBRARIES = re.compile(
     r"lib(grpc|protobuf|absl|upb|spdlog|fmt|jemalloc|prometheus|cpp-httplib|tomlplusplus|cares|re2)"
 )
@@ -58,7 +57,7 @@ class InRoot(Case):
             self.ok(self.root.run(plumb, "runs", "--server", address))
 
     def train(self, python, plumb, plumbd, environment=None):
-        """A trainer with numpy, watched live and recorded: the findings are those of the record."""
+        """Runs a trainer with numpy, watched live and recorded: the findings are those of the record."""
         with self.root.plumbd(plumbd) as address:
             self.ok(
                 self.root.run(
@@ -169,7 +168,7 @@ class DebianPackage(InRoot):
         self.serve_and_doctor("plumb", "plumbd")
         self.train("python3", "plumb", "plumbd", {"PYTHONDONTWRITEBYTECODE": ""})
         self.ok(self.root.run("plumbd", "--config", "/etc/plumbline/plumbd.toml", "--check-config"))
-        # A conffile that was edited stays until a purge.
+        # An edited conffile stays until a purge.
         with open(self.root.path / "etc/plumbline/plumbd.toml", "a") as file:
             file.write("# ours\n")
         self.ok(self.root.run("dpkg", "--remove", "plumbline"))
@@ -186,7 +185,7 @@ class DebianPackage(InRoot):
         }
 
     def test_apt_takes_a_later_build_for_an_upgrade(self):
-        """From an earlier version to this build's. The earlier one holds a file that is in it alone."""
+        """Upgrades from an earlier version to this build's. The earlier one contains a file that only it has."""
         deb = product("*.deb")
         self.root.put(deb, f"/{deb.name}")
         for earlier in EARLIER:
@@ -225,7 +224,7 @@ class WithTorch(InRoot):
     def setUp(self):
         try:
             make_root(self.files, (*PACKAGES, "python3-torch"))
-        except SystemExit:  # it has said why there is none
+        except SystemExit:  # it has printed the reason
             pass
         super().setUp()
 

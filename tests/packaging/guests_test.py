@@ -1,8 +1,8 @@
-"""What tests/agent and tests/python prove of a guest in someone's process holds for the packaged
-libraries too.
+"""Runs the tests of tests/agent and tests/python about the library inside a trainer's process with the packaged
+libraries.
 
-The same test programs: they find libplumbline.so by RUNPATH, before which LD_LIBRARY_PATH is asked,
-and the agent beside it. In Python it is the package that PYTHONPATH names.
+They are the same test programs: they find libplumbline.so by RUNPATH, before which the loader uses LD_LIBRARY_PATH, and
+the agent next to it. In Python it is the package on PYTHONPATH.
 """
 
 import pathlib
@@ -21,8 +21,7 @@ from support import (
 )
 
 PREFIX = next(UNPACKED.iterdir())
-# Allocators (jemalloc, tcmalloc, mimalloc preloaded), forks, threads, deep binding, a trainer's own
-# protobuf.
+# Allocators (jemalloc, tcmalloc, mimalloc preloaded), forks, threads, deep binding, a trainer's own protobuf.
 PROGRAMS = (
     "facade_test",
     "facade_agent_test",
@@ -31,7 +30,7 @@ PROGRAMS = (
     "facade_fingerprint_test",
     "facade_device_test",
 )
-# Of tests/python; those that need PyTorch take long.
+# From tests/python; those that need PyTorch take long.
 FILES = {"guest_test.py": "agent or beside"}
 LONG_FILES = (
     "opening_test.py",
@@ -41,7 +40,7 @@ LONG_FILES = (
     "ddp_hooks_test.py",
     "observe_test.py",
 )
-# It asks for the build's own library; which one a package finds is layout_test's.
+# It needs the build's own library; layout_test checks which one a package finds.
 OF_THE_BUILD = "not test_package_finds_the_library_without_help"
 
 
@@ -70,7 +69,7 @@ class Programs(Case):
                 self.assertIn("[  PASSED  ]", done.stdout)
 
     def test_the_cxx_trainer(self):
-        """examples/moe_cpp, linked with the build's library, runs with the package's."""
+        """Runs examples/moe_cpp, linked with the build's library, with the package's library."""
         program = BUILD / "bin/moe_cpp"
         self.ok(
             run(program, "--help", environment=clean_environment(LD_LIBRARY_PATH=PREFIX / "lib"))
@@ -84,7 +83,7 @@ class Python(Case):
             PYTHONPATH=PREFIX / "lib/python3/dist-packages",
             PLUMBLINE_BUILD_DIR=BUILD,
             TEST_AGENT=stand_in(),
-            PLUMB_LONG="",  # more seeds belong to the tests of tests/python; here it is the libraries that vary
+            PLUMB_LONG="",  # tests/python tests more seeds; here the libraries vary
         )
         words = ["-k", chosen] if chosen else []
         done = self.ok(

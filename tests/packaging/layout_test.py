@@ -1,5 +1,4 @@
-"""The archive: what lies where, that it runs from anywhere, and that others can link and find it.
-"""
+"""Tests the archive: the places of files, that it runs from any place, and that programs can link and find it."""
 
 import email
 import fnmatch
@@ -47,7 +46,7 @@ target_link_libraries(user PRIVATE Plumbline::plumbline)
 
 
 def opened(pid):
-    """The files that are mapped in a process."""
+    """Returns the files mapped in a process."""
     lines = [
         line.split(None, 5) for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines()
     ]
@@ -74,7 +73,7 @@ class Tree(Case):
         self.assertEqual(findings(done.stdout), self.expected)
 
     def trained(self, name, python=PYTHON, **environment):
-        """A trainer of this tree's package, judged by this tree's program."""
+        """Runs a trainer with this tree's package, and judges it with this tree's program."""
         record = self.folder / name
         environment = clean_environment(
             PYTHONPATH=self.prefix / "lib/python3/dist-packages", **environment
@@ -103,7 +102,7 @@ class Everywhere(Tree):
         self.trained("spaces")
 
     def test_ld_library_path_elsewhere(self):
-        """Libraries of the names that ours had before, which cannot even be loaded."""
+        """Libraries with the original names of ours, which cannot be loaded."""
         bogus = self.folder / "bogus"
         bogus.mkdir(exist_ok=True)
         for name in (
@@ -123,8 +122,7 @@ class Everywhere(Tree):
             environment=clean_environment(LD_LIBRARY_PATH=bogus),
         )
         self.ok(done)
-        # What carries nothing of ours (Python's zlib) would stumble over them as well: those alone
-        # that Python does not need.
+        # Programs without our libraries (Python's zlib) would fail too, so only those that Python does not need.
         for name in ("libz.so.1", "libssl.so.3", "libcrypto.so.3"):
             (bogus / name).unlink()
         self.trained("elsewhere", LD_LIBRARY_PATH=bogus)
@@ -162,7 +160,7 @@ class Everywhere(Tree):
             ours = {path for path in maps if path.startswith(str(self.prefix))}
             self.assertTrue(any("reflection" in path for path in ours))
             others = {pathlib.Path(path).name for path in maps - ours if ".so" in path}
-            for name in others:  # nothing of the machine but what was said
+            for name in others:  # only the named libraries of the machine
                 self.assertRegex(
                     name,
                     r"^(ld-linux.*|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|resolv|nss_\w+|anl))\.so",
@@ -228,12 +226,12 @@ class Contents(Tree):
             for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
                 if not re.match(r"[a-z]+:", link):
                     self.assertTrue((page.parent / link).exists(), f"{page}: {link}")
-        # What the programs name.
+        # The documents that the programs name.
         for name in ("operating", "security", "alerts", "rollout_records", "install"):
             self.assertTrue((folder / f"docs/{name}.md").exists(), name)
 
     def test_documents_name_files_that_are_there(self):
-        """A path in a document is below the folder of README.md, or its page says that it is in the source alone."""
+        """A path in a document is below the folder of README.md, or its page states that it is only in the source."""
         with zipfile.ZipFile(product("*.whl")) as wheel:
             start = "plumbline/share/doc/plumbline/"
             in_wheel = {name[len(start) :] for name in wheel.namelist() if name.startswith(start)}
@@ -254,7 +252,7 @@ class Contents(Tree):
                     for names in (in_wheel, in_deb):
                         self.assertTrue(any(one.startswith(str(path)) for one in names), f"{page}: {path}")
                 named.add(name)
-        # What this is about.
+        # The files that users need.
         for name in ("dashboards/grafana/plumbline.json", "dashboards/prometheus/plumbline.rules.yml", "packaging/plumbd.toml",
                      "packaging/plumbd.service", "packaging/Containerfile", "examples/ledger/ledger.toml"):  # fmt: skip
             self.assertIn(name, named)
@@ -354,7 +352,7 @@ class Contents(Tree):
 
 
 class Installed(Case):
-    """`cmake --install` of any build, also one of the demo's targets alone."""
+    """`cmake --install` of any build, also one with the demo's targets only."""
 
     def test_whatever_builds_plumb_builds_what_is_installed_with_it(self):
         self.need("ninja")

@@ -1,4 +1,5 @@
-"""The Debian package as lintian reads it: no error and no warning that packaging/debian/lintian-overrides does not explain."""
+"""Checks the Debian package with lintian: no error and no warning that packaging/debian/lintian-overrides does not
+explain."""
 
 import shutil
 

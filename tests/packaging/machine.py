@@ -1,5 +1,5 @@
-"""A Debian with systemd, booted in a container of its own (systemd-nspawn): for what a unit, a package and
-an operator do to each other."""
+"""A Debian with systemd, booted in a container of its own (systemd-nspawn), to test a unit, a package and an operator
+together."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ PACKAGES = (
 
 
 def missing():
-    """Why no machine can be booted here; "" where one can."""
+    """Returns why no machine can be booted here; "" if it can."""
     if os.geteuid() != 0:
         return "only root can boot a container"
     if shutil.which("systemd-nspawn") is None:
@@ -69,7 +69,7 @@ class Machine:
         return f"the machine does not boot: {self.log.read_text(errors='replace')[-2000:]}"
 
     def _leader(self):
-        """systemd's process, as this machine numbers it."""
+        """Returns systemd's process id on this machine."""
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return children[0] if children else None
 
@@ -90,7 +90,7 @@ class Machine:
 
     def off(self):
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)  # an orderly end
+            self.process.send_signal(signal.SIGTERM)  # a clean shutdown
         try:
             self.process.wait(30)
         except subprocess.TimeoutExpired:

@@ -1,8 +1,7 @@
-"""make_root.py: a small Debian with Python and numpy and nothing of ours, kept below the build
-folder.
+"""make_root.py: makes a small Debian with Python and numpy and nothing of ours, in the build folder.
 
-The mirror is this machine's own: those of its package sources that are Debian's. Skipped (77) where
-nobody is root, where mmdebstrap is not here, or where the mirror does not answer.
+Uses this machine's mirror: those of its package sources that are Debian's. Skipped (77) if the user is not root,
+mmdebstrap is missing, or the mirror does not answer.
 """
 
 import os
@@ -28,7 +27,7 @@ def of_debian(suite, name):
 
 
 def stanzas(name):
-    """The sources of this machine in the form of .sources files, those of the distribution alone."""
+    """Yields this machine's sources in the form of .sources files, only those of the distribution."""
     folder = pathlib.Path("/etc/apt/sources.list.d")
     for path in sorted(folder.glob("*.sources")):
         for stanza in re.split(r"\n\s*\n", path.read_text()):
@@ -38,7 +37,7 @@ def stanzas(name):
 
 
 def lines(name):
-    """The same, of sources.list files: deb [options] URI suite components."""
+    """Yields the same from sources.list files: deb [options] URI suite components."""
     for path in (
         pathlib.Path("/etc/apt/sources.list"),
         *sorted(pathlib.Path("/etc/apt/sources.list.d").glob("*.list")),
@@ -50,7 +49,7 @@ def lines(name):
 
 
 def sources(name):
-    """One file for mmdebstrap; "" where this machine has no sources of Debian."""
+    """Writes one file for mmdebstrap. Returns "" if this machine has no Debian sources."""
     modern, old = list(stanzas(name)), list(lines(name))
     path = FOLDER / ("debian.sources" if modern else "sources.list")
     path.write_text("\n\n".join(modern) + "\n" if modern else "\n".join(old) + "\n")
@@ -58,14 +57,14 @@ def sources(name):
 
 
 def sources_of(release):
-    """The same mirror's main suite of another release, or of several; "" where this machine has no sources of Debian."""
+    """Returns the same mirror's main suite of one or several other releases; "" if this machine has no Debian sources."""
     name = codename()
     suites = re.compile(rf"(?m)^(Suites: *).*\b{name}\b(?!-).*$")
     modern = [suites.sub(rf"\g<1>{release}", one) for one in stanzas(name) if suites.search(one)]
     old = [
         re.sub(rf" {name} ", f" {release} ", line) for line in lines(name) if f" {name} " in line
     ]
-    if not modern:  # a line a suite
+    if not modern:  # one line per suite
         old = ["\n".join(old[0].replace(f" {release} ", f" {one} ") for one in release.split())] if old else []
     path = FOLDER / f"{release.replace(' ', '-')}.{'sources' if modern else 'list'}"
     path.write_text((modern or old or [""])[0] + "\n")
@@ -73,7 +72,7 @@ def sources_of(release):
 
 
 def acquire_options():
-    """How this machine reaches its mirror: proxies, retries."""
+    """Returns how this machine reaches its mirror: proxies, retries."""
     printed = subprocess.run(
         ["apt-config", "dump", "--no-empty"], capture_output=True, text=True
     ).stdout
@@ -118,14 +117,14 @@ def make(release, source, packages, target, options=()):
 
 
 def make_root(target=ROOT_FILES, packages=PACKAGES, release=None, beside=None):
-    """`release`: another one than this machine's, of the same mirror. `beside`: a second one, of which come
-    the packages that are named NAME/BESIDE."""
+    """`release`: another release than this machine's, from the same mirror. `beside`: a second release, for the
+    packages named NAME/BESIDE."""
     if os.geteuid() != 0 or not can_mount():
         skip("a chroot of its own needs root")
     if shutil.which("mmdebstrap") is None:
         sys.exit("expected mmdebstrap, which tools/setup installs")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    held = target.with_suffix(".packages")  # beside it: the root holds nothing of ours
+    held = target.with_suffix(".packages")  # next to it, because the root contains nothing of ours
     if target.exists() and held.exists() and held.read_text().split() == list(packages):
         print(f"{target} is there")
         return
@@ -135,7 +134,7 @@ def make_root(target=ROOT_FILES, packages=PACKAGES, release=None, beside=None):
     if not source:
         skip("this machine has no package source of Debian")
     options = [f'--aptopt=APT::Default-Release "{release}"'] if beside else []
-    if release:  # a mirror that lags is good enough here; what it signed is checked all the same
+    if release:  # an outdated mirror is sufficient; its signature is still checked
         options.append('--aptopt=Acquire::Check-Valid-Until "false"')
     make(release or codename(), source, packages, target, options)
     held.write_text("\n".join(packages) + "\n")

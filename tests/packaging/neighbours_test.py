@@ -1,5 +1,5 @@
-"""Beside other users of protobuf, gRPC, OpenSSL, numpy and PyTorch in one process, loaded before
-ours and after."""
+"""Runs with other users of protobuf, gRPC, OpenSSL, numpy and PyTorch in one process, loaded before our libraries and
+after."""
 
 import pathlib
 import shutil
@@ -81,7 +81,7 @@ theirs(9)
 print("done")
 """
 
-# Two copies of us: a trainer's environment has one, an extension of it was linked with another.
+# Two copies of Plumbline: a trainer's environment has one, and its extension was linked with another.
 COPIES = """
 import ctypes, sys
 {linked}
@@ -117,7 +117,7 @@ class Beside(Case):
             with self.subTest(order):
                 record = self.folder / f"{name}-{order}"
                 head = f"RECORD, SERVER = {str(record)!r}, {self.address!r}\n"
-                # Imported after ours: after our agent and its closure are in the process.
+                # Imported after ours: our agent and its closure are already in the process.
                 early = "ours(0)" if second is theirs else ""
                 code = head + USE.format(
                     first=textwrap.dedent(first), second=textwrap.dedent(second), early=early
@@ -138,7 +138,7 @@ class Beside(Case):
         self.both_orders(PROTOBUF, "protobuf", PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python")
 
     def test_protobuf_in_cpp(self):
-        """Debian's extension links libprotobuf.so.32, of which ours is a copy under another name."""
+        """Debian's extension links libprotobuf.so.32; ours is a copy of it under another name."""
         self.need_module("google.protobuf.pyext._message")
         self.both_orders(
             PROTOBUF + "assert api_implementation.Type() == 'cpp'\n",

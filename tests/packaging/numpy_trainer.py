@@ -1,5 +1,4 @@
-"""numpy_trainer.py RUN [RECORD [SERVER]]: a small router without PyTorch, whose full experts keep
-the best scores.
+"""numpy_trainer.py RUN [RECORD [SERVER]]: a small router without PyTorch, whose full experts keep the best scores.
 
 So a token's expert depends on later tokens, which causality/moe-future-leak proves by replay.
 """
@@ -16,7 +15,7 @@ CAPACITY = TOKENS * TOP_K // EXPERTS
 
 
 def route(logits):
-    """Choices [T, k], and which of them are kept: of each expert the best CAPACITY scores."""
+    """Returns choices [T, k], and which are kept: for each expert the best CAPACITY scores."""
     scores = np.exp(logits - logits.max(axis=1, keepdims=True))
     scores /= scores.sum(axis=1, keepdims=True)
     chosen = np.argsort(-scores, axis=1, kind="stable")[:, :TOP_K]
@@ -33,7 +32,7 @@ def main(name, record=None, server=None):
 
     run = plumbline.init(run=name, record=record, server=server, every=1)
     generator = np.random.default_rng(7)
-    bias = np.linspace(1.5, 0, EXPERTS)  # some experts are full
+    bias = np.linspace(1.5, 0, EXPERTS)  # some experts become full
     sequence = np.repeat(np.arange(SEQUENCES), TOKENS // SEQUENCES)
     position = np.tile(np.arange(TOKENS // SEQUENCES), SEQUENCES)
     for step in range(8):

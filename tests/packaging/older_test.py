@@ -17,11 +17,11 @@ import pythons_test as pythons  # noqa: E402
 
 RELEASE = "bullseye"
 OLD, PYPY = FOLDER / RELEASE, FOLDER / "pypy"
-NEWER = ("libc6", "libc-bin", "libstdc++6", "libgcc-s1")  # of this machine's release: all that we ask for
+NEWER = ("libc6", "libc-bin", "libstdc++6", "libgcc-s1")  # from this machine's release: all that we need
 THEIRS = ("python3-torch", "python3-grpcio", "python3-protobuf")
-# As a program that was linked with them has them: found by everybody.
+# As in a program that was linked with them: visible to all libraries.
 GLOBAL = "import os, sys; sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)\n"
-# PyTorch 1.7 aborts where it is unloaded under a newer glibc, without Plumbline too.
+# PyTorch 1.7 aborts when it is unloaded under a newer glibc, also without Plumbline.
 LEAVE = "import os, sys; sys.stdout.flush(); os._exit(0)\n"
 VERSIONS = """
 import google.protobuf, grpc, sys, torch
@@ -32,7 +32,7 @@ print(*sys.version_info[:2], google.protobuf.__version__, grpc.__version__, torc
 def older_root(files, packages, **options):
     try:
         make_root(files, packages, **options)
-    except SystemExit as why:  # it has said why there is none
+    except SystemExit as why:  # it has printed the reason
         if why.code != SKIPPED:
             raise
         return None
@@ -102,7 +102,7 @@ class Older(InRoot):
 
     @long_form
     def test_the_two_lines(self):
-        """run.watch under PyTorch 1.7: nothing raised, nothing said, the losses the same, and the record is judged."""
+        """run.watch under PyTorch 1.7: no exception, no message, the same losses, and the record is judged."""
         for name in ("modern_trainer.py",):
             self.root.put(ROOT / "tests/python" / name, f"/{name}")
         for kind in ("adamw", "sgd", "lbfgs", "checkpoint-reentrant"):
@@ -132,7 +132,7 @@ class PyPy(InRoot):
 
 class Snippets(Case):
     def test_they_are_python_of_3_9(self):
-        """What is run in those roots is known to compile; the runs themselves take minutes."""
+        """What runs in those roots compiles; the runs themselves take minutes."""
         code = "\n".join((neighbours.PROTOBUF, neighbours.GRPC, neighbours.OPENSSL, neighbours.TORCH, neighbours.OURS, GLOBAL, LEAVE))
         pythons.ast.parse(code, feature_version=pythons.OLDEST)
         for name in ("modern_trainer.py",):

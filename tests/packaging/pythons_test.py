@@ -1,4 +1,4 @@
-"""One wheel for all Pythons: those that are here, a virtual environment, and 3.9 by its grammar."""
+"""One wheel for all Pythons: the installed ones, a virtual environment, and 3.9 by its grammar."""
 
 import ast
 import os
@@ -22,7 +22,7 @@ from support import (
 )
 
 OLDEST = (3, 9)
-# Imports, opens, observes without numpy, and says where the library was found.
+# Imports, opens, observes without numpy, and prints where the library was found.
 TRAINER = """
 import plumbline, sys
 from plumbline import _library
@@ -38,7 +38,7 @@ print(_library.load().path)
 
 
 def pythons():
-    """Every Python on PATH, 3.9 or newer, one of each version; PyPy too."""
+    """Returns every Python on PATH, 3.9 or newer, one of each version; also PyPy."""
     found = {}
     folders = [
         pathlib.Path(p)
@@ -112,7 +112,7 @@ class Wheel(Case):
         self.need_module("ensurepip")
         folder = self.folder / "an environment"
         self.ok(run(PYTHON, "-m", "venv", folder))
-        # By its Python: a script whose path has spaces has no first line that names it.
+        # Runs pip with its Python, because a script whose path has spaces cannot name it in its first line.
         self.ok(
             run(folder / "bin/python", "-m", "pip", "install", "--quiet", "--no-index", self.wheel)
         )

@@ -1,7 +1,8 @@
-"""The wheel and the Debian package on other releases of Debian than this machine's: installed, asked by doctor, embedded in trainers
-with numpy and with PyTorch. With PLUMB_LONG=1, in roots of their own.
+"""Tests the wheel and the Debian package on other releases of Debian: installed, checked by doctor, embedded in
+trainers with numpy and with PyTorch. With PLUMB_LONG=1, in roots of their own.
 
-Debian 13 has Python 3.13 and PyTorch 2.6; the next release ("testing") has Python 3.14 and PyTorch 2.14 when this is written.
+Debian 13 has Python 3.13 and PyTorch 2.6; the next release ("testing") has Python 3.14 and PyTorch 2.14 at the time of
+writing.
 """
 
 import sys
@@ -11,13 +12,14 @@ from chroot import FOLDER, own_mounts
 from make_root import PACKAGES, SKIPPED, make_root
 from support import LONG, ROOT, main, product, said
 
-# What torch2_test asks for too: one root serves both.
+# torch2_test needs these too: one root serves both.
 WITH_TORCH = (*PACKAGES, "python3-torch", "python3-pytest")
 VERSIONS = "import numpy, platform, sys, torch; print(platform.python_version(), numpy.__version__, torch.__version__)"
 
 
 class Release:
-    """What is done on each. `python`: the version that the release must have, so that the table in docs/install.md stays true."""
+    """The steps on each release. `python`: the version that the release must have, so that the table in docs/install.md
+    stays correct."""
 
     release, python = "", ""
 
@@ -25,7 +27,7 @@ class Release:
         self.files = FOLDER / self.release
         try:
             make_root(self.files, WITH_TORCH, self.release)
-        except SystemExit as why:  # it has said why there is none
+        except SystemExit as why:  # it has printed the reason
             if why.code != SKIPPED:
                 raise
             self.skipTest("there is no root: it is said above why")

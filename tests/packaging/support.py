@@ -1,5 +1,4 @@
-"""What the tests of the packages share: where the products lie, and how a program is run beside
-them."""
+"""Helpers of the package tests: the places of the products, and running a program with them."""
 
 import contextlib
 import json
@@ -18,7 +17,7 @@ BUILD = pathlib.Path(os.environ.get("PLUMBLINE_BUILD_DIR", ROOT / "build/dev"))
 PRODUCTS = BUILD / "packages"
 UNPACKED = PRODUCTS / "unpacked"  # the archive, as a user unpacks it
 RECORD = PRODUCTS / "record"  # of a trainer whose router leaks
-PYTHON = "/usr/bin/python3"  # Debian's PyTorch and numpy belong to this one
+PYTHON = "/usr/bin/python3"  # Debian's PyTorch and numpy are installed for this one
 LONG = os.environ.get("PLUMB_LONG") == "1"
 PATIENCE_S = 240
 
@@ -40,14 +39,14 @@ def archive():
 
 
 def unpack(folder):
-    """The archive below `folder`; returns the prefix."""
+    """Unpacks the archive below `folder`; returns the prefix."""
     with tarfile.open(archive()) as file:
         file.extractall(folder)
     return next(pathlib.Path(folder).glob("plumbline-*"))
 
 
 def clean_environment(**extra):
-    """As a user's shell has it: nothing of the build."""
+    """Returns a user's environment, without variables of the build."""
     kept = {
         k: v
         for k, v in os.environ.items()
@@ -74,7 +73,7 @@ def run(*command, environment=None, **options):
 
 @contextlib.contextmanager
 def plumbd(prefix, *options, environment=None):
-    """A server of the tree: (its address, its process id)."""
+    """Runs a server of the tree: yields (its address, its process id)."""
     with tempfile.TemporaryDirectory(prefix="plumb-server-") as folder:
         port = pathlib.Path(folder) / "port"
         command = [prefix / "bin/plumbd", "--grpc", "127.0.0.1:0", "--http", "off", "--port-file", port]
@@ -99,7 +98,7 @@ def plumbd(prefix, *options, environment=None):
 
 
 def long_form(test):
-    """A test that takes minutes: there is none without PLUMB_LONG=1."""
+    """A test that takes minutes: it exists only with PLUMB_LONG=1."""
     return test if LONG else None
 
 
@@ -108,14 +107,14 @@ def said(done):
 
 
 def findings(report):
-    """(rule, fingerprint, strength) of each finding of a JSON report."""
+    """Returns (rule, fingerprint, strength) of each finding of a JSON report."""
     return sorted(
         (f["rule"], f["fingerprint"], f["strength"]) for f in json.loads(report)["findings"]
     )
 
 
 def expected_findings():
-    """What the build's own plumb finds in the record."""
+    """Returns what the build's own plumb finds in the record."""
     return findings(run(BUILD / "bin/plumb", "audit", RECORD, "--format", "json", "--quiet").stdout)
 
 

@@ -1,4 +1,4 @@
-"""The wheel under the PyTorch 2 and the Python of the next Debian: everything that tests/python proves with torch."""
+"""Tests the wheel under the PyTorch 2 and the Python of the next Debian: everything that tests/python tests with torch."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ from support import BUILD, Case, ROOT, long_form, main, product, run
 
 RELEASE = "trixie"
 FILES = FOLDER / RELEASE
-# Those of which something depends on torch's version, and modern_test, of which this is the place.
+# Tests that depend on torch's version, and modern_test, which needs this one.
 TESTS = (
     "modern_test",
     "watch_test",
@@ -30,9 +30,9 @@ TESTS = (
     "tensors_test",
     "calls_test",
 )
-# More seeds belong to the tests of tests/python; here it is torch that varies.
+# tests/python tests more seeds; here torch varies.
 LONG_TESTS = ("modern_test",)
-# They need a compiler, or programs that no package holds.
+# They need a compiler, or programs that no package contains.
 NOT_HERE = "not layouts_match_the_header"
 SYSTEM = re.compile(r"/(ld-linux|lib(c|m|stdc\+\+|gcc_s|dl|pthread|rt))[-.]")
 
@@ -52,7 +52,7 @@ class UnderTorch2(Case):
     def setUp(self):
         try:
             make_root(FILES, (*PACKAGES, "python3-torch", "python3-pytest"), RELEASE)
-        except SystemExit as why:  # it has said why there is none
+        except SystemExit as why:  # it has printed the reason
             if why.code != SKIPPED:
                 raise
             self.skipTest("there is no root: it is said above why")
@@ -68,21 +68,21 @@ class UnderTorch2(Case):
         self.ok(self.root.run("/venv/bin/pip", "install", "--quiet", "--no-index", f"/{wheel.name}"))
         (package,) = self.root.path.glob("venv/lib/python3*/site-packages/plumbline")
         self.site = "/" + str(package.parent.relative_to(self.root.path))
-        # What the tests ask of a build folder.
+        # The parts of a build folder that the tests need.
         (self.root.path / "build").mkdir()
         for name in ("lib", "bin"):
             (self.root.path / "build" / name).symlink_to(f"{self.site}/plumbline/{name}")
         self.carry(BUILD / "bin/agent_record_json", package / "bin")
         (agent,) = BUILD.glob("tests/agent/facade/libtest_agent.so")
         self.root.put(agent, "/libtest_agent.so")
-        beside = agent.parent / "libtest_dependency.so"  # found by the path that the build gave
+        beside = agent.parent / "libtest_dependency.so"  # at the path that the build gave
         self.root.put(beside, str(beside))
         self.root.put(ROOT / "examples/moe_pytorch", "/examples/moe_pytorch")
         self.root.put(ROOT / "tests/python", "/tests/python")
         self.root.put(ROOT / "agent/include", "/agent/include")
 
     def carry(self, program, folder):
-        """One that reads records for the tests and is in no package, with the libraries of this machine."""
+        """Copies a program that reads records for the tests and is in no package, with the libraries of this machine."""
         needs = re.findall(r"=> (/\S+)", run("ldd", program).stdout)
         beside = self.root.path / "carried"
         beside.mkdir()
@@ -94,7 +94,7 @@ class UnderTorch2(Case):
 
     @long_form
     def test_what_runs_here(self):
-        """The API that is hooked is there, and the grammar is this Python's."""
+        """The hooked API exists, and the grammar is this Python's."""
         code = "import torch, plumbline, sys; assert torch.__version__ >= '2'; print(torch.__version__, *sys.version_info[:2])"
         print(" ", self.ok(self.root.run("/venv/bin/python", "-c", code)).stdout.strip())
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""ccache stores what nvcc compiles: the command of a kernel's object, on a small file, compiles once and is then a hit, also in
-another folder; a change that only one architecture sees compiles again, and gives another object."""
+"""ccache stores what nvcc compiles: the command of a kernel's object, on a small file, compiles once and is then a hit,
+also in another folder. A change that only one architecture sees compiles again, to another object."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ HEADER = """#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == {architecture}
 
 
 def command_of(name):
-    """The words of the command with which the build makes object `name`."""
+    """Returns the words of the build's command for object `name`."""
     done = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", name], capture_output=True, text=True, check=True)
     return shlex.split(done.stdout.strip().splitlines()[-1])
 
@@ -39,7 +39,7 @@ class Nvcc(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
 
     def compiled(self, folder, value, architecture=90):
-        """The digest of the object, whether ccache had it, and what ccache logged."""
+        """Returns the digest of the object, whether it was a hit, and ccache's log."""
         folder = self.work / folder
         folder.mkdir(exist_ok=True)
         (folder / "value.h").write_text(HEADER.format(architecture=architecture, value=value))
@@ -61,7 +61,7 @@ class Nvcc(unittest.TestCase):
             again, hit, told = self.compiled(folder, 7)
             self.assertTrue(hit, told)
             self.assertEqual(first, again)
-        changed, hit, told = self.compiled("one", 8)  # of sm_90 alone, which is not the first one
+        changed, hit, told = self.compiled("one", 8)  # only for sm_90, which is not the first one
         self.assertFalse(hit, told)
         self.assertNotEqual(first, changed)
 

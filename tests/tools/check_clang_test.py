@@ -1,4 +1,4 @@
-"""tools/check_clang: which files it takes, in a small repository; that it refuses what clang refuses, in this one."""
+"""Tests tools/check_clang: which files it selects, in a small repository; and that it fails if clang fails, in this one."""
 
 import os
 import pathlib
@@ -64,7 +64,7 @@ class Compilation(unittest.TestCase):
         scope = {"__file__": str(CHECK), "__name__": "check_clang"}
         exec(compile(CHECK.read_text(), str(CHECK), "exec"), scope)
         with tempfile.TemporaryDirectory(prefix="plumbline-test-") as folder:
-            # g++ 12 takes it, clang 14 does not: the reason why base/archive.h assigns.
+            # g++ 12 accepts this, clang 14 does not: the reason why base/archive.h assigns.
             wrong = pathlib.Path(folder) / "wrong.cc"
             wrong.write_text("#include <optional>\nstruct A { struct B { int b = 0; }; std::optional<B> b;\n"
                              "void f() { if (!b) b.emplace().b = 1; } };\n")

@@ -1,4 +1,4 @@
-"""tools/check_kinds: the lists of kinds agree, and one that does not is told."""
+"""Tests tools/check_kinds: the lists of kinds agree, and one that does not is reported."""
 
 import pathlib
 import shutil

@@ -1,4 +1,4 @@
-"""tools/check_locks on a small tree: what is right passes, and each mistake is refused, by name."""
+"""Tests tools/check_locks on a small tree: correct code passes, and each mistake is refused by name."""
 
 import json
 import os
@@ -58,7 +58,7 @@ class CheckLocks(unittest.TestCase):
         (self.tree / "server").mkdir()
 
     def check(self, code, analysed=True, path=os.environ["PATH"]):
-        """(exit status, what it said) of a tree whose one file is `code`."""
+        """Returns (exit status, output) for a tree whose only file is `code`."""
         source = self.tree / "server" / "jobs.cc"
         source.write_text(code)
         command = {"directory": str(self.tree), "file": str(source), "command": f"c++ -I{self.tree} -Wno-restrict -c {source}"}

@@ -1,6 +1,6 @@
-"""tools/demo takes Plumbline from PATH or from dist/ if that was made of this very commit, and else builds.
+"""tools/demo uses Plumbline from PATH or from dist/ if it was made from this very commit; otherwise it builds.
 
-The tree is a repository of its own with tools/demo alone; plumbd and plumb are scripts, and tools/setup ends with 1, so that the
+The tree is a repository with tools/demo only. plumbd and plumb are scripts, and tools/setup ends with 1, so that the
 demo ends where it would install what a build needs.
 """
 

@@ -1,5 +1,5 @@
-"""tools/gpu_check without a GPU: what it makes of figures, of programs that break, and its bundle,
-built, moved away and run as far as a machine without a GPU lets it."""
+"""Tests tools/gpu_check without a GPU: how it judges figures and failing programs, and its bundle, built, moved and run
+as far as possible without a GPU."""
 
 import json
 import os
@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "bench" / "gpu"))
 import parts  # noqa: E402
 import report  # noqa: E402
 
-COPY = "Copy/268435456/manual_time"  # reads and writes what STATS reads
+COPY = "Copy/268435456/manual_time"  # reads and writes the bytes that STATS reads
 STATS = "Stats/bf16/268435456/manual_time"
 
 
@@ -30,7 +30,7 @@ def gpu_check(*arguments):
 
 
 def number(text):
-    """Of C++: "5" or "1 << 28"."""
+    """Parses C++: "5" or "1 << 28"."""
     value, _, shift = text.partition("<<")
     return int(value) << int(shift or 0)
 
@@ -75,16 +75,16 @@ class Figures(unittest.TestCase):
             return report.step_figure({"blocks": blocks, "taken": 9, "lost": lost})
         self.assertTrue(step(10.04).met)
         self.assertIs(step(10.06).met, False)
-        self.assertIs(step(10.0, late=2.0).met, False)  # one block alone has it all
+        self.assertIs(step(10.0, late=2.0).met, False)  # one block alone has all of it
         self.assertIsNone(step(10.0, pairs=9).met)
-        self.assertIsNone(step(10.0, lost=1).met)  # what was lost cost nothing
+        self.assertIsNone(step(10.0, lost=1).met)  # lost calls cost nothing
 
     def test_kernels_are_held_against_a_copy_of_as_many_bytes(self):
         part = rows(**{STATS: 900.0, COPY: 1000.0, "Copy/536870912/manual_time": 2000.0})
         self.assertIn("90.0%", named(report.speed_figures(part), "statistics of bf16, share").row())
 
     def test_a_copy_of_as_many_bytes_is_measured_for_each(self):
-        """Every figure's copy is among the benchmarks, and moves what the kernel reads."""
+        """Every figure's copy is among the benchmarks, and moves the bytes that the kernel reads."""
         source = (ROOT / "bench" / "gpu" / "stats_bench.cu").read_text()
         block = source[source.index("BENCHMARK(Copy)"):source.index("BENCHMARK(ReadOnce)")]
         moved = {2 * number(n) for n in re.findall(r"->Arg\(([\d <]+)\)", block)}  # reads and writes
@@ -93,13 +93,13 @@ class Figures(unittest.TestCase):
         self.assertLessEqual(reads, moved)
         for figure in report.speed_figures({}):
             self.assertIsNone(figure.met)
-        # Of many tensors and of pairs as many as the benchmarks have.
+        # The sizes of StatsOfMany and of pairs are those of the benchmarks.
         layer = [4096, 4096, 4096 * 4096, 4096 * 4096, 1024 * 4096, 3 * 4096]
         self.assertEqual(report.OF_MANY, 2 * 8 * sum(layer))
         self.assertEqual(report.PAIR, 2 * 1024 * 151936)
         self.assertEqual(sorted(moved & {2 << 20, 1 << 29, 1 << 30}), sorted(
             number(n) for n in re.findall(r"->Arg\(([\d <]+)\)", source.split("BENCHMARK(ReadOnce)")[1]
-                                        .split(";")[0])))  # a read of as many bytes
+                                        .split(";")[0])))  # reads as many bytes
 
     def test_the_hosts_time_is_of_neighbours(self):
         def besides(middle, pairs=60.0):
@@ -175,13 +175,13 @@ class Figures(unittest.TestCase):
 
 
 class Programs(unittest.TestCase):
-    """A bundle of shell scripts in place of the programs."""
+    """A bundle with shell scripts instead of the programs."""
 
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (self.folder / "bundle" / "bin").mkdir(parents=True)
 
-    def enterContext(self, context):  # unittest has it from Python 3.11 on
+    def enterContext(self, context):  # unittest has it since Python 3.11
         value = context.__enter__()
         self.addCleanup(context.__exit__, None, None, None)
         return value
@@ -192,7 +192,7 @@ class Programs(unittest.TestCase):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     def tool_of_the_machine(self, name, script):
-        """In the place of one that a machine has."""
+        """Replaces a tool of the machine."""
         folder = self.folder / "tools"
         folder.mkdir(exist_ok=True)
         path = folder / name
@@ -374,7 +374,7 @@ class DryRun(unittest.TestCase):
     def test_the_bundle_runs_elsewhere_and_claims_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            packed = folder / "made" / "carried.tar.xz"  # a folder that does not exist yet
+            packed = folder / "made" / "carried.tar.xz"  # in a folder that does not exist yet
             done = gpu_check("bundle", "--no-build", "--build", BUILD, "--bundle", packed)
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertLessEqual(packed.stat().st_size, 50 << 20)
@@ -382,7 +382,7 @@ class DryRun(unittest.TestCase):
             self.assertEqual(done.returncode, 77, done.stdout)
             results = json.loads((folder / "out" / "gpu.json").read_text())
             self.assertEqual(set(results), {p.__name__ for p in parts.PARTS})
-            for name in parts.TESTS:  # each program started, with what lies beside it
+            for name in parts.TESTS:  # each program was started, with the files next to it
                 self.assertIn("no CUDA GPU", results["tests"][name]["skipped"])
             for part in ("first", "speed", "host", "step", "step_graph", "step_copies", "products"):
                 self.assertIn("no CUDA GPU", results[part]["skipped"])
@@ -400,18 +400,18 @@ class DryRun(unittest.TestCase):
             self.assertIn("## Not there yet", page.read_text())
 
     def start_the_sanitizer(self, packed, folder):
-        """compute-sanitizer of the bundle, with the helper that starts programs for it."""
+        """Runs compute-sanitizer of the bundle, with the helper that starts programs for it."""
         with tarfile.open(packed) as archive:
             archive.extractall(folder)
         found = folder / "gpu_check" / parts.SANITIZER
         if not found.exists():
-            return  # the toolkit of this build has none, as tools/gpu_check bundle printed
+            return  # this build's toolkit has none, as tools/gpu_check bundle printed
         done = subprocess.run([found / "compute-sanitizer", "--version"], capture_output=True, text=True, check=True)
         self.assertIn("NVIDIA (R) Compute Sanitizer", done.stdout)
         self.assertTrue(os.access(found / "TreeLauncherSubreaper", os.X_OK))
 
     def watch_a_trainer(self, packed, folder):
-        """The carried agent in the example, on the CPU."""
+        """Runs the example on the CPU with the bundled agent."""
         with tarfile.open(packed) as archive:
             archive.extractall(folder)
         if subprocess.run(["/usr/bin/python3", "-c", "import torch"], check=False,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tools/kernel_budget counts what is in machine code: kernels whose loops are known are counted,
-and the real ones are held to their limits."""
+"""Tests how tools/kernel_budget counts machine code: kernels with known loops are counted, and the real ones are
+compared with their limits."""
 import dataclasses
 import os
 import pathlib
@@ -98,7 +98,7 @@ class KnownKernels(unittest.TestCase):
         self.assertEqual(self.pipes(way)["fp32"], 4)
         self.assertEqual(self.pipes(way)["memory"], 1)
         self.assertEqual(self.pipes(way)["unknown"], 0)
-        self.assertLess(len(way), 16)  # with what counts and branches
+        self.assertLess(len(way), 16)  # includes the instructions that count and branch
 
     def test_bytes_under_way_are_those_of_loads_before_their_first_use(self):
         self.assertEqual(loops.under_way(self.way("add", 16)), 16)
@@ -117,7 +117,7 @@ class KnownKernels(unittest.TestCase):
         kernel = self.kernels["add"]
         self.assertEqual(kernel.threads, 192)
         self.assertEqual(machines.resident_warps(kernel, machines.MACHINES[0]), 60)  # 10 blocks of 6
-        many = cubin.Kernel("x", 90, [], [], 129, 128, 0)  # 4,352 registers a warp
+        many = cubin.Kernel("x", 90, [], [], 129, 128, 0)  # 4,352 registers per warp
         self.assertEqual(machines.resident_warps(many, machines.MACHINES[0]), 12)
 
     def test_the_share_of_a_copy(self):
@@ -131,7 +131,7 @@ class KnownKernels(unittest.TestCase):
 
 
 class RealKernels(unittest.TestCase):
-    """The machine code in the objects that libplumbline_cuda.so is linked from."""
+    """The machine code in the objects of libplumbline_cuda.so."""
 
     @classmethod
     def setUpClass(cls):
@@ -157,7 +157,7 @@ class RealKernels(unittest.TestCase):
 
     @unittest.skipUnless(built.program("nvdisasm"), "no nvdisasm beside nvcc")
     def test_nvdisasm_reads_the_same(self):
-        every = os.environ.get("PLUMB_LONG") == "1"  # four seconds of CPU an architecture
+        every = os.environ.get("PLUMB_LONG") == "1"  # four seconds of CPU per architecture
         done = self.call("--disassemble", *([] if every else ["--only", "90"]))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         compared, branches = map(int, re.match(r"(\d+) instructions, (\d+) branch targets: 0 differ", done.stdout).groups())

@@ -1,4 +1,4 @@
-"""tools/new_rule in a copy of the tree: what it writes compiles, and is flagged until filled in."""
+"""Tests tools/new_rule in a copy of the tree: its files compile, and are flagged until filled in."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class NewRule(unittest.TestCase):
         return found.groups() if found else self.skipTest("every rule is built")
 
     def compile(self, source):
-        """Checks the syntax as the build would, against the copy's headers and register."""
+        """Checks the syntax like the build, with the copy's headers and register."""
         commands = json.loads((BUILD / "compile_commands.json").read_text())
         like = next(c for c in commands if "/plumb_rules.dir/" in c["command"])
         words = like["command"].split()
@@ -66,8 +66,8 @@ class NewRule(unittest.TestCase):
         marked = [source, *(self.tree / "tests/rules" / rule).glob("*.case")]
         self.assertEqual(sum("is not filled in" in line for line in complaints), len(marked), said)
 
-        # Filled in, nothing is left to complain of; until then every golden case fails, for each
-        # wants a verdict that nothing gives.
+        # Filled in, there are no complaints. Until then every golden case fails, because each expects a verdict that
+        # the rule does not give.
         cases = sorted((self.tree / "tests/rules" / rule).glob("*.case"))
         self.assertEqual([re.split(r"[-]", c.name)[0] for c in cases], ["bad", "inconclusive", "near"])
         for case in cases:
@@ -79,7 +79,7 @@ class NewRule(unittest.TestCase):
         status, said = self.run_tool("check_rules")
         self.assertEqual([line for line in said.splitlines() if rule in line], [], said)
 
-        # What it keeps from then on must be named.
+        # Members that it keeps from then on must be named.
         text = source.read_text()
         source.write_text(text.replace("  double threshold_;", "  double threshold_;\n  std::set<int64_t> seen_;"))
         status, said = self.run_tool("check_rules")

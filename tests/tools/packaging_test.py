@@ -1,5 +1,5 @@
-"""The deployment examples of packaging/, as far as this machine can try them: what a tool for is missing
-is skipped by name."""
+"""Tests the deployment examples of packaging/, as far as this machine can: if a tool is missing, its test is skipped by
+name."""
 
 import os
 import pathlib
@@ -32,7 +32,7 @@ def eventually(condition):
 
 
 class Plumbd:
-    """plumbd on a free loopback port, perhaps under another program."""
+    """Runs plumbd on a free loopback port, optionally under another program."""
 
     def __init__(self, folder, *options, under=()):
         port = folder / "port"
@@ -52,7 +52,7 @@ class Plumbd:
 
 
 def train(server, name):
-    """A trainer of one step."""
+    """Runs a trainer of one step."""
     environment = {**os.environ, "PLUMBLINE_SERVER": server, "PLUMBLINE_RUN": name,
                    "PLUMBLINE_RECORD": "", "PLUMBLINE_DISABLE": ""}  # fmt: skip
     return run(BIN / "plumb-load-check", LIBRARY, env=environment)
@@ -107,7 +107,7 @@ class Slurm(Case):
         self.assertEqual(self.step("prolog.sh", "").returncode, 0)
         self.assertFalse(self.relay.exists())
         self.assertEqual(self.step("prolog.sh", "127.0.0.1:1", plumbd="/bin/false").returncode, 0)
-        # The number in the file is somebody else's by now: nothing is killed.
+        # The process id in the file belongs to another process now: nothing is killed.
         innocent = subprocess.Popen(["sleep", "60"])
         self.addCleanup(innocent.wait)
         self.addCleanup(innocent.kill)
@@ -158,7 +158,7 @@ class Systemd(Case):
         self.assertEqual((verified.returncode, verified.stderr), (0, ""))
 
     def allowed(self):
-        """System calls within the unit's filter, by its lines."""
+        """Returns the system calls within the unit's filter, from its lines."""
         calls = set()
         for line in (PACKAGING / "plumbd.service").read_text().splitlines():
             if not line.startswith("SystemCallFilter="):
@@ -189,11 +189,11 @@ class Systemd(Case):
             self.assertNotEqual(server.address, "")
             self.assertEqual(train(server.address, "traced").returncode, 0)
             self.assertIn("traced", run(BIN / "plumb", "runs", "--server", server.address).stdout)
-            # strace passes no signal on: plumbd itself is told.
+            # strace forwards no signal: it is sent to plumbd itself.
             children = pathlib.Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
             os.kill(int(children.read_text().split()[0]), signal.SIGTERM)
             server.process.wait(PATIENCE_S)
-        # As "PID name(...": what a resumed or ended call says is no name.
+        # In the form "PID name(...": lines of resumed or ended calls have no name.
         used = set(re.findall(r"^\d+ +([a-z0-9_]+)\(", log.read_text(), re.M))
         self.assertGreater(len(used), 20)
         self.assertEqual(used - self.allowed(), set())

@@ -1,4 +1,4 @@
-"""tools/test_times on the files that CMake, ninja and CTest leave."""
+"""Tests tools/test_times on files of CMake, ninja and CTest."""
 
 import pathlib
 import subprocess

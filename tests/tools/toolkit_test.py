@@ -1,5 +1,5 @@
-"""tools/toolkit/install over a few small wheels in place of NVIDIA's, and what tools/test makes of a
-machine without a CUDA toolkit."""
+"""Tests tools/toolkit/install with a few small wheels instead of NVIDIA's, and tools/test on a machine without a CUDA
+toolkit."""
 
 import hashlib
 import os
@@ -12,11 +12,11 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INSTALL = ROOT / "tools" / "toolkit" / "install"
-NOWHERE = "http://127.0.0.1:9/simple"  # the discard port: nothing listens
+NOWHERE = "http://127.0.0.1:9/simple"  # the discard port: no process listens
 
 
 def write_wheel(folder, name, files):
-    """A wheel of version 1.0 with {path: text}; its line for a list of requirements."""
+    """Writes a wheel of version 1.0 with {path: text}; returns its line for a list of requirements."""
     package = name.replace("-", "_")
     info = f"{package}-1.0.dist-info"
     path = folder / f"{package}-1.0-py3-none-any.whl"
@@ -42,7 +42,7 @@ class Install(Case):
         self.wheels.mkdir()
         self.cache = self.folder / "cache"
         self.pins = self.folder / "requirements.txt"
-        shared = "nvidia/cu13/include/shared.h"  # two of NVIDIA's wheels hold one path, of different sizes
+        shared = "nvidia/cu13/include/shared.h"  # two of NVIDIA's wheels contain one path, with different sizes
         self.pins.write_text("# what compiles\n" + write_wheel(self.wheels, "nvidia-cuda-nvcc", {
             "nvidia/cu13/bin/nvcc": "#!/bin/sh\n", shared: "long text\n"}) + write_wheel(
                 self.wheels, "nvidia-cublas", {"nvidia/cu13/lib/libcublas.so.13": "ELF", shared: "\n"}))
@@ -102,7 +102,7 @@ class Install(Case):
                 self.assertEqual(self.call("--where").returncode, 0)
                 damage()
                 self.assertEqual(self.call("--where").returncode, 1)
-        (self.cache / ".cuda-part-left").mkdir()  # of a process that was killed
+        (self.cache / ".cuda-part-left").mkdir()  # from a process that was killed
         self.assertEqual(self.installed(), toolkit)
         self.assertEqual(self.kept(), [folder.name])
 
@@ -135,7 +135,7 @@ class Install(Case):
 
 
 class WithoutKernels(Case):
-    """tools/test in a tree where cmake, ctest and the other tools are stubs."""
+    """Runs tools/test in a tree where cmake, ctest and the other tools are stubs."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,5 @@
-"""tools/version: versions of a later commit are greater for dpkg and for pip, and what it prints without git, of a shallow clone
-and of a tree with changes."""
+"""Tests tools/version: versions of later commits are greater for dpkg and for pip; and its output without git, for a
+shallow clone and for a tree with changes."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ FORM = r"\d+\.\d+\.\d+~git\d{8}\.\d{6}\.[0-9a-f]{7}"
 
 
 def pip_version():
-    """The class by which pip compares: of the wheel of pip that Debian's python3-venv brings, if there is no pip."""
+    """Returns the class with which pip compares versions; if there is no pip, from the wheel in Debian's python3-venv."""
     sys.path += sorted(str(path) for path in pathlib.Path("/usr/share/python-wheels").glob("pip-*.whl"))
     from pip._vendor.packaging.version import Version
 
@@ -24,7 +24,7 @@ def pip_version():
 
 
 class Tree:
-    """A repository with tools/version and commits that change nothing else of it."""
+    """A repository with tools/version and commits that do not change it."""
 
     def __init__(self, folder):
         self.path = pathlib.Path(folder) / "tree"
@@ -79,7 +79,7 @@ class Ordered(unittest.TestCase):
         self.assertEqual(len(set(made)), len(made))
         self.assertRegex(made[0][0], r"~git20261128\.120000\.")
         self.assertRegex(made[0][1], r"\.dev20261128120000\+g[0-9a-f]{7}$")
-        self.assertRegex(made[4][0], r"~git20261128\.120004\.")  # its own time is before that of its parent
+        self.assertRegex(made[4][0], r"~git20261128\.120004\.")  # its own time is before its parent's
 
     def test_a_merge_is_later_than_both_of_its_sides(self):
         self.tree.commit(1000, "base")
@@ -126,7 +126,7 @@ class Ordered(unittest.TestCase):
         self.tree.git("archive", "-o", self.folder / "a.tar", "HEAD")
         subprocess.run(("tar", "xf", self.folder / "a.tar", "-C", self.folder / "archive"), check=True)
         self.assertEqual(self.tree.versions(self.folder / "archive"), whole)
-        # A copy of the files, also one below another repository, has no commit.
+        # A copy of the files, also inside another repository, has no commit.
         self.tree.git("init", "-q", self.folder)
         shutil.copytree(self.tree.path, self.folder / "copy", ignore=shutil.ignore_patterns(".git"))
         unknown = self.tree.versions(self.folder / "copy")
@@ -149,7 +149,7 @@ class Ordered(unittest.TestCase):
 
 
 class Built(unittest.TestCase):
-    """What this build reports."""
+    """The version that this build reports."""
 
     def setUp(self):
         self.text = (BUILD / "version/build_version.cc").read_text()
@@ -173,7 +173,7 @@ class Built(unittest.TestCase):
         self.assertEqual(checked.strip(), self.built)
 
     def test_a_commit_compiles_one_file_and_links_the_products(self):
-        """Everything else is the same from commit to commit, so ccache finds it."""
+        """Everything else is the same from commit to commit, so ccache hits."""
         graph = self.printed("ninja", "-C", BUILD, "-t", "query", BUILD / "version/build_version.cc")
         users = re.findall(r"\S+build_version\.cc\.o\b", graph.partition("outputs:")[2])
         self.assertEqual(len(users), 1, graph)

@@ -1,4 +1,4 @@
-"""The toolkit's programs, and the machine code that lies in the objects of a build."""
+"""Finds the toolkit's programs, and the machine code in the objects of a build."""
 import os
 import pathlib
 import shutil
@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def nvcc():
-    """Its path, in the order in which CMake looks; None: not found."""
+    """Returns the path of nvcc, in CMake's search order; None if not found."""
     found = os.environ.get("CUDACXX") or shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     if pathlib.Path(found).exists():
         return pathlib.Path(found)
@@ -19,14 +19,14 @@ def nvcc():
 
 
 def program(name):
-    """cuobjdump or nvdisasm, which lie beside nvcc; None: not there."""
+    """Returns the path of cuobjdump or nvdisasm, next to nvcc; None if it is not there."""
     compiler = nvcc()
     path = compiler and compiler.with_name(name)
     return path if path and path.exists() else None
 
 
 def extract(build, source, architectures, folder):
-    """Writes FOLDER/<name>_<architecture>.cubin of a source, as its object in `build` holds them."""
+    """Writes FOLDER/<name>_<architecture>.cubin of a source, from its object in `build`."""
     source = pathlib.Path(source)
     built = pathlib.Path(build, "kernels", "CMakeFiles", "plumb_kernels.dir",
                          source.relative_to("kernels")).resolve()

@@ -1,8 +1,8 @@
-"""Reads a cubin: an ELF64 file whose sections .text.<name> hold one kernel each, with the functions
-that it calls behind it.
+"""Reads a cubin: an ELF64 file whose sections .text.<name> hold one kernel each, followed by the functions that it
+calls.
 
-An instruction has 128 bits. What is read of it was found by compiling small kernels whose loops and
-loads are known (opcodes.py has them):
+An instruction has 128 bits. The fields below were found by compiling small kernels whose loops and loads are known (in
+opcodes.py):
   bits 0-11     the opcode; its low nine bits name the operation, the rest the kinds of operands
   bits 12-15    the predicate that guards it: 7 is true
   bits 34-81    of a branch: from the next instruction to its target, in units of four bytes; from
@@ -14,10 +14,10 @@ import re
 import struct
 
 BRANCH, CALL, RETURN, EXIT = 0x147, 0x144, 0x150, 0x14d
-OWN_MEMORY = (0x183, 0x187)  # loads and stores of what a thread keeps in memory
+OWN_MEMORY = (0x183, 0x187)  # loads and stores of a thread's local memory
 WIDTH = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 8, 6: 16}
 TRUE = 7
-MAX_THREADS, REGISTERS = 0x05, 0x2f  # kinds of .nv.info
+MAX_THREADS, REGISTERS = 0x05, 0x2f  # record kinds of .nv.info
 
 
 class Instruction:
@@ -48,13 +48,13 @@ class Instruction:
 
     @property
     def always(self):
-        """Of a branch: no predicate guards it, neither the usual one nor its own operand."""
+        """For a branch: True if no predicate guards it, neither the usual one nor its own operand."""
         return not self.guarded and (self.low & 0xfff) == 0x947 and \
             self.high >> 23 & 7 == TRUE and not self.when_apart
 
     @property
     def when_apart(self):
-        """Of a branch: taken only where the lanes of a warp have come apart."""
+        """For a branch: True if it is taken only where the lanes of a warp have diverged."""
         return (self.low & 0xfff) == 0x947 and bool(self.high >> 27 & 1)
 
     @property
@@ -79,7 +79,7 @@ class Kernel:
 
     @property
     def spills(self):
-        """Loads and stores of a thread's own memory, wherever they stand."""
+        """Number of loads and stores of a thread's local memory."""
         return sum(i.operation in OWN_MEMORY for i in self.instructions)
 
 
@@ -95,7 +95,7 @@ def _string(data, at):
 
 
 def _attributes(data, row):
-    """(kind, bytes) of an .nv.info section: those that have more than a value in their own word."""
+    """Yields (kind, bytes) of an .nv.info section, for records with more than a value in their own word."""
     at, end = row[4], row[4] + row[5]
     while at < end:
         form, kind, size = struct.unpack_from("<BBH", data, at)
@@ -114,7 +114,7 @@ def _symbols(data, sections):
 
 
 def read(path):
-    """[Kernel] of the file, in its order."""
+    """Returns the [Kernel] of the file, in its order."""
     data = path.read_bytes()
     if data[:5] != b"\x7fELF\x02":
         raise ValueError(f"{path}: expected a cubin (ELF64)")
@@ -151,5 +151,5 @@ def read(path):
 
 
 def shown(mangled):
-    """A mangled name's own words, without what they are declared in: enough for a person."""
+    """Returns a mangled name without its scopes: enough for display."""
     return re.sub(r"^_Z\w*?\d+([A-Za-z]\w*)$", r"\1", mangled)

@@ -1,5 +1,5 @@
-"""Compares what cubin.py reads with the text of NVIDIA's disassembler, instruction by instruction.
-The count depends on an instruction's operation, its guard, and the target of a branch.
+"""Compares what cubin.py reads with the text of NVIDIA's disassembler, instruction by instruction. The count depends on
+an instruction's operation, its guard, and the target of a branch.
 """
 import re
 import subprocess
@@ -14,14 +14,14 @@ GOES_TO = re.compile(r"`\((\.L_x_\d+)\)")
 
 
 class Line:
-    """One instruction. `target`: of a branch to a label, its address."""
+    """One instruction. `target`: for a branch to a label, its address."""
 
     def __init__(self, guard, name, label):
         self.guarded, self.name, self.label, self.target = bool(guard), name, label, None
 
 
 def read(nvdisasm, path):
-    """{section: {address: Line}} of a cubin."""
+    """Returns {section: {address: Line}} of a cubin."""
     text = subprocess.run([nvdisasm, "-c", path], check=True, stdout=subprocess.PIPE, text=True).stdout
     found, labels, waiting, lines = {}, {}, [], None
     for row in text.splitlines():
@@ -48,7 +48,7 @@ def _resolve(lines, labels):
             line.target = labels[line.label]
 
 
-ALIASES = {"CGAERRBAR": "ERRBAR"}  # one number, with another operand
+ALIASES = {"CGAERRBAR": "ERRBAR"}  # the same opcode with another operand
 
 
 def _word(name):
@@ -57,8 +57,8 @@ def _word(name):
 
 
 def differences(kernel, lines):
-    """[text]: instructions of a kernel that have another name or another guard in its disassembly, and
-    branches that go elsewhere there."""
+    """Returns [text]: instructions of a kernel that have another name or another guard in its disassembly, and branches
+    that have another target there."""
     out = []
     for i in kernel.instructions:
         ours = opcodes.OPERATIONS.get(i.operation, (hex(i.operation),))[0]

@@ -1,15 +1,15 @@
-"""The hot loops and what each is held to. One row a loop:
+"""The hot loops and their limits. One row per loop:
 
   source     a .cu file; function: words in the (mangled) name of the function that has the loop
-  unit       what is counted by, and how many bytes of input it has
-  bytes      that a thread loads a round; needs: operations that a round of ordinary data has at
+  unit       the unit of the count, and its bytes of input
+  bytes      that a thread loads per round; needs: operations that a round of ordinary data has at
              least (loops.py), without which the cheapest round would be one of zeros
-  most       instructions a unit, on sm_80, sm_90 and sm_100: the limits. A twentieth above what is
-             reached, so that a compiler's change of mind is no alarm
+  most       instructions per unit, on sm_80, sm_90 and sm_100: the limits. A twentieth above the
+             current counts, so that a small change by the compiler raises no alarm
   registers  most, on every architecture
-  spills     loads and stores of a thread's own memory a round, in the same order. They are counted
-             among the instructions. With 64 registers eight blocks fit a processor; what a compiler
-             keeps in memory for that differs
+  spills     loads and stores of a thread's local memory per round, in the same order. They are
+             counted among the instructions. With 64 registers eight blocks fit a processor; what a
+             compiler keeps in memory for that differs
 """
 import dataclasses
 
@@ -28,7 +28,7 @@ class Row:
     most: tuple
     registers: int
     spills: tuple = (0, 0, 0)
-    goal: float = 0  # instructions a unit that are wanted; 0: none is set
+    goal: float = 0  # desired instructions per unit; 0: none
 
     def of(self, limits, architecture):
         return limits[ARCHITECTURES.index(architecture)]
@@ -37,9 +37,9 @@ class Row:
 STATS = "kernels/tensor/stats.cu"
 BF16, F16, F32 = "MeasureTilesINS0_10BF16", "MeasureTilesINS0_9F16", "MeasureTilesINS0_9F32"
 SUMS = ((("FFMA",), 24),)  # squares of 32 values
-ENDS = ((("SHFL",), 40),)  # what a tile's threads exchange at its end
+ENDS = ((("SHFL",), 40),)  # values that a tile's threads exchange at its end
 ROWS = (
-    # Of 64 KiB eight rounds of 64 bytes a thread are a tile, with its keys, ends and verdict.
+    # Of 64 KiB, eight rounds of 64 bytes per thread are a tile, with its keys, ends and verdict.
     Row("tensor statistics, bf16", STATS, BF16, "element", 2, 64, SUMS, (15.3, 9.7, 9.8), 64,
         goal=12.6),
     Row("tensor statistics, f16", STATS, F16, "element", 2, 64, SUMS, (15.9, 9.7, 9.8), 64, goal=12.6),
@@ -53,7 +53,7 @@ ROWS = (
         spills=(48, 48, 48), goal=12.6),
     Row("a whole tile, f32", STATS, F32, "element", 4, 512, ENDS, (19.8, 18.6, 16.5), 64,
         spills=(48, 48, 48), goal=25.3),
-    # Of a large tensor one of 32 drawn tiles is looked at besides, of a small one all are.
+    # Of a large tensor, one of 32 drawn tiles is examined additionally; of a small one all are.
     Row("a look besides, bf16", STATS, "DeviceWarpEjt", "element", 2, 16, ((("ATOMS",), 8),),
         (27.1, 25, 21.6), 64, spills=(16, 16, 16)),
     Row("a look besides, f32", STATS, "DeviceWarpEjj", "element", 4, 16, ((("ATOMS",), 4),),

@@ -1,9 +1,8 @@
-"""The loops of a kernel, and the least that one way round a loop costs.
+"""Finds the loops of a kernel, and the minimum cost of one round of a loop.
 
-A loop's text holds more than one round executes: cases that are rare stand in it too. So a loop is
-not counted as it stands. Of all ways from its head back to it that load at least so many bytes
-from memory, and do so much of what ordinary data ask for, the one with the fewest instructions is
-what a round costs at least. What it passes by (`whole` counts everything once) is work for data
+A loop's code holds more than one round executes, because rare cases are in it too. Of all paths from its head back to
+it that load at least the given bytes from memory, and have the operations that ordinary data need, the one with the
+fewest instructions is the minimum cost of a round. What it bypasses (`whole` counts everything once) is work for data
 that are not ordinary.
 """
 import collections
@@ -55,7 +54,7 @@ class Graph:
         return block
 
     def order(self):
-        """Blocks in reverse postorder from all entries."""
+        """Returns blocks in reverse postorder from all entries."""
         seen, out = set(), []
         for entry in sorted(self.entries):
             stack = [(entry, iter(self.blocks[entry].next))] if entry not in seen else []
@@ -80,7 +79,7 @@ class Graph:
 
 
 def _dominators(graph, order, before):
-    """The nearest block that every way to a block passes (Cooper, Harvey, Kennedy 2001)."""
+    """Returns the immediate dominator of each block (Cooper, Harvey, Kennedy 2001)."""
     place = {b: i for i, b in enumerate(order)}
     nearest = {e: e for e in graph.entries}
 
@@ -133,9 +132,8 @@ class Loop:
         return sum(self.graph.blocks[b].last - b for b in self.blocks)
 
     def way(self, load_bytes, needs=()):
-        """The instructions of the cheapest round that loads so many bytes a thread and has so many
-        of some operations: `needs`, [(numbers, how many)]. None: no round does. A block may be
-        passed twice, as an inner loop's is."""
+        """Returns the instructions of the cheapest round that loads `load_bytes` per thread and has the operations of
+        `needs`, [(numbers, count)]. None if no round does. A block may be passed twice, like an inner loop's."""
         code, blocks = self.graph.kernel.instructions, self.graph.blocks
         goal = (load_bytes, *(count for _, count in needs))
         gives = {b: (blocks[b].bytes, *(sum(i.operation in which for i in code[b:blocks[b].last])
@@ -170,7 +168,7 @@ class Loop:
 
 
 def loops(kernel):
-    """[Loop], by address."""
+    """Returns [Loop], by address."""
     graph = Graph(kernel)
     order, before = graph.order(), graph.before()
     nearest = _dominators(graph, order, before)
@@ -196,9 +194,9 @@ def loops(kernel):
 
 
 def under_way(way):
-    """Bytes of input that a thread has asked for and not yet got, at most, in a round after others.
-    Input comes by the widest loads; narrower ones are of tables. A load's barrier is set until an
-    instruction waits for it; loads may share one."""
+    """Returns the maximum bytes of input that a thread has requested and not yet received, in a round after others.
+    Input comes by the widest loads; narrower ones are of tables. A load's barrier is set until an instruction waits for
+    it; loads may share one."""
     widest = max((i.width for i in way if i.operation in GLOBAL_LOADS), default=0)
     waiting, most = {}, 0
     for instruction in [*way, *way]:

@@ -1,15 +1,13 @@
-"""Which operation is which pipe's.
+"""Maps operations to pipes.
 
-The numbers (an opcode's low nine bits) were found with PROBES: kernels of one PTX instruction,
-written many times over, whose machine code is counted. `tools/kernel_budget --probe` does it again.
-Which pipe an operation goes to is NVIDIA's word: "Throughput of Native Arithmetic Instructions" in
-the CUDA C++ Programming Guide, by what an operation does.
+The numbers (an opcode's low nine bits) were found with PROBES: kernels of one PTX instruction, written many times,
+whose machine code is counted. `tools/kernel_budget --probe` repeats it. The pipe of an operation is from NVIDIA:
+"Throughput of Native Arithmetic Instructions" in the CUDA C++ Programming Guide.
 
-Pipes: `alu` integers, comparisons, logic, moves, halves' extremes; `imad` integer products, on the
-half of the FP32 units that has multipliers for them; `fp32`; `half` packed 16-bit arithmetic;
-`fp64`; `convert` conversions that a special unit does, and counts of bits; `sfu` exponentials and
-the like; `memory` loads, stores, atomics and exchanges between lanes; `uniform` once a warp;
-`control` branches and barriers. Every instruction takes a turn at issue besides.
+Pipes: `alu` integers, comparisons, logic, moves, extremes of halves; `imad` integer products, on the half of the FP32
+units that has multipliers for them; `fp32`; `half` packed 16-bit arithmetic; `fp64`; `convert` conversions that a
+special unit does, and bit counts; `sfu` exponentials and the like; `memory` loads, stores, atomics and exchanges
+between lanes; `uniform` once per warp; `control` branches and barriers. Every instruction also takes an issue slot.
 """
 
 OPERATIONS = {
@@ -53,8 +51,7 @@ OPERATIONS = {
 PIPES = ("alu", "imad", "fp32", "half", "fp64", "convert", "sfu", "memory", "uniform", "control",
          "tensor", "unknown")
 
-# (name of the operation, PTX). %0 is read and written, %1 and %2 are read: r 32 bits, l 64, f f32,
-# d f64, h 16 bits.
+# (name of the operation, PTX). %0 is read and written, %1 and %2 are read: r 32 bits, l 64, f f32, d f64, h 16 bits.
 PROBES = (
     ("IADD3", "r", "add.u32 %0, %0, %1;"), ("LOP3", "r", "lop3.b32 %0, %0, %1, %2, 0x6a;"),
     ("SHF", "r", "shf.l.wrap.b32 %0, %0, %1, %2;"), ("PRMT", "r", "prmt.b32 %0, %0, %1, %2;"),
@@ -90,11 +87,11 @@ PROBES = (
     ("BAR", "r", "bar.sync 0;"),
 )
 TIMES = 24
-LEAST = TIMES // 2  # two of some instructions become one of three operands
+LEAST = TIMES // 2  # the compiler merges two of some instructions into one with three operands
 
 
 def probe_source():
-    """One kernel a probe, its instruction TIMES over."""
+    """Returns one kernel per probe, with its instruction TIMES times."""
     types = {"r": "unsigned", "l": "unsigned long long", "f": "float", "d": "double"}
     out = []
     for i, (_, kind, text) in enumerate(PROBES):
@@ -107,7 +104,7 @@ def probe_source():
 
 
 def probe_errors(kernels):
-    """What the probes' machine code does not bear out: [text]."""
+    """Returns [text]: differences between the probes' machine code and OPERATIONS."""
     found = {}
     for kernel in kernels:
         counts = {}

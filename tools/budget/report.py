@@ -1,4 +1,4 @@
-"""Measures the rows of limits.py in cubins, holds them to their limits, and writes the page."""
+"""Measures the rows of limits.py in cubins, compares them with their limits, and writes the page."""
 import collections
 import dataclasses
 
@@ -10,14 +10,14 @@ import opcodes
 
 @dataclasses.dataclass
 class Found:
-    """A row in one architecture's code. `pipes`: instructions a unit."""
+    """A row in one architecture's code. `pipes`: instructions per unit."""
     row: object
     kernel: object
     instructions: float
     whole: float
     pipes: dict
     flight: int
-    spills: int  # loads and stores of a thread's own memory, a round
+    spills: int  # loads and stores of a thread's local memory, per round
     way: list    # the round's instructions
 
 
@@ -26,7 +26,7 @@ def _numbers(names):
 
 
 def measure(row, kernels):
-    """The row's loop: of those that such a round fits, the one with the cheapest."""
+    """Returns the row's loop: of those with such a round, the one with the cheapest."""
     needs = [(_numbers(names), count) for names, count in row.needs]
     best = None
     for kernel in kernels:
@@ -49,7 +49,7 @@ def measure(row, kernels):
 
 
 def errors(found):
-    """What exceeds its limit: [text]."""
+    """Returns [text]: what exceeds its limit."""
     row, out = found.row, []
     architecture = found.kernel.architecture
     where = f"{row.name}, sm_{architecture}"
@@ -74,7 +74,7 @@ def _table(head, rows):
 
 
 def counts(all_found):
-    """Instructions of each row by pipe."""
+    """Returns the instructions of each row by pipe."""
     rows = []
     for f in all_found:
         rows.append([f.row.name, f"sm_{f.kernel.architecture}", f"{f.instructions:.1f}",
@@ -90,7 +90,7 @@ SHOWN = ("alu", "imad", "fp32", "half", "fp64", "convert", "sfu", "memory", "uni
 
 
 def shares(all_found):
-    """The share of a copy that each can reach at most on each machine."""
+    """Returns the maximum share of a copy's speed that each row can reach on each machine."""
     rows = []
     for machine in machines.MACHINES:
         for f in all_found:

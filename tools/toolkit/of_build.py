@@ -1,10 +1,10 @@
-"""Which CUDA toolkit a build folder was configured with."""
+"""Finds the CUDA toolkit with which a build folder was configured."""
 import pathlib
 import re
 
 
 def toolkit(build):
-    """Its folder, below which bin/nvcc lies; None: the build has no device kernels."""
+    """Returns its folder, which has bin/nvcc; None if the build has no device kernels."""
     if not (pathlib.Path(build) / "lib" / "libplumbline_cuda.so").exists():
         return None
     for path in pathlib.Path(build).glob("CMakeFiles/*/CMakeCUDACompiler.cmake"):

@@ -1,4 +1,4 @@
-// What a stored tensor would lose in the formats that have a scale a block.
+// Measures the error of a stored tensor in block-scaled formats.
 #pragma once
 
 #include "absl/status/status.h"
@@ -9,9 +9,9 @@
 
 namespace plumbline::audit {
 
-// Adds block_fits to `out`, by groups of whole rows that fit in memory (kernels/evidence/
-// block_fit.h measures each; the tensor's own scale of NVFP4 is then that of the group). A tensor
-// with a row of more than 2^20 elements gets none.
+// Adds block_fits to `out`. The tensor is measured in groups of whole rows that fit in memory
+// (kernels/evidence/block_fit.h); for NVFP4, the tensor's own scale is then that of the group. If a
+// row has more than 2^20 elements, adds none.
 absl::Status MeasureBlocks(const InputFile& file, const StoredTensor& tensor, TensorScan* scan,
                            v1::TensorState* out);
 

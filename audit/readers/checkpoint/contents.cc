@@ -15,7 +15,7 @@
 namespace plumbline::audit {
 namespace {
 
-// The magic number that torch.save of before 1.6 pickled first.
+// The magic number that torch.save before 1.6 pickled first.
 constexpr std::string_view kLegacyMagic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 
 bool NamedAsTorch(std::string_view path) {
@@ -25,13 +25,13 @@ bool NamedAsTorch(std::string_view path) {
   return false;
 }
 
-// A plausible header length and the brace that opens it.
+// Checks for a plausible header length and the opening brace.
 bool LooksSafetensors(std::string_view head) {
   return head.size() > kHeaderLengthBytes && head[7] == '\0' && head[6] == '\0' &&
          head[kHeaderLengthBytes] == '{';
 }
 
-// The first member's name is in the head: torch.save writes data.pkl first.
+// Checks the first member's name: torch.save writes data.pkl first.
 bool LooksTorchZip(std::string_view path, std::string_view head) {
   if (!head.starts_with(std::string_view("PK\x03\x04"))) return false;
   if (NamedAsTorch(path)) return true;
@@ -41,8 +41,8 @@ bool LooksTorchZip(std::string_view path, std::string_view head) {
   return head.substr(30, length).ends_with("/data.pkl");
 }
 
-// Tensors that were dumped by a probe say so, or have its names; those of a model have names with
-// dots, and mostly "format" beside them.
+// Returns true for a model's header. Tensors dumped by a probe have a "kind" or the names of a
+// dump. A model mostly has "format", and names with dots.
 bool IsModelHeader(const SafetensorsHeader& header) {
   if (header.Metadata("kind") != nullptr || header.tensors.empty()) return false;
   for (const DumpKind* kind : DumpKinds()) {

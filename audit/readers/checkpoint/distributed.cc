@@ -21,7 +21,7 @@ constexpr size_t kMostEntryName = 512;
 
 std::string_view LastPart(std::string_view callee) { return callee.substr(callee.rfind('.') + 1); }
 
-// What torch writes into an index, whatever module it lives in by version.
+// Returns true for records that torch writes into an index. Their module depends on the version.
 bool IsIndexRecord(std::string_view callee) {
   constexpr std::string_view kRecords[] = {
       "Metadata",           "TensorStorageMetadata", "BytesStorageMetadata",
@@ -34,7 +34,7 @@ bool IsIndexRecord(std::string_view callee) {
          std::end(kRecords);
 }
 
-// From the index's pickle: which file holds which name, at which bytes.
+// Walks the index's pickle: which file holds which name, at which bytes.
 class IndexWalk {
  public:
   IndexWalk(const PickleTree& tree, DistributedIndex* index, FileFindings* findings)
@@ -57,7 +57,8 @@ class IndexWalk {
   }
 
  private:
-  // What a record was given; frozen ones and those with slots are given it in a pair.
+  // Returns the state of a record. Frozen records and those with slots have it as the second item
+  // of a pair.
   PickleId State(PickleId id, std::string_view record) const {
     if (LastPart(tree_.callee(id)) != record) return kNoPickle;
     const PickleId state = tree_.call(id).state;
@@ -71,7 +72,7 @@ class IndexWalk {
     return static_cast<uint64_t>(tree_.whole(id));
   }
 
-  // One entry; a file's name leads nowhere but beside the index.
+  // Adds one entry. The file must be in the folder of the index.
   std::optional<Problem> Take(PickleId kinds, PickleId key, PickleId value) {
     const PickleId which = State(key, "MetadataIndex"), place = State(value, "_StorageInfo");
     const PickleId name = tree_.Find(which, "fqn"), path = tree_.Find(place, "relative_path");
@@ -99,10 +100,10 @@ class IndexWalk {
     return std::nullopt;
   }
 
-  // What the pickle would call: nothing is run, all is said.
+  // Reports the calls in the pickle. None is executed.
   void TellCalls() {
     struct Seen {
-      uint64_t count = 0, byte = 0;  // the first one's
+      uint64_t count = 0, byte = 0;  // of the first one
       bool data = true;
     };
     std::map<std::string, Seen> others;
@@ -131,11 +132,12 @@ class IndexWalk {
   FileFindings& findings_;
 };
 
-// Which part of a checkpoint a name is of: "model.a.weight", "optimizer.state.a.weight.exp_avg".
+// Splits a name into its part of the checkpoint and the rest: "model.a.weight",
+// "optimizer.state.a.weight.exp_avg".
 NamedTensor NameOf(const std::string& name, bool parts_named) {
   NamedTensor out;
   out.name = name;
-  // The first word says the part, and of an optimizer's values the last one which it is.
+  // The first word is the part. For an optimizer's value, the last word is its kind.
   const size_t dot = name.find('.');
   const std::string_view first = std::string_view(name).substr(0, dot);
   const std::string rest = dot == std::string::npos ? "" : name.substr(dot + 1);
@@ -157,7 +159,7 @@ NamedTensor NameOf(const std::string& name, bool parts_named) {
   return out;
 }
 
-// A value that is no tensor: a step count, where its name says so.
+// Reads a value that is not a tensor: a step count, if its name is that of a step.
 void TakeBytes(const DistributedEntry& entry, const TorchFile& torch,
                CheckpointContents* contents) {
   const std::optional<double> value = torch.Number(torch.tree().root());
@@ -175,13 +177,14 @@ void TakeBytes(const DistributedEntry& entry, const TorchFile& torch,
     contents->step = static_cast<int64_t>(*value);
 }
 
-// The index of the folder that was read last: its parts come one after the other.
+// Returns the index next to a part. The last one is cached, because the parts of a folder are read
+// in sequence.
 std::shared_ptr<const DistributedIndex> IndexBeside(const std::string& part,
                                                     std::optional<Problem>* problem) {
   thread_local std::string known_path;
   thread_local fs::file_time_type known_time;
   thread_local std::shared_ptr<const DistributedIndex> known;
-  // A folder has one, however many parts ask for it.
+  // Read the index once per folder.
   const fs::path path = fs::path(part).parent_path() / kIndexName;
   std::error_code error;
   const fs::file_time_type time = fs::last_write_time(path, error);
@@ -192,10 +195,10 @@ std::shared_ptr<const DistributedIndex> IndexBeside(const std::string& part,
     return nullptr;
   }
   if (known != nullptr && known_path == path.string() && known_time == time) return known;
-  // Read anew; what is wrong with it is told where it is an input itself.
+  // Problems of the index are reported where it is an input itself.
   absl::StatusOr<InputFile> opened = InputFile::Open(path.string());
   auto index = std::make_shared<DistributedIndex>();
-  FileFindings told;  // with the index itself
+  FileFindings told;  // reported for the index itself
   if (!opened.ok()) {
     *problem = Problem{0, std::string(opened.status().message())};
     return nullptr;
@@ -248,7 +251,7 @@ std::optional<Problem> ReadDistributedContents(const std::string& path, const In
     findings->notes.push_back("the index beside it names nothing in this part");
     return std::nullopt;
   }
-  // The work on a file is to be linear in its bytes, wherever its entries lie.
+  // Limit the bytes read, so that work is linear in the file's size even if entries overlap.
   uint64_t bytes = 0;
   for (const DistributedEntry& entry : entries->second) {
     if (entry.offset > file.size() || entry.length > file.size() - entry.offset) {
@@ -263,7 +266,7 @@ std::optional<Problem> ReadDistributedContents(const std::string& path, const In
     return Problem{0, "expected entries that do not overlap, found " + std::to_string(bytes) +
                           " bytes of them in a file of " + std::to_string(file.size())};
   }
-  // Each is a small file of its own; one that is bad does not lose the others.
+  // Each entry is a small file. A damaged entry does not lose the others.
   for (const DistributedEntry& entry : entries->second) {
     std::unique_ptr<TorchFile> torch;
     if (auto wrong = TorchFile::OpenPart(file, entry.offset, entry.length, &torch)) {

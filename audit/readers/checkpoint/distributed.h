@@ -1,4 +1,4 @@
-// PyTorch's distributed checkpoints: a pickle that says where each tensor lies (.metadata), and
+// Reads PyTorch's distributed checkpoints: a pickle with the place of each tensor (.metadata), and
 // files of tensors, each as torch.save writes one (__0_0.distcp).
 #pragma once
 
@@ -18,32 +18,33 @@
 
 namespace plumbline::audit {
 
-// One stored thing.
+// One stored tensor or value.
 struct DistributedEntry {
   std::string name;  // "model.layers.0.weight"
   bool tensor = false;
-  uint64_t offset = 0, length = 0;  // bytes of its file
+  uint64_t offset = 0, length = 0;  // bytes in its file
 };
 
 struct DistributedIndex {
-  std::map<std::string, std::vector<DistributedEntry>> files;  // by name, beside the index
+  std::map<std::string, std::vector<DistributedEntry>> files;  // by file name, in the folder of the
+                                                               // index
   bool parts_named = false;  // names begin with "model.", "optimizer." and the like
 };
 
 bool IsDistributedIndex(std::string_view path, std::string_view head);
 bool IsDistributedPart(std::string_view path);
 
-// The problem, or nothing and a whole index. Records that torch writes into it are known; any other
-// call goes to `findings` as one of a torch file does.
+// Reads an index. Returns the problem, or nothing and a whole index. The records that torch writes
+// are known; any other call is added to `findings`, as for a torch file.
 std::optional<Problem> ReadDistributedIndex(const InputFile& file, DistributedIndex* index,
                                             FileFindings* findings);
 
-// What one part holds, by the index beside it; that of the folder read last is kept.
+// Reads what one part holds, using the index next to it. The index of the last folder is cached.
 std::optional<Problem> ReadDistributedContents(const std::string& path, const InputFile& file,
                                                CheckpointContents* contents,
                                                FileFindings* findings);
 
-// Each entry of a part that is no tensor, opened. Why some are missing; empty: none is.
+// Opens each entry of a part that is not a tensor. Returns why some are missing; "" if none is.
 std::string OpenDistributedValues(
     const std::string& path, const InputFile& file,
     const std::function<void(const std::string& name, std::unique_ptr<TorchFile>)>& take);

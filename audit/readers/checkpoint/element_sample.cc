@@ -10,7 +10,7 @@
 namespace plumbline::audit {
 namespace {
 
-// Neither run nor step nor name has a part in it: tensors of one size have one sample.
+// The key ignores run, step and name: tensors of one size have the same sample.
 constexpr uint64_t kKey = SampleKey("", 0, "", "checkpoint");
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A few elements of a tensor, kept while its bytes stream by: the same ones in each checkpoint, and
-// the same of a weight, its moments and its average, so that they can be held against each other.
+// Keeps a sample of a tensor's elements while its bytes are read. The sample is the same in each
+// checkpoint, and for a weight, its moments and its average, so that they can be compared.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,16 @@
 
 namespace plumbline::audit {
 
-// Which elements: kernels/core/sample_index.h, under one key for all. Tensors of one size have the
-// same ones, so a few lists are kept. Not thread-safe.
+// Chooses the elements: kernels/core/sample_index.h, with one key for all. Tensors of one size have
+// the same sample, so a few lists are cached. Not thread-safe.
 class SampledElements {
  public:
   static constexpr uint64_t kMostElements = 2048;
 
-  // So many a tensor where a checkpoint has `tensors` of them: 2^22 in all, and a power of two.
+  // Returns the sample size per tensor for a checkpoint with `tensors` tensors: 2^22 elements in
+  // total, and a power of two.
   static uint64_t MostOf(size_t tensors);
-  // Ascending indices below `count`, at most `most` of them.
+  // Returns ascending indices below `count`, at most `most` of them.
   std::shared_ptr<const std::vector<uint64_t>> Of(uint64_t count, uint64_t most);
 
  private:
@@ -32,19 +33,19 @@ class SampledElements {
 // Not thread-safe.
 class ElementSample {
  public:
-  // A tensor of a known dtype; `indices` are ascending.
+  // `tensor` has a supported dtype; `indices` are ascending.
   ElementSample(const StoredTensor& tensor, std::shared_ptr<const std::vector<uint64_t>> indices);
-  // The next bytes of its elements in C order; whole elements.
+  // Adds the next bytes of its elements in C order; whole elements only.
   void Add(const std::byte* data, size_t size);
-  // The values that were seen, with their indices in C order, ascending.
+  // Stores the sampled values and their ascending indices in C order.
   void Fill(v1::TensorSample* out) const;
 
  private:
   DType dtype_;
   size_t width_ = 0;
   std::shared_ptr<const std::vector<uint64_t>> indices_;
-  size_t next_ = 0;  // of indices_
-  uint64_t at_ = 0;  // elements that came by
+  size_t next_ = 0;  // index into indices_
+  uint64_t at_ = 0;  // number of elements added
   std::vector<std::byte> values_;
 };
 

@@ -8,13 +8,13 @@ namespace {
 
 constexpr uint64_t kMostIndexBytes = uint64_t{16} << 20;
 
-// A name without a folder: an index speaks of its own.
+// Returns true for a name without a folder: an index refers to its own folder only.
 bool IsFileName(const std::string& name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
 }
 
-// `twice`: a key that an object has again.
+// Parses an index. `twice`: a key that occurs twice in an object.
 nlohmann::json ParseIndex(const std::string& text, std::string* twice) {
   std::vector<std::set<std::string>> keys;
   const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
@@ -67,7 +67,7 @@ std::optional<Problem> ReadShardIndex(const InputFile& file, ShardIndex* index) 
 std::vector<Problem> CheckShards(const ShardIndex& index, const std::vector<ShardTensors>& shards,
                                  const std::set<std::string>& missing, std::string* note) {
   std::vector<Problem> problems;
-  std::map<std::string, std::string> found;  // the shard of a tensor
+  std::map<std::string, std::string> found;  // the shard of each tensor
   uint64_t total = 0;
   for (const std::string& shard : missing)
     problems.push_back({0, "expected the shard " + Quoted(shard) +

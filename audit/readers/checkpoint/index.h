@@ -1,4 +1,4 @@
-// The index of a sharded checkpoint (*.index.json): which tensor is in which file.
+// The index of a sharded checkpoint (*.index.json): which file holds which tensor.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@
 namespace plumbline::audit {
 
 struct ShardIndex {
-  std::map<std::string, std::string> files;  // by tensor: a file's name, beside the index
+  std::map<std::string, std::string> files;  // by tensor: a file name in the folder of the index
   std::set<std::string> shards;
-  std::optional<uint64_t> total_size;  // bytes of all tensors, as the index says
+  std::optional<uint64_t> total_size;  // bytes of all tensors, as the index states
 };
 
-// The problem, or nothing and a complete index: a JSON object whose weight_map has each tensor once
-// and names files of its own folder.
+// Reads an index. Returns the problem, or nothing and a complete index: a JSON object whose
+// weight_map has each tensor once and names files of its own folder.
 std::optional<Problem> ReadShardIndex(const InputFile& file, ShardIndex* index);
 
-// What one shard holds.
+// The content of one shard.
 struct ShardTensors {
   std::string shard;
   std::vector<std::pair<std::string, uint64_t>> tensors;  // name, bytes
 };
 
-// What the shards that could be read and the index say differently: a tensor in two shards, in
-// another than its own or in none. `missing`: shards that are not there. `note`: all tensors are
-// there, and the index counts other bytes (writers count tied weights twice, or in another dtype).
+// Compares the index with the shards that could be read: a tensor in two shards, in another shard
+// than stated, or in none. `missing`: shards that do not exist. If all tensors exist but the index
+// states other bytes, sets `note` (writers count tied weights twice, or in another dtype).
 std::vector<Problem> CheckShards(const ShardIndex& index, const std::vector<ShardTensors>& shards,
                                  const std::set<std::string>& missing, std::string* note);
 

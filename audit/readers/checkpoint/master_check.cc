@@ -22,7 +22,7 @@ void CompareOne(uint64_t at, DType dtype, uint16_t code, float master, MasterChe
     out->master = master;
   }
   const double apart = std::fabs(static_cast<double>(weight) - static_cast<double>(master));
-  // Comparisons fail on NaN, which no rounding of a number gives.
+  // Written so that NaN counts as beyond: no rounding of a number gives NaN.
   if (!(apart < UlpOf(master, dtype))) ++out->beyond;
 }
 

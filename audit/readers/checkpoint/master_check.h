@@ -1,4 +1,4 @@
-// Is a 16-bit weight its fp32 master, rounded? Both lie in files.
+// Checks whether a 16-bit weight in a file is its fp32 master, rounded.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,19 @@ namespace plumbline::audit {
 
 struct MasterCheck {
   uint64_t compared = 0;
-  uint64_t differ = 0;  // from the master, rounded to nearest even; zeros of both signs are equal,
-                        // and so are NaN
-  uint64_t beyond = 0;  // of these, also from what rounding in either direction gives
-  uint64_t first = 0;   // index in C order of the first that differs, and its values
+  uint64_t differ = 0;  // differ from the master rounded to nearest even; zeros of both signs are
+                        // equal, and so are NaNs
+  uint64_t beyond = 0;  // of these, those that differ from both roundings (up and down)
+  uint64_t first = 0;   // index in C order of the first difference, and its values
   double weight = 0;
   double master = 0;
 };
 
-// Of one shape, bf16 or fp16 beside fp32, both dense and lowest byte first.
+// Returns true if the shapes are equal, the dtypes are bf16 or fp16 and fp32, and both are dense,
+// lowest byte first.
 bool CanCheckMaster(const StoredTensor& weight, const StoredTensor& master);
 
-// In pieces of a MiB. Of tensors that CanCheckMaster.
+// Compares in pieces of 1 MiB. Requires CanCheckMaster.
 absl::Status CheckMaster(const InputFile& weight_file, const StoredTensor& weight,
                          const InputFile& master_file, const StoredTensor& master,
                          MasterCheck* out);

@@ -8,7 +8,7 @@
 namespace plumbline::audit {
 namespace {
 
-// What rules hold against itself from one checkpoint to the next.
+// Returns true for tensors that rules compare from one checkpoint to the next.
 bool IsSampled(const SitedTensor& tensor) {
   return IsFloating(tensor.place.dtype) && (tensor.op == "weight" || tensor.op == "average" ||
                                             tensor.op == "exp_avg" || tensor.op == "exp_avg_sq");
@@ -35,7 +35,7 @@ MeasuredTensor TensorMeasurer::Take(size_t tensor) {
   return measured;
 }
 
-// What is to be measured of it.
+// Chooses what to measure of a tensor.
 MeasuredTensor TensorMeasurer::Prepare(size_t tensor) {
   const SitedTensor& sited = whole_->tensors[tensor];
   MeasuredTensor out;
@@ -54,7 +54,7 @@ void TensorMeasurer::Measure(size_t tensor, TensorScan* scan, MeasuredTensor* ou
                     out->rows ? &*out->rows : nullptr, out->sample ? &*out->sample : nullptr);
 }
 
-// The small tensors from this one on, by all cores.
+// Measures the small tensors from this one on, with all cores.
 void TensorMeasurer::Ahead(size_t first) {
   std::vector<std::pair<size_t, MeasuredTensor>> group;
   uint64_t bytes = 0;
@@ -65,7 +65,7 @@ void TensorMeasurer::Ahead(size_t first) {
     bytes += place.bytes();
     group.emplace_back(i, Prepare(i));
   }
-  // Threads are started for what is worth them.
+  // Start threads only if there is enough work.
   const int threads =
       bytes < kSmall ? 1 : std::min<int>(ThreadsFor(UINT64_MAX), static_cast<int>(group.size()));
   if (scans_.size() < static_cast<size_t>(threads)) scans_.resize(static_cast<size_t>(threads));

@@ -1,4 +1,4 @@
-// What is measured of a checkpoint's tensors: small ones several at a time, large ones by several
+// Measures a checkpoint's tensors: several small ones in parallel, and large ones with several
 // threads each.
 #pragma once
 
@@ -18,23 +18,24 @@ namespace plumbline::audit {
 struct MeasuredTensor {
   absl::Status status;
   TensorStats stats;
-  std::optional<RowDigests> rows;       // of weights with rows long enough
-  std::optional<ElementSample> sample;  // of weights, averages and moments
+  std::optional<RowDigests> rows;       // for weights with rows that are long enough
+  std::optional<ElementSample> sample;  // for weights, averages and moments
 };
 
-// Of one checkpoint after the other. Not thread-safe; uses several threads.
+// Measures one checkpoint after another. Not thread-safe; uses several threads.
 class TensorMeasurer {
  public:
-  // The tensors of the checkpoint that is read now; it outlives the calls of Take.
+  // Sets the checkpoint that is read now. It must outlive the calls of Take.
   void Open(const WholeCheckpoint* whole);
-  // Of a tensor of a dtype that is read; each once, in ascending order.
+  // Measures a tensor of a supported dtype. Call once for each, in ascending order.
   MeasuredTensor Take(size_t tensor);
-  // For what is read besides, between two calls.
+  // For other reads, between two calls.
   TensorScan& scan() { return scan_; }
 
  private:
   static constexpr uint64_t kSmall = uint64_t{2} << 20;      // bytes
-  static constexpr uint64_t kTogether = uint64_t{16} << 20;  // bytes of small ones at a time
+  static constexpr uint64_t kTogether = uint64_t{16} << 20;  // bytes of small tensors measured at a
+                                                             // time
   static constexpr size_t kMostTogether = 64;
 
   MeasuredTensor Prepare(size_t tensor);
@@ -42,9 +43,9 @@ class TensorMeasurer {
   void Ahead(size_t first);
 
   const WholeCheckpoint* whole_ = nullptr;
-  uint64_t most_sampled_ = 0;  // elements of a tensor
+  uint64_t most_sampled_ = 0;  // elements per tensor
   TensorScan scan_;
-  std::vector<TensorScan> scans_;  // one a thread
+  std::vector<TensorScan> scans_;  // one per thread
   SampledElements elements_;
   std::map<size_t, MeasuredTensor> ahead_;
 };

@@ -18,7 +18,7 @@ bool IsRunning(std::string_view name) {
          name.ends_with("num_batches_tracked");
 }
 
-// Kept in the shape of the parameter, whatever the optimizer.
+// Returns true for state that has the shape of its parameter in every optimizer.
 bool HasShapeOfParameter(std::string_view kept) {
   constexpr std::string_view kKept[] = {"exp_avg",         "exp_avg_sq", "max_exp_avg_sq",
                                         "momentum_buffer", "square_avg", "sum",
@@ -37,8 +37,8 @@ std::vector<const NamedTensor*> Candidates(const std::vector<const NamedTensor*>
   return out;
 }
 
-// One group's parameters among the candidates, in order; nothing: they do not fit. Of a parameter
-// without state the shape is not known, and any fits.
+// Fits one group's parameters to the candidates, in order. If they do not fit, returns nothing. A
+// parameter without state has no known shape and fits any.
 class OrderedFit {
  public:
   OrderedFit(const std::vector<const NamedTensor*>& model, const std::map<int64_t, Shape>& shapes,
@@ -89,8 +89,8 @@ std::map<int64_t, Shape> ShapesOfState(const std::vector<const NamedTensor*>& st
 
 // ---- the order of transformers ------------------------------------------------------------------
 
-// The rank of a part of a name among its siblings. Families agree on it: where the same names are
-// made in another order (OPT, Bart), other parts of the names are not in this table.
+// The rank of a part of a name among its siblings. Families agree on it: families with another
+// order of the same names (OPT, Bart) have other parts that are not in this table.
 constexpr std::pair<std::string_view, int> kRanks[] = {
     {"base_model", 0},
     {"model", 0},
@@ -161,7 +161,7 @@ std::optional<int> RankOf(std::string_view part) {
   return number;
 }
 
-// What a name is sorted by, or nothing.
+// Returns the sort key of a name. If a part is unknown, returns nothing.
 std::optional<std::vector<int>> OrderOf(std::string_view name) {
   std::vector<int> order;
   while (true) {
@@ -187,13 +187,14 @@ std::optional<Ordered> InOrder(const std::vector<const NamedTensor*>& model) {
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   Ordered out;
   for (size_t i = 0; i < keyed.size(); ++i) {
-    if (i > 0 && keyed[i].first == keyed[i - 1].first) return std::nullopt;  // which comes first?
+    if (i > 0 && keyed[i].first == keyed[i - 1].first)
+      return std::nullopt;  // the order is ambiguous
     out.push_back(keyed[i].second);
   }
   return out;
 }
 
-// The parameters of each group: of one all, of two the matrices and the rest.
+// Returns the parameters of each group: for one group all, for two the matrices and the rest.
 std::vector<Ordered> Divided(const Ordered& model, size_t groups) {
   if (groups == 1) return {model};
   std::vector<Ordered> out(2);

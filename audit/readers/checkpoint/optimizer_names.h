@@ -1,4 +1,4 @@
-// Which parameter an optimizer's state belongs to: torch.optim keys it by a running number.
+// Finds the parameter of an optimizer's state: torch.optim uses a running number as the key.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,21 @@
 
 namespace plumbline::audit {
 
-// A number counts the parameters group by group, in the order in which the model names them. What
-// is told is what only one such order fits: the first tensors of the model whose shapes fit in this
-// order and the last ones are the same. Parameters that share their storage count once; running
-// statistics of a normalisation count as none. `model`: the tensors of a model in its own order.
+// Numbers count the parameters group by group, in the order in which the model names them. A name
+// is returned only if the assignment is unique: the first tensors of the model whose shapes fit in
+// this order are also the last ones that do. Parameters that share their storage count once;
+// running statistics of a normalisation do not count. `model`: the tensors of a model in its own
+// order.
 std::map<int64_t, std::string> NamesOfParameters(const std::vector<const NamedTensor*>& model,
                                                  const std::vector<const NamedTensor*>& state,
                                                  const std::vector<ParameterGroup>& groups);
 
-// Names of the parameters of an optimizer that Hugging Face's Trainer made: a group with weight
-// decay (matrices) and one without (biases, gains), or one of all, each in the order of the model.
-// safetensors sorts by name, so the order is made again from names that are known (Llama, Qwen,
-// Mistral, Gemma, Phi-3, GPT-2, BERT, and LoRA on them). Empty if a name is not known, if the
-// groups hold another number of parameters, or if one shape does not fit. `model`: the tensors of
-// all files of the model.
+// Returns the names for an optimizer of Hugging Face's Trainer: a group with weight decay
+// (matrices) and one without (biases, gains), or one group of all, each in the order of the model.
+// safetensors sorts by name, so the model's order is reconstructed from known names (Llama, Qwen,
+// Mistral, Gemma, Phi-3, GPT-2, BERT, and LoRA on them). If a name is not known, the groups have
+// another number of parameters, or a shape does not fit, returns an empty map. `model`: the tensors
+// of all files of the model.
 std::map<int64_t, std::string> NamesInTransformersOrder(
     const std::vector<const NamedTensor*>& model, const std::vector<const NamedTensor*>& state,
     const std::vector<ParameterGroup>& groups);

@@ -9,13 +9,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names that may say a step: the file, a rank's folder, the step's, one between them.
+// Number of names searched for a step: the file, a rank's folder, the step's folder, one between
+// them.
 constexpr int kMostLooked = 4;
 
 bool IsNameLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool IsNameDigit(char c) { return c >= '0' && c <= '9'; }
 
-// The number behind `word` in a name: "step-1000", "step=1000", "step_1000", "step1000".
+// Returns the number after `word` in a name: "step-1000", "step=1000", "step_1000", "step1000".
 std::optional<int64_t> NumberBehind(std::string_view name, std::string_view word) {
   for (size_t at = name.find(word); at != std::string_view::npos; at = name.find(word, at + 1)) {
     if (at > 0 && (IsNameLetter(name[at - 1]) || IsNameDigit(name[at - 1]))) continue;
@@ -50,7 +51,7 @@ std::optional<int64_t> StepOfName(std::string_view name) {
 
 namespace {
 
-// "rank_3.pt", "model_rank-3.pt", "dp_rank_3": no "lora_rank_8".
+// Parses "rank_3.pt", "model_rank-3.pt", "dp_rank_3", but not "lora_rank_8".
 std::optional<uint32_t> RankOfName(std::string_view name) {
   for (const std::string_view before : {"model_", "model-", "checkpoint_", "ckpt_"}) {
     if (name.starts_with(before)) name.remove_prefix(before.size());
@@ -68,7 +69,8 @@ std::optional<uint32_t> RankOfName(std::string_view name) {
   return static_cast<uint32_t>(*rank);
 }
 
-// Of the file's name, or of its folder's in one of a step: "step-4/rank3/model.pt".
+// Returns the rank in the file's name. If there is none and the folder belongs to a step, that in
+// the folder's name: "step-4/rank3/model.pt".
 std::optional<uint32_t> PlainRank(const fs::path& path) {
   if (const auto rank = RankOfName(path.filename().string())) return rank;
   const fs::path folder = path.parent_path();
@@ -105,7 +107,7 @@ bool IsLeftover(const std::string& path) {
   const auto ends = [](std::string_view name) {
     for (const std::string_view end : {".tmp", ".temp", ".part", ".partial", ".incomplete", "~"}) {
       if (name.ends_with(end)) return true;
-      // With a process or a random number behind: "model.pt.tmp.4711", "model.pt.tmp_x7f".
+      // A process id or a random suffix may follow: "model.pt.tmp.4711", "model.pt.tmp_x7f".
       const size_t at = end == "~" ? std::string_view::npos : name.rfind(end);
       if (at != std::string_view::npos && at > 0 && at + end.size() < name.size() &&
           (name[at + end.size()] == '.' || name[at + end.size()] == '_') &&
@@ -116,7 +118,7 @@ bool IsLeftover(const std::string& path) {
   };
   const fs::path whole = fs::path(path).lexically_normal();
   if (ends(whole.filename().string())) return true;
-  // A folder of one step, or of a rank of it.
+  // Check the folder of a step, or of one of its ranks.
   int looked = 0;
   for (fs::path at = whole.parent_path(); at.has_filename() && ++looked < kMostLooked;
        at = at.parent_path()) {
@@ -133,7 +135,7 @@ CheckpointPlace PlaceOf(const std::string& path) {
   fs::path whole = fs::absolute(path, error).lexically_normal();
   place.rank = RankOfPath(path);
   fs::path folder = whole.parent_path();
-  // The file's own name first, then its nearest folders from the inside out.
+  // Search the file's name first, then its folders from the inside out.
   int looked = 0;
   for (fs::path at = whole; at.has_filename() && looked < kMostLooked; at = at.parent_path()) {
     ++looked;
@@ -142,7 +144,7 @@ CheckpointPlace PlaceOf(const std::string& path) {
     folder = at.parent_path();
     break;
   }
-  // A rank's folder is no run: run/mp_rank_00/model.pt.
+  // A rank's folder is not a run: run/mp_rank_00/model.pt.
   if (!place.step && RankOfPath(folder.filename().string()).ranked) folder = folder.parent_path();
   place.path = folder.string();
   place.run = folder.filename().string();

@@ -1,4 +1,4 @@
-// Where a file belongs, by its path: which run, which step, which rank.
+// Finds the run, step and rank of a file from its path.
 #pragma once
 
 #include <cstdint>
@@ -9,35 +9,39 @@
 
 namespace plumbline::audit {
 
-// Of Megatron's mp_rank_TT[_PPP], DeepSpeed's zero_pp_rank_D_mp_rank_TT and plain rank numbers
-// (rank_3.pt, model_rank-3.pt, step-4/dp_rank_3/model.pt): which part of the model a file holds.
+// The part of the model that a file holds, from Megatron's mp_rank_TT[_PPP], DeepSpeed's
+// zero_pp_rank_D_mp_rank_TT and plain rank numbers (rank_3.pt, model_rank-3.pt,
+// step-4/dp_rank_3/model.pt).
 struct RankTag {
   bool ranked = false;
-  uint32_t stage = 0;   // of the pipeline
-  uint32_t tensor = 0;  // of tensor parallelism
-  uint32_t data = 0;    // of data parallelism
+  uint32_t stage = 0;   // rank in the pipeline
+  uint32_t tensor = 0;  // rank in tensor parallelism
+  uint32_t data = 0;    // rank in data parallelism
   bool shard = false;   // zero_pp_rank: a part that no other rank holds
-  bool plain = false;   // a number alone: whether ranks hold copies or shards is not said
+  bool plain = false;   // only a number: ranks may hold copies or shards
 
   auto Order() const { return std::tie(stage, tensor, data); }
 };
 
 struct CheckpointPlace {
-  std::string run;   // the folder that holds the steps
-  std::string path;  // of that folder, which tells runs of one name apart
+  std::string run;   // name of the folder that holds the steps
+  std::string path;  // path of that folder, which distinguishes runs of one name
   std::optional<int64_t> step;
   RankTag rank;
 };
 
-// "runs/exp/global_step500/mp_rank_00_model_states.pt": run exp, step 500, rank 0. The innermost
+// "runs/exp/global_step500/mp_rank_00_model_states.pt" is run exp, step 500, rank 0. The innermost
 // part of the path that names a step gives it (step-1000, global_step500, iter_0001000,
-// checkpoint-1500, ckpt_1000.pt, epoch=3-step=1000.ckpt); without one the run is the file's folder.
+// checkpoint-1500, ckpt_1000.pt, epoch=3-step=1000.ckpt). If none does, the run is the file's
+// folder.
 CheckpointPlace PlaceOf(const std::string& path);
 
-// The step that a name says: "step", "iter" and the like win over "checkpoint" and "ckpt".
+// Returns the step in a name. "step", "iter" and the like take precedence over "checkpoint" and
+// "ckpt".
 std::optional<int64_t> StepOfName(std::string_view name);
 RankTag RankOfPath(std::string_view path);
-// "model.pt.tmp", "tmp-checkpoint-500/model.pt": what a writer renames when it is whole.
+// Returns true for "model.pt.tmp", "tmp-checkpoint-500/model.pt": files that a writer renames when
+// they are complete.
 bool IsLeftover(const std::string& path);
 
 }  // namespace plumbline::audit

@@ -18,11 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file as it was found, and what it says itself.
+// A file, its place from the path, and what its content states.
 struct FoundFile {
   PlannedFile planned;
   CheckpointPlace place;
-  std::optional<int64_t> step;  // of its content
+  std::optional<int64_t> step;  // stated by the content
   bool readable = false;
   ShardTensors shard;
 };
@@ -67,7 +67,7 @@ class Planner {
     return error ? path : whole.string();
   }
 
-  // Reads what a file says of itself, all but its tensors.
+  // Reads everything of a file except its tensors.
   FoundFile& Find(InputReport* report, const std::string& path) {
     FoundFile& found = files_.emplace_back();
     by_path_[WholePath(path)] = files_.size() - 1;
@@ -100,7 +100,8 @@ class Planner {
     return found;
   }
 
-  // Shards that nobody named are read too, in the name of their index.
+  // Adds the shards of an index. Shards that were not named are read too, under the report of their
+  // index.
   void TakeIndex(InputReport* report) {
     ShardIndex index;
     absl::StatusOr<InputFile> file = InputFile::Open(report->path);
@@ -133,7 +134,8 @@ class Planner {
     if (!note.empty()) report->Note(std::move(note));
   }
 
-  // Parts that nobody named are read too, in the name of their index.
+  // Adds the parts of a distributed index. Parts that were not named are read too, under the report
+  // of their index.
   void TakeDistributed(InputReport* report) {
     DistributedIndex index;
     FileFindings findings;
@@ -156,7 +158,7 @@ class Planner {
     }
   }
 
-  // Runs of one name in several folders are told apart by more of their path.
+  // Distinguishes runs of one name in several folders by more of their path.
   void NameRuns() {
     std::map<std::string, std::set<std::string>> paths;
     for (const FoundFile& file : files_) paths[file.place.run].insert(file.place.path);
@@ -166,8 +168,8 @@ class Planner {
     }
   }
 
-  // The model of the end beside checkpoint-500, checkpoint-1000, ...: of no known step, it is no
-  // part of their series.
+  // Separates a final model next to checkpoint-500, checkpoint-1000, ...: it has no known step and
+  // is not part of their series.
   void SetApart() {
     std::set<std::string> named;
     for (const FoundFile& file : files_) {
@@ -180,7 +182,8 @@ class Planner {
     }
   }
 
-  // Where neither its name nor its content says a step, the one step that its folder's others say.
+  // If neither the name nor the content of a file has a step, uses the one step that the folder's
+  // other files have.
   void NameSteps() {
     std::map<std::string, std::set<int64_t>> steps;
     for (const FoundFile& file : files_) {

@@ -1,4 +1,4 @@
-// The files of all checkpoints, each with its run, step and rank, before any tensor is read.
+// Finds the files of all checkpoints, each with its run, step and rank, before any tensor is read.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@
 namespace plumbline::audit {
 
 struct PlannedFile {
-  InputReport* report = nullptr;  // of the file, or of the index that names it
+  InputReport* report = nullptr;  // report of the file, or of the index that names it
   std::string path;
   std::string run;
   int64_t step = 0;
-  std::optional<int64_t> told_step;  // by the content, whatever names say
-  bool apart = false;  // of no step, beside files whose names say theirs: a run of its own
+  std::optional<int64_t> told_step;  // step stated by the content, whatever the names state
+  bool apart = false;  // has no step, while other files' names have one: a run of its own
   uint32_t rank = 0;
   RankTag tag;
 };
 
-// In the order in which they are read: by run, step, rank, path. What is wrong with a file goes to
-// its report; one that cannot be read is left out.
+// Returns the files in reading order: by run, step, rank, path. Problems of a file go to its
+// report. A file that cannot be read is left out.
 std::vector<PlannedFile> PlanCheckpoints(const std::vector<InputReport*>& files);
 
-// How many checkpoints before a step are read for what begins in them and goes on.
+// Number of checkpoints before a step that are read, for changes that begin in them.
 inline constexpr size_t kReadBefore = 3;
 
-// Those of each run from `since` on and its kReadBefore newest ones before; the others' reports say
-// that they were not read. In the same order.
+// Keeps, for each run, the checkpoints from `since` on and the kReadBefore newest before it, in the
+// same order. The reports of the others state that they were not read.
 std::vector<PlannedFile> PlansSince(std::vector<PlannedFile> plans, int64_t since);
 
 }  // namespace plumbline::audit

@@ -1,7 +1,7 @@
-// Checkpoints: what every trainer keeps (torch.save, safetensors), judged as a series of one run.
+// Reads checkpoints of all trainers (torch.save, safetensors) as a series of one run.
 //
-// A file, a sharded set with its index, or folders of steps; ranks of Megatron and DeepSpeed by
-// their names. The tensors of a step become the evidence that a probe would have sent.
+// Input: a file, a sharded set with its index, or folders of steps; ranks of Megatron and DeepSpeed
+// by their names. The tensors of a step become the evidence that a probe would have sent.
 #pragma once
 
 #include "audit/readers/input/reader.h"
@@ -11,7 +11,7 @@ namespace plumbline::audit {
 class CheckpointReader : public Reader {
  public:
   std::string_view format() const override { return "checkpoint"; }
-  // Of a safetensors file the whole header is looked at: a probe's dumps are another format.
+  // For a safetensors file, reads the whole header, because a probe's dump is another format.
   bool Recognise(std::string_view path, std::string_view head) const override;
   std::vector<std::unique_ptr<Source>> Open(const std::vector<InputReport*>& files) const override;
   std::vector<std::unique_ptr<Source>> OpenWith(const std::vector<InputReport*>& files,

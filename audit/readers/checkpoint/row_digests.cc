@@ -10,7 +10,8 @@ namespace {
 
 constexpr uint64_t kStart = 0x243f6a8885a308d3ull, kFactor = 0x9e3779b97f4a7c15ull;
 
-// For a given state every word leads to another state, and for a given word every state does.
+// Mixes a word into a state. For a given state it is a bijection of the word, and for a given word
+// a bijection of the state.
 uint64_t Mixed(uint64_t state, uint64_t word) {
   state = (state ^ word) * kFactor;
   return state ^ (state >> 32);
@@ -38,7 +39,7 @@ void RowDigests::Add(const std::byte* data, size_t size) {
     size -= part;
     const std::byte* next = data + part;
     if (row_ % every_ == 0) {
-      // A word that the cut before divided.
+      // Complete a word that the preceding piece split.
       while (tail_size_ > 0 && part > 0) {
         tail_[tail_size_++] = *data++;
         --part;
@@ -48,7 +49,7 @@ void RowDigests::Add(const std::byte* data, size_t size) {
         Word(word);
         tail_size_ = 0;
       }
-      // Where the next word is the first lane's, four at once.
+      // If the next word belongs to the first lane, take four words at a time.
       for (; lane_ == 0 && part >= kLanes * sizeof(uint64_t);
            part -= kLanes * sizeof(uint64_t), data += kLanes * sizeof(uint64_t)) {
         uint64_t words[kLanes];

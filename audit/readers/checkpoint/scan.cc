@@ -14,13 +14,14 @@ namespace {
 
 using Sink = TensorScan::Sink;
 
-// Several threads from two MiB on: to start one costs some 50 microseconds, a MiB 500.
+// Returns the number of threads: several from 2 MiB on, because starting one costs about 50
+// microseconds, and 1 MiB about 500.
 int ThreadsOf(size_t bytes) {
   constexpr size_t kForSeveral = size_t{2} << 20;
   return bytes < kForSeveral ? 1 : ThreadsFor(kLargestLiveSample + 1);
 }
 
-// Bytes of a file, by a few threads where there are many.
+// Reads bytes of a file, with several threads if there are many.
 absl::Status ReadBytes(const InputFile& file, uint64_t at, std::byte* out, size_t size) {
   std::vector<absl::Status> read(static_cast<size_t>(ThreadsOf(size)));
   ParallelParts(static_cast<int64_t>(size), static_cast<int>(read.size()),
@@ -39,8 +40,8 @@ void SwapBytes(std::byte* data, size_t bytes, size_t width) {
   for (size_t i = 0; i + width <= bytes; i += width) std::reverse(data + i, data + i + width);
 }
 
-// A tensor that is not dense, walked in C order in boxes that fit the buffers: a box is read axis
-// by axis as it lies in the file, longest stride outside, and copied to C order.
+// Walks a tensor that is not dense, in C order, in boxes that fit the buffers. A box is read axis
+// by axis as stored, longest stride outside, and copied to C order.
 class StridedWalk {
  public:
   StridedWalk(const InputFile& file, const StoredTensor& tensor, std::vector<std::byte>* dense,
@@ -56,7 +57,7 @@ class StridedWalk {
   }
 
  private:
-  // The elements of `shape` from byte `at` on, its axes before `axis` being of extent 1.
+  // Reads the elements of `shape` from byte `at` on. The axes before `axis` have extent 1.
   absl::Status Box(uint64_t at, std::vector<int64_t> shape, size_t axis) {
     uint64_t inner = size_;  // bytes of one slice of `axis`
     for (size_t i = axis + 1; i < shape.size(); ++i) inner *= static_cast<uint64_t>(shape[i]);
@@ -73,16 +74,16 @@ class StridedWalk {
     return absl::OkStatus();
   }
 
-  // A box of at most half of the buffer.
+  // Reads a box of at most half of the buffer.
   absl::Status Piece(uint64_t at, const std::vector<int64_t>& shape) {
     TensorView view;
     view.dtype = tensor_.dtype;
     view.rank = static_cast<int>(shape.size());
-    std::vector<size_t> order(shape.size());  // axes by falling stride, as the bytes lie
+    std::vector<size_t> order(shape.size());  // axes by falling stride, in storage order
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return tensor_.stride[a] > tensor_.stride[b]; });
-    std::vector<size_t> axes;  // of these, those that the bytes have
+    std::vector<size_t> axes;  // those of `order` that the bytes have
     int64_t count = 1;
     for (size_t i = shape.size(); i-- > 0;) {
       const size_t a = order[i];
@@ -106,7 +107,8 @@ class StridedWalk {
     return absl::OkStatus();
   }
 
-  // The elements along axes[k], axes[k + 1], ... from byte `at` on, to *out, which moves.
+  // Reads the elements along axes[k], axes[k + 1], ... from byte `at` on to *out, and advances
+  // *out.
   absl::Status Read(uint64_t at, const std::vector<int64_t>& shape, const std::vector<size_t>& axes,
                     size_t k, std::byte** out) {
     if (axes.empty()) return ReadRun(at, 1, 1, out);
@@ -120,7 +122,7 @@ class StridedWalk {
     return absl::OkStatus();
   }
 
-  // `count` elements, `stride` apart. What lies between near ones is read with them.
+  // Reads `count` elements, `stride` apart. If they are near, reads the bytes between them too.
   absl::Status ReadRun(uint64_t at, int64_t count, int64_t stride, std::byte** out) {
     constexpr uint64_t kNear = 4096, kRun = uint64_t{1} << 20;
     const uint64_t step = static_cast<uint64_t>(stride) * size_;
@@ -141,7 +143,7 @@ class StridedWalk {
     return absl::OkStatus();
   }
 
-  // All that is a multiple of what the meter takes; the rest stays.
+  // Flushes the largest multiple of the meter's unit, and keeps the rest.
   absl::Status FlushWhole() {
     const size_t unit = static_cast<size_t>(TensorMeter::kPieceElements) * size_;
     const size_t whole = fill_ / unit * unit;
@@ -165,7 +167,7 @@ class StridedWalk {
   const Sink& sink_;
   std::vector<std::byte> run_;
   size_t size_ = 0;
-  size_t fill_ = 0;  // bytes of dense_
+  size_t fill_ = 0;  // bytes used in dense_
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The statistics of a tensor that lies in a file, read in pieces.
+// Computes the statistics of a tensor in a file, in pieces.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,21 @@
 
 namespace plumbline::audit {
 
-// Reads tensors one after the other through buffers of its own: twice kPieceBytes and less, however
-// large they are. Not thread-safe; uses several threads for large tensors.
+// Reads one tensor after another through its own buffers: at most twice kPieceBytes, whatever the
+// tensor's size. Not thread-safe; uses several threads for large tensors.
 class TensorScan {
  public:
   static constexpr size_t kPieceBytes = size_t{16} << 20;
-  // Gets a tensor's bytes piece by piece, in C order and lowest byte first: whole elements, of all
-  // pieces but the last as many as TensorMeter wants.
+  // Receives a tensor's bytes piece by piece, in C order and lowest byte first. Pieces hold whole
+  // elements; all but the last have a size that TensorMeter accepts.
   using Sink = std::function<absl::Status(const std::byte* data, size_t bytes)>;
 
-  // Of a tensor that passed CheckStored, of a dtype that is read. The digest is that of its dense
-  // C-ordered elements, lowest byte first, whatever its strides and byte order. `rows` and
-  // `sample`, which may be nullptr, get the same bytes.
+  // Measures a tensor of a supported dtype that passed CheckStored. The digest is that of its dense
+  // C-ordered elements, lowest byte first, whatever its strides and byte order. If `rows` and
+  // `sample` are not nullptr, they receive the same bytes.
   absl::Status Measure(const InputFile& file, const StoredTensor& tensor, TensorStats* stats,
                        RowDigests* rows = nullptr, ElementSample* sample = nullptr);
-  // The same bytes of all elements, which are to fit in memory.
+  // Reads the same bytes of all elements, which must fit in memory.
   absl::Status Read(const InputFile& file, const StoredTensor& tensor,
                     std::vector<std::byte>* elements);
   absl::Status Stream(const InputFile& file, const StoredTensor& tensor, const Sink& sink);

@@ -32,7 +32,8 @@ class CheckpointSource : public Source {
     return {plan.run, 0, plan.step - 1};
   }
 
-  // A tensor a batch; numbers with a checkpoint's first, progress after a step's last.
+  // Returns one tensor per batch. A checkpoint's numbers come with its first tensor, progress after
+  // a step's last.
   bool Next(v1::Batch* batch) override {
     if (!open_ && next_ == plans_.size()) return false;
     batch->Clear();
@@ -62,7 +63,7 @@ class CheckpointSource : public Source {
   }
 
  private:
-  // The files of the next (run, step, rank).
+  // Opens the files of the next (run, step, rank).
   void OpenNext() {
     first_ = next_;
     const PlannedFile& plan = plans_[first_];
@@ -162,10 +163,11 @@ class CheckpointSource : public Source {
     if (tensor.master) AddMaster(tensor, batch);
   }
 
-  // Infinities that are meant, and numbers beside the model; nullptr: it is judged.
+  // Returns why a tensor is not judged: its infinities are intended, or it is not part of the
+  // model. If it is judged, returns nullptr.
   static const char* NotJudged(const SitedTensor& tensor, const TensorStats& stats) {
     const uint64_t infinite = stats.pos_inf + stats.neg_inf;
-    // A mask is -inf where it hides and one value elsewhere; an observer of ranges begins at +-inf.
+    // A mask is -inf where it hides and one value elsewhere. An observer of ranges begins at +-inf.
     const bool rest_is_zero = stats.zero + infinite == stats.count;
     const bool hides = stats.pos_inf == 0 && 20 * stats.neg_inf >= stats.count;
     if (tensor.op == "weight" && !tensor.rate && infinite > 0 && stats.nan == 0 &&
@@ -176,7 +178,7 @@ class CheckpointSource : public Source {
     return nullptr;
   }
 
-  // The digests of a weight's rows as a tensor of its own, of which those that repeat are told.
+  // Adds the digests of a weight's rows as a tensor of its own, with the rows that repeat.
   void AddRows(const SitedTensor& tensor, const RowDigests& rows, v1::Batch* batch) {
     v1::Evidence* evidence = AddEvidence(tensor.layer, "rows", batch);
     evidence->set_call(tensor.call);
@@ -218,7 +220,7 @@ class CheckpointSource : public Source {
     out->set_data(words.data(), words.size() * sizeof(uint64_t));
   }
 
-  // The checkpoint is read; the step ends where no other rank's follows.
+  // Closes the checkpoint. If no other rank's follows, the step ends.
   void Close(v1::Batch* batch) {
     open_ = false;
     whole_ = {};
@@ -241,13 +243,13 @@ class CheckpointSource : public Source {
 
   std::vector<PlannedFile> plans_;
   bool block_fits_;
-  std::map<std::string, std::set<uint32_t>> ranks_;  // of each run
-  size_t next_ = 0;                                  // of the plans that are not opened
-  size_t first_ = 0;                                 // of the checkpoint that is open
+  std::map<std::string, std::set<uint32_t>> ranks_;  // by run
+  size_t next_ = 0;                                  // of the plans that are not opened yet
+  size_t first_ = 0;                                 // of the open checkpoint
   bool open_ = false;
   WholeCheckpoint whole_;
-  size_t tensor_ = 0;   // next of the open checkpoint
-  uint64_t order_ = 0;  // of its observations
+  size_t tensor_ = 0;   // next tensor of the open checkpoint
+  uint64_t order_ = 0;  // number of its observations
   std::map<std::pair<std::string, uint32_t>, KnownNames> known_;
   TensorMeasurer measurer_;
   std::set<std::string> unread_;

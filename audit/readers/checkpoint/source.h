@@ -1,4 +1,4 @@
-// Checkpoints as a stream of evidence, tensor by tensor.
+// Returns checkpoints as a stream of evidence, tensor by tensor.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace plumbline::audit {
 
-// `plans` is not empty; its reports outlive the source. `block_fits`: weights are read once more,
-// for what they would lose in formats with a scale a block.
+// `plans` is not empty; its reports must outlive the source. If `block_fits`, weights are read a
+// second time to measure their error in block-scaled formats.
 std::unique_ptr<Source> OpenCheckpoints(std::vector<PlannedFile> plans, bool block_fits = false);
 
 }  // namespace plumbline::audit

@@ -1,4 +1,4 @@
-// A tensor of a checkpoint: where it lies, never what it holds.
+// The place of a checkpoint's tensor in a file, without its values.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 namespace plumbline::audit {
 
 struct StoredTensor {
-  DType dtype = DType::kUnspecified;  // kUnspecified: one that is not read (complex, quantised)
-  std::string dtype_name;             // as the file has it
-  // Of a view that is negated where it is read, which this reader does not: the type of its bits.
+  DType dtype = DType::kUnspecified;  // kUnspecified: not supported (complex, quantised)
+  std::string dtype_name;             // as in the file
+  // For a lazily negated view, which this reader does not support: the dtype of its bits.
   DType negated = DType::kUnspecified;
   std::vector<int64_t> shape;
-  std::vector<int64_t> stride;   // elements
-  uint64_t begin = 0;            // of element [0, 0, ...], bytes in the file
-  uint64_t first = 0, last = 0;  // bytes of its storage: [first, last) in the file
-  bool swapped = false;          // its numbers have the highest byte first
+  std::vector<int64_t> stride;   // in elements
+  uint64_t begin = 0;            // offset of element [0, 0, ...], in bytes of the file
+  uint64_t first = 0, last = 0;  // its storage is the bytes [first, last) of the file
+  bool swapped = false;          // highest byte first
 
   int64_t elements() const {
     int64_t count = 1;
@@ -28,20 +28,20 @@ struct StoredTensor {
   uint64_t bytes() const { return static_cast<uint64_t>(elements()) * DTypeSize(dtype); }
 };
 
-// How often a storage may be repeated, beside the first 64 MiB.
+// How often a storage may be repeated; the first 64 MiB are exempt.
 inline constexpr uint64_t kMostRepeats = 16;
 inline constexpr uint64_t kFreeBytes = uint64_t{64} << 20;
 
-// What is wrong with it: an extent below zero, a product beyond 2^48 elements, more axes than 8, a
-// stride below zero, an element outside of its storage, a storage that is repeated more often than
-// anybody saves (the work on a file is to be linear in its bytes). Empty: nothing. Of a tensor that
-// passed, elements() and bytes() do not overflow and every element may be read.
+// Returns what is wrong with the tensor: an extent below zero, more than 2^48 elements, more than 8
+// axes, a stride below zero, an element outside its storage, or a storage repeated more often than
+// any writer does (work must be linear in the file's bytes). If nothing is wrong, returns "". Then
+// elements() and bytes() do not overflow, and every element may be read.
 std::string CheckStored(const StoredTensor& tensor);
 
-// Its elements lie one behind the other in C order.
+// Returns true if the elements are contiguous in C order.
 bool IsDense(const StoredTensor& tensor);
 
-// C order, of the shape.
+// Returns the strides of a dense tensor in C order.
 std::vector<int64_t> DenseStrides(const std::vector<int64_t>& shape);
 
 }  // namespace plumbline::audit

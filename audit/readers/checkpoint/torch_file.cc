@@ -29,7 +29,7 @@ constexpr TorchDType kTorchDTypes[] = {
     {"", "float8_e5m2", DType::kE5M2},
 };
 
-// "torch.FloatStorage", "torch.cuda.FloatStorage"
+// Parses "torch.FloatStorage", "torch.cuda.FloatStorage".
 DType DTypeOfStorage(std::string_view type) {
   if (!type.starts_with("torch.") || !type.ends_with("Storage")) return DType::kUnspecified;
   type.remove_suffix(std::string_view("Storage").size());
@@ -51,7 +51,7 @@ DType DTypeOfName(std::string_view name) {
 
 constexpr std::string_view kUntyped = "torch.storage.UntypedStorage";
 
-// numpy's letters of plain dtypes.
+// Returns the dtype of numpy's code.
 DType DTypeOfLetters(std::string_view letters) {
   constexpr std::pair<std::string_view, DType> kLetters[] = {
       {"f8", DType::kF64}, {"f4", DType::kF32}, {"f2", DType::kF16}, {"i8", DType::kI64},
@@ -166,7 +166,7 @@ std::optional<StoredTensor> TorchFile::Rebuild(std::string_view how, PickleId ar
   if (how.find("_rebuild_parameter") != std::string_view::npos)
     return items.empty() ? std::nullopt : Tensor(items[0], wrong);
   if (how == "torch._tensor._rebuild_from_type_v2") {
-    // (function, type, its arguments, state): what the function builds.
+    // (function, type, its arguments, state): returns what the function builds.
     const bool fits = items.size() >= 3 && tree_.Is(items[0], PickleKind::kGlobal) &&
                       tree_.Is(items[2], PickleKind::kTuple) && IsRebuild(tree_.text(items[0])) &&
                       tree_.text(items[0]) != how;
@@ -185,8 +185,7 @@ std::optional<StoredTensor> TorchFile::Rebuild(std::string_view how, PickleId ar
   if (third)
     tensor.dtype_name = tree_.Is(items[6], PickleKind::kGlobal) ? tree_.text(items[6]) : "";
   if (!Storage(items[0], known, &tensor, wrong)) return std::nullopt;
-  // A view that is to be negated where it is read (torch.imag of a conjugate): its bits are not its
-  // values.
+  // A lazily negated view (torch.imag of a conjugate): its bits are not its values.
   const size_t extra = third ? 7 : 6;
   const PickleId bits = items.size() > extra ? tree_.Find(items[extra], "neg") : kNoPickle;
   if (tree_.Is(bits, PickleKind::kBool) && tree_.truth(bits)) {
@@ -207,8 +206,8 @@ std::optional<StoredTensor> TorchFile::Rebuild(std::string_view how, PickleId ar
   return tensor;
 }
 
-// ('storage', type, key, location, elements); untyped ones count bytes and leave the dtype to the
-// tensor.
+// Reads ('storage', type, key, location, elements). An untyped storage counts bytes; its dtype
+// comes from the tensor.
 bool TorchFile::Storage(PickleId id, DType known, StoredTensor* tensor, std::string* wrong) const {
   const PickleId pid = tree_.Is(id, PickleKind::kPersistent) ? tree_.items(id)[0] : kNoPickle;
   int64_t elements = 0;
@@ -256,7 +255,7 @@ std::optional<StoredTensor> TorchFile::StorageBytes(PickleId id, std::string* wr
 
 namespace {
 
-// numpy.dtype("f8", False, True) with a state that says the byte order.
+// Reads numpy.dtype("f8", False, True), whose state has the byte order.
 bool ReadNumpyDType(const PickleTree& tree, PickleId id, NumpyValue* value) {
   if (tree.callee(id) != "numpy.dtype") return false;
   const std::vector<PickleId>& letters = tree.items(tree.call(id).arguments);
@@ -283,7 +282,7 @@ std::optional<NumpyValue> ReadNumpy(const PickleTree& tree, PickleId id) {
     value.scalar = true;
     value.bytes = items[1];
   } else {
-    // _reconstruct(...) is given (version, shape, dtype, is Fortran's, bytes).
+    // The state of _reconstruct(...) is (version, shape, dtype, is Fortran order, bytes).
     const PickleId state = tree.call(id).state;
     if (!tree.Is(state, PickleKind::kTuple) || tree.items(state).size() != 5) return std::nullopt;
     const std::vector<PickleId>& items = tree.items(state);
@@ -298,7 +297,8 @@ std::optional<NumpyValue> ReadNumpy(const PickleTree& tree, PickleId id) {
     }
   }
   if (!tree.Is(value.bytes, PickleKind::kBytes)) return std::nullopt;
-  const uint64_t size = tree.text(value.bytes).size();  // two for a byte that was written as text
+  const uint64_t size = tree.text(value.bytes).size();  // up to two for a byte that was written as
+                                                        // text
   if (count > size || count * DTypeSize(value.dtype) > size ||
       (count * DTypeSize(value.dtype) + 1) * 2 < size)
     return std::nullopt;

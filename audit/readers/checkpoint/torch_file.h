@@ -1,4 +1,4 @@
-// A file that torch.save wrote, opened: its zip, its pickle, and where each storage lies.
+// An open file of torch.save: its zip, its pickle, and the place of each storage.
 #pragma once
 
 #include <memory>
@@ -17,25 +17,28 @@ namespace plumbline::audit {
 
 class TorchFile {
  public:
-  // The problem, or nothing and a complete file. `file` outlives the object.
+  // Opens a file. Returns the problem, or nothing and a complete file. `file` must outlive the
+  // object.
   static std::optional<Problem> Open(const InputFile& file, std::unique_ptr<TorchFile>* out);
-  // The same of a part of a file that torch.save wrote there.
+  // Opens a part of a file, in which torch.save wrote a whole file.
   static std::optional<Problem> OpenPart(const InputFile& file, uint64_t begin, uint64_t size,
                                          std::unique_ptr<TorchFile>* out);
 
   const PickleTree& tree() const { return tree_; }
   const InputFile& file() const { return file_; }
-  // Where a value of the tree stands, in the file.
+  // Returns the offset of a value of the tree in the file.
   uint64_t byte(PickleId id) const { return pickle_at_ + tree_.offset(id); }
-  // Is the pickle not what its checksum says? (torch can be told to write none.)
+  // Returns true if the pickle does not match its checksum. (torch can be configured to write
+  // none.)
   bool checksum_differs() const { return checksum_differs_; }
 
-  // The tensor that a value of the tree is; nothing: it is none, and then `wrong`, where not empty,
-  // says why it cannot be used ("expected ..., found ...").
+  // Returns the tensor of a value of the tree. If the value is no tensor, returns nothing. If it is
+  // one that cannot be used, sets `wrong` ("expected ..., found ...").
   std::optional<StoredTensor> Tensor(PickleId id, std::string* wrong) const;
-  // The whole storage that a value is, as bytes; nothing: it is none, `wrong` as above.
+  // Returns the whole storage of a value, as bytes. Otherwise returns nothing and sets `wrong` as
+  // above.
   std::optional<StoredTensor> StorageBytes(PickleId id, std::string* wrong) const;
-  // The number that a value is: Python's, numpy's or a tensor of one element, which is read.
+  // Returns the number of a value: Python's, numpy's, or a tensor of one element, which is read.
   std::optional<double> Number(PickleId id) const;
 
  private:
@@ -47,7 +50,7 @@ class TorchFile {
 
   const InputFile& file_;
   ZipArchive zip_;
-  std::string prefix_;  // of the members' names: "archive/"
+  std::string prefix_;  // prefix of the members' names: "archive/"
   std::string pickle_;
   uint64_t pickle_at_ = 0;
   bool swapped_ = false;
@@ -55,21 +58,21 @@ class TorchFile {
   PickleTree tree_;
 };
 
-// numpy's scalars and arrays of plain dtypes, whose bytes lie in the pickle.
+// A numpy scalar or array of a plain dtype, whose bytes are in the pickle.
 struct NumpyValue {
   DType dtype = DType::kUnspecified;
-  std::string letters;         // numpy's: "f8"
-  bool scalar = false;         // which has no shape
-  bool columns_first = false;  // Fortran's order
-  bool swapped = false;        // the highest byte first
+  std::string letters;         // numpy's code: "f8"
+  bool scalar = false;         // a scalar has no shape
+  bool columns_first = false;  // Fortran order
+  bool swapped = false;        // highest byte first
   std::vector<int64_t> shape;
-  PickleId bytes = kNoPickle;  // of a scalar as many as the dtype has; an array's may be damaged
+  PickleId bytes = kNoPickle;  // a scalar has as many as its dtype needs; an array's may be damaged
 };
-// Nothing: the value is none.
+// Reads a numpy value. If the value is none, returns nothing.
 std::optional<NumpyValue> ReadNumpy(const PickleTree& tree, PickleId id);
 
-// Does a call of this name build what this reader knows: a tensor, or one of numpy's or torch's
-// plain values?
+// Returns true if a call of this name builds a value that this reader knows: a tensor, or a plain
+// value of numpy or torch.
 bool IsKnownRecord(std::string_view callee);
 
 }  // namespace plumbline::audit

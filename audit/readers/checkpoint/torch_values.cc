@@ -26,7 +26,7 @@ FileValues OpenValues(const std::string& path, const InputFile& file) {
     out.wrong = std::move(problem->text);
     return out;
   }
-  // Those that are compared by their names.
+  // Collect the tensors that are compared by name.
   CheckpointContents contents;
   FileFindings findings;
   WalkTorchFile(*root.file, &contents, &findings);
@@ -35,7 +35,7 @@ FileValues OpenValues(const std::string& path, const InputFile& file) {
   return out;
 }
 
-// Of all that the pickle made, reached from its root or not: what is there was written.
+// Checks all values that the pickle made, whether reachable from its root or not.
 std::vector<OpaqueCall> OpaqueCalls(const TorchFile& file) {
   const PickleTree& tree = file.tree();
   std::map<std::string, OpaqueCall> calls;

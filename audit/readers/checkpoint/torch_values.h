@@ -1,5 +1,5 @@
-// All that a file of torch.save's holds, its tensors and whatever lies beside them: steps, scales,
-// states of random generators, arguments.
+// All values of a file of torch.save, not only its tensors: steps, scales, states of random
+// generators, arguments.
 #pragma once
 
 #include <memory>
@@ -12,20 +12,20 @@
 
 namespace plumbline::audit {
 
-// A pickle and which of its values the reader of checkpoints takes as named tensors.
+// A pickle, and those of its values that the checkpoint reader treats as named tensors.
 struct ValueRoot {
-  std::string name;  // of an entry of a distributed part; empty: the whole file
+  std::string name;  // of an entry of a distributed part; empty for a whole file
   std::unique_ptr<TorchFile> file;
   absl::flat_hash_set<PickleId> named;
 };
 
 struct FileValues {
   std::vector<ValueRoot> roots;
-  std::string wrong;  // why some are missing; empty: all are there
+  std::string wrong;  // why some are missing; empty if all are there
 };
 
-// Of a file that torch.save wrote one root; of a part of a distributed checkpoint one for each
-// entry that is no tensor; of any other none. `file` outlives them.
+// Opens the values: one root for a file of torch.save, one for each entry that is not a tensor for
+// a part of a distributed checkpoint, none for any other file. `file` must outlive them.
 FileValues OpenValues(const std::string& path, const InputFile& file);
 
 }  // namespace plumbline::audit

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostTorchNameBytes = 512;
 constexpr std::string_view kMasterLists = "fp32_from_fp16_params";
-constexpr int kMostTops = 4;  // dicts around those that have a known name
+constexpr int kMostTops = 4;  // nested dicts around those that have a known name
 
 std::string LowerOfName(std::string_view text) {
   std::string out(text);
@@ -19,7 +19,7 @@ std::string LowerOfName(std::string_view text) {
   return out;
 }
 
-// "state_dict_ema" has the word "ema".
+// Returns true if the key contains the word: "state_dict_ema" has "ema".
 bool HasWord(const std::string& key, std::string_view word) {
   for (size_t at = key.find(word); at != std::string::npos; at = key.find(word, at + 1)) {
     const size_t end = at + word.size();
@@ -31,7 +31,7 @@ bool HasWord(const std::string& key, std::string_view word) {
 
 enum class Top { kModel, kAverage, kOptimizer, kStep, kLeave, kUnknown };
 
-// What the entry of a checkpoint's outermost dicts is, by its name.
+// Returns the kind of an entry of a checkpoint's outermost dicts, by its name.
 Top TopOf(const std::string& key) {
   constexpr std::string_view kModels[] = {
       "state_dict", "model",   "module",      "model_state_dict", "net",
@@ -43,7 +43,7 @@ Top TopOf(const std::string& key) {
   for (const std::string_view name : kModels) {
     if (key == name) return Top::kModel;
   }
-  // Virtual stages of a pipeline: model0, model1.
+  // Virtual pipeline stages: model0, model1.
   if (key.starts_with("model") && key.find_first_not_of("0123456789", 5) == std::string::npos)
     return Top::kModel;
   for (const std::string_view name : kSteps) {
@@ -65,7 +65,7 @@ class TorchWalk {
     if (HasTensors(root) && !HasParts(root)) {
       Flatten(root, Part::kModel, "");
     } else if (tree_.Find(root, "param_groups") != kNoPickle) {
-      WalkOptimizer(root, "");  // optimizer.pt of its own
+      WalkOptimizer(root, "");  // a separate optimizer.pt
     } else if (tree_.Find(root, "last_epoch") != kNoPickle) {
       TakeSchedule(root);
     } else {
@@ -80,9 +80,9 @@ class TorchWalk {
   }
 
  private:
-  // What an object holds that is not known, where it is a container of a class of its own: a
-  // subclass of a dict or list, a namedtuple, an object whose members are the parts of a
-  // checkpoint. Any other value is itself.
+  // Returns the content of a container of an unknown class: a subclass of a dict or list, a
+  // namedtuple, an object whose members are the parts of a checkpoint. For any other value, returns
+  // the value.
   PickleId Opened(PickleId id) const {
     const std::string_view callee = tree_.callee(id);
     if (callee.empty() || IsKnownRecord(callee) || callee.starts_with("torch._") ||
@@ -99,7 +99,7 @@ class TorchWalk {
     return tree_.Is(id, PickleKind::kCall) && tree_.call(id).entries != kNoPickle;
   }
 
-  // A dict that is a state dict itself: tensors lie in it directly.
+  // Returns true for a state dict: a dict with tensors directly in it.
   bool HasTensors(PickleId id) const {
     id = Opened(id);
     if (!tree_.Is(id, PickleKind::kDict)) return IsTensor(id);
@@ -110,14 +110,15 @@ class TorchWalk {
     return false;
   }
 
-  // A dict around parts of known names, whatever else lies beside them (a random state).
+  // Returns true for a dict with parts of known names, whatever else it has (a random state).
   bool HasParts(PickleId id) const {
     if (!tree_.Is(id, PickleKind::kDict)) return false;
     const std::vector<PickleId>& pairs = tree_.items(id);
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
       const Top top = TopOf(LowerOfName(KeyText(pairs[i])));
       const bool part = top == Top::kModel || top == Top::kAverage || top == Top::kOptimizer;
-      // Not Opened, which asks here: who refers back and forth would be asked without an end.
+      // Do not call Opened, which calls this: objects that refer to each other would recurse
+      // without end.
       if (part && (tree_.Is(pairs[i + 1], PickleKind::kDict) || HasEntries(pairs[i + 1])))
         return true;
     }
@@ -176,8 +177,8 @@ class TorchWalk {
     }
   }
 
-  // A dict of tensors by name; or a list of them in the order of the parameters, alone or as
-  // `shadow_params` of an object's state.
+  // Reads an average: a dict of tensors by name, or a list in the order of the parameters, alone or
+  // as `shadow_params` of an object's state.
   void WalkAverage(PickleId id) {
     id = Opened(id);
     if (const PickleId list = tree_.Find(id, "shadow_params"); list != kNoPickle) {
@@ -195,7 +196,7 @@ class TorchWalk {
     }
   }
 
-  // "model1" is another part of the model, "model" all of it.
+  // Returns the stage of "model1", one part of the model. "model" is the whole model: returns "".
   static std::string StageOf(const std::string& key) {
     const bool stage = key.starts_with("model") && key.size() > 5 && key[5] >= '0' && key[5] <= '9';
     return stage ? key : "";
@@ -209,11 +210,11 @@ class TorchWalk {
   }
 
   static void TakeLargest(const std::optional<double>& value, std::optional<double>* largest) {
-    // What is no number is kept as such: it is told.
+    // A NaN is kept, so that it is reported.
     if (value && (!*largest || !(*value <= **largest))) *largest = value;
   }
 
-  // A schedule's state_dict, or a list of them, of which the first counts.
+  // Reads a scheduler's state_dict. For a list of them, reads the first.
   void TakeSchedule(PickleId id) {
     id = Opened(id);
     if (tree_.Is(id, PickleKind::kList) && !tree_.items(id).empty())
@@ -223,7 +224,7 @@ class TorchWalk {
       contents_.scheduler_step = file_.Number(epoch);
   }
 
-  // Every tensor below a value.
+  // Adds every tensor below a value.
   void Flatten(PickleId id, Part part, const std::string& name) {
     if (contents_.tensors.size() >= kMostTensors) return;
     if (Take(id, part, name, std::nullopt, "")) return;
@@ -246,13 +247,14 @@ class TorchWalk {
     }
   }
 
-  // A module that was saved whole: its class is left closed, its tensors lie in its state.
+  // Returns true for a module that was saved whole: its class is not interpreted, and its tensors
+  // are in its state.
   bool IsModule(PickleId id) const {
     return tree_.Is(id, PickleKind::kCall) && tree_.call(id).state != kNoPickle &&
            tree_.Find(tree_.call(id).state, "_parameters") != kNoPickle;
   }
 
-  // True: it is a tensor, taken or told as a problem.
+  // Returns true if the value is a tensor. It was added, or reported as a problem.
   bool Take(PickleId id, Part part, const std::string& name, std::optional<int64_t> parameter,
             const std::string& parameter_name) {
     std::string wrong;
@@ -266,7 +268,7 @@ class TorchWalk {
     return true;
   }
 
-  // torch.optim's state_dict, a list of them, or a trainer's own dict around one.
+  // Reads torch.optim's state_dict, a list of them, or a trainer's own dict around one.
   void WalkOptimizer(PickleId id, const std::string& prefix) {
     id = Opened(id);
     const PickleId state = Opened(tree_.Find(id, "state"));
@@ -294,7 +296,7 @@ class TorchWalk {
     }
   }
 
-  // {parameter: {"exp_avg": tensor, "step": number, ...}}
+  // Reads {parameter: {"exp_avg": tensor, "step": number, ...}}.
   void WalkState(PickleId state) {
     const std::vector<PickleId>& pairs = tree_.items(state);
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
@@ -322,9 +324,9 @@ class TorchWalk {
     }
   }
 
-  // Megatron's fp32 parameters: a list a group, in the order of its parameters. Where they are as
-  // many, each is the master of its own; otherwise (some parameters are fp32 themselves) of none
-  // that is known.
+  // Reads Megatron's fp32 parameters: one list per group, in the order of its parameters. If the
+  // counts are equal, each is the master of its parameter. Otherwise (some parameters are fp32
+  // themselves) their parameters are unknown.
   void TakeMasters(PickleId id, const std::string& prefix) {
     const std::vector<ParameterGroup>& groups = contents_.groups;
     bool fits = tree_.Is(id, PickleKind::kList) && tree_.items(id).size() == groups.size();
@@ -359,7 +361,7 @@ class TorchWalk {
       }
       if (const PickleId epsilon = tree_.Find(one, "eps"); epsilon != kNoPickle)
         group.epsilon = file_.Number(epsilon);
-      // Fused optimizers keep one step a group.
+      // Fused optimizers keep one step per group.
       if (const PickleId step = tree_.Find(one, "step"); step != kNoPickle)
         TakeLargest(file_.Number(step), &contents_.optimizer_step);
       const PickleId list = tree_.Find(one, "params");
@@ -378,7 +380,8 @@ class TorchWalk {
   const PickleTree& tree_;
   CheckpointContents& contents_;
   FileFindings& findings_;
-  std::vector<std::pair<PickleId, std::string>> masters_;  // lists, with what leads to them
+  std::vector<std::pair<PickleId, std::string>> masters_;  // lists, with the names on the path to
+                                                           // them
 };
 
 }  // namespace

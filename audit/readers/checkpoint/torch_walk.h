@@ -1,5 +1,5 @@
-// What the values of a torch file mean: which tensors are weights, averages or moments, and which
-// numbers are a step or a rate.
+// Interprets the values of a torch file: which tensors are weights, averages or moments, and which
+// numbers are a step or a learning rate.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace plumbline::audit {
 
-// Fills contents. At most so many tensors a file; the work is linear in the
-// pickle, as limited by PickleLimits.
+// Fills `contents` with at most kMostTensors tensors per file. Work is linear in the pickle, as
+// limited by PickleLimits.
 inline constexpr size_t kMostTensors = size_t{1} << 19;
 std::optional<Problem> WalkTorchFile(const TorchFile& file, CheckpointContents* contents,
                                      FileFindings* findings);
 
-// Calls that were left closed, by name, sorted; the first place of each.
+// Calls that were not interpreted, by name, sorted; the first place of each.
 struct OpaqueCall {
   std::string name;
   uint64_t count = 0;
   uint64_t byte = 0;
   uint64_t circles = 0;  // references that led back into one of them, and were cut
-  bool data = true;      // all are data that trainers save beside tensors
+  bool data = true;      // all are data that trainers save in addition to tensors
 };
 std::vector<OpaqueCall> OpaqueCalls(const TorchFile& file);
 

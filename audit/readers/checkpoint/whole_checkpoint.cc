@@ -17,8 +17,8 @@ bool Holds(std::string_view name, std::string_view part) {
   return name.find(part) != std::string_view::npos;
 }
 
-// What tensor parallelism (Megatron's layout) does with a weight. Replicated: norms, biases that
-// are added after a sum over the ranks, routers, embeddings of positions.
+// The effect of tensor parallelism (Megatron's layout) on a weight. Replicated: norms, biases that
+// are added after a sum over the ranks, routers, position embeddings.
 enum class Layout { kUnknown, kReplicated, kShard };
 
 Layout LayoutOf(std::string_view name) {
@@ -35,13 +35,13 @@ Layout LayoutOf(std::string_view name) {
   for (const std::string_view bias : kColumnBiases) {
     if (name.ends_with(bias)) return Layout::kShard;
   }
-  // A fused norm lies beside a sharded weight: "linear_qkv.layer_norm_weight".
+  // A fused norm is stored next to a sharded weight: "linear_qkv.layer_norm_weight".
   if (Holds(name, "norm") || Holds(name, "router") || Holds(name, "position_embeddings"))
     return Layout::kReplicated;
   return Layout::kUnknown;
 }
 
-// A file's share while the checkpoint is put together.
+// A file's share while the checkpoint is assembled.
 struct Share {
   const PlannedFile* plan = nullptr;
   size_t file = 0;
@@ -75,14 +75,14 @@ class Assembly {
     share.plan = &plan;
     share.file = out_.files.size();
     auto kept = std::make_unique<InputFile>(*std::move(file));
-    FileFindings told;  // when it was planned
+    FileFindings told;  // reported when it was planned
     if (auto problem = ReadContents(plan.path, *kept, &share.contents, &told))
       return plan.report->Add(problem->offset, std::move(problem->text));
     out_.files.push_back({plan.report, std::move(kept), plan.path});
     shares_.push_back(std::move(share));
   }
 
-  // State without a model in the same file is named by the model of a file beside it.
+  // Names optimizer state. If its file has no model, uses the model of another file.
   void NameOptimizers() {
     const Share* model = nullptr;
     for (const Share& share : shares_) {
@@ -114,7 +114,7 @@ class Assembly {
     }
   }
 
-  // The tensors of all files of a model that are sorted by name.
+  // Returns the tensors of all model files that are sorted by name.
   std::vector<const NamedTensor*> SortedModel() const {
     std::vector<const NamedTensor*> model;
     for (const Share& share : shares_) {
@@ -125,8 +125,8 @@ class Assembly {
     return model;
   }
 
-  // Averages that are a list (diffusers' and torch_ema's shadow_params) are of the parameters in
-  // their order: named as an optimizer's state is.
+  // Names averages that are a list (diffusers' and torch_ema's shadow_params), by the order of the
+  // parameters, like optimizer state.
   void NameAverages() {
     const Share* model = nullptr;
     for (const Share& share : shares_) {
@@ -159,7 +159,7 @@ class Assembly {
     }
   }
 
-  // Numbers of the same groups mean what they meant in the checkpoint before.
+  // If the groups are those of the preceding checkpoint, uses the names found there.
   void Recall(const Share& share, std::map<int64_t, std::string>* names) {
     std::vector<std::vector<int64_t>> groups;
     for (const ParameterGroup& group : share.contents.groups) groups.push_back(group.parameters);
@@ -175,7 +175,7 @@ class Assembly {
     known.names = *names;
   }
 
-  // Whose parameters are held at which rate, and how many of them have a name.
+  // Sets the learning rate of each parameter, and counts those with a name.
   void RateParameters() {
     size_t held = 0, named = 0;
     for (const Share& share : shares_) {
@@ -185,7 +185,7 @@ class Assembly {
         if (tensor->parameter) {
           numbers.insert(*tensor->parameter);
         } else if (keys.insert(tensor->parameter_name).second) {
-          ++held;  // "": state of nobody that is known (a flat master of many)
+          ++held;  // "": the state's parameter is unknown (a flat master of many)
           named += tensor->parameter_name.empty() ? 0 : 1;
         }
       }
@@ -250,7 +250,7 @@ class Assembly {
     sited->epsilon = group.epsilon;
   }
 
-  // What optimizers call the fp32 copy that they keep of a parameter.
+  // Returns true for the names that optimizers use for the fp32 copy of a parameter.
   static bool IsMaster(std::string_view op) {
     return op == "master_param" || op == "master_weight" || op == "master" || op == "fp32_param";
   }
@@ -268,7 +268,7 @@ class Assembly {
     }
   }
 
-  // Weights that are one tensor under several names.
+  // Finds weights that are one tensor under several names.
   void FindShared() {
     using Where = std::tuple<size_t, uint64_t, DType, std::vector<int64_t>, std::vector<int64_t>>;
     std::map<Where, size_t> first;
@@ -292,7 +292,7 @@ class Assembly {
         return;
       case Part::kAverage:
         sited->op = "average";
-        // torch.optim.swa_utils.AveragedModel keeps the model as its member.
+        // torch.optim.swa_utils.AveragedModel has the model as its member `module`.
         if (sited->layer.starts_with("module.") && !named_with_module_)
           sited->layer.erase(0, std::string_view("module.").size());
         return;
@@ -314,13 +314,14 @@ class Assembly {
     if (name != names->second.end()) sited->layer = name->second;
   }
 
-  // Ranks of one group hold copies; a group of its own is nobody's copy; "": not known.
+  // Returns the replica group of a tensor: ranks of one group hold copies; "" if unknown. A shard
+  // has a group of its own.
   static std::string ReplicasOf(const PlannedFile& plan, const NamedTensor& tensor) {
     const std::string own = "shard of rank " + std::to_string(plan.rank);
     if (plan.tag.shard || tensor.part == Part::kOther || !IsFloating(tensor.place.dtype))
       return own;
     if (plan.tag.plain) return tensor.part == Part::kModel ? "" : own;
-    // An optimizer's state is named by its parameter.
+    // Optimizer state has the name of its parameter.
     const std::string& name = tensor.part == Part::kOptimizer && !tensor.parameter_name.empty()
                                   ? tensor.parameter_name
                                   : tensor.name;
@@ -341,7 +342,8 @@ class Assembly {
   std::vector<Share> shares_;
   std::map<const Share*, std::map<int64_t, std::string>> names_;
   std::map<std::string, ParameterGroup> groups_;  // by layer
-  bool named_with_module_ = false;                // the model's own tensors
+  bool named_with_module_ = false;                // true if the names of the model's own tensors
+                                                  // begin so
   std::map<std::pair<std::string, std::string>, uint32_t> calls_;
 };
 

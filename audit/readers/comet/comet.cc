@@ -1,4 +1,4 @@
-// Comet's offline experiments: ID.zip, which holds messages.json, or that file as it is.
+// Reads Comet's offline experiments: ID.zip, which holds messages.json, or that file alone.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -39,7 +39,7 @@ class CometLines : public TextPointFile {
   CometMessages messages_;
 };
 
-// The member of the archive, whose bytes lie in it as they are.
+// Reads the member of the archive, whose bytes are stored uncompressed.
 class CometArchive : public PointFile {
  public:
   CometArchive(InputReport* report, InputFile file, const ZipMember& messages)
@@ -94,11 +94,11 @@ class CometArchive : public PointFile {
   InputReport* report_;
   InputFile file_;
   uint64_t at_, end_;
-  std::string open_;  // read, and no whole line yet
+  std::string open_;  // read, but not a whole line yet
   CometMessages messages_;
 };
 
-// The first member of the archive is one that Comet writes.
+// Returns true if the first member of the archive is one that Comet writes.
 bool IsCometArchive(std::string_view head) {
   constexpr size_t kNameLength = 26, kName = 30;
   if (!head.starts_with("PK\x03\x04") || head.size() < kName) return false;

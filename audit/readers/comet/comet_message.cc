@@ -26,7 +26,7 @@ std::string_view CometText(const json& object, const char* key) {
   return member->get_ref<const std::string&>();
 }
 
-// A number, or a word for what JSON cannot hold.
+// Returns a number, also for a word that stands for a value that JSON cannot hold.
 std::optional<double> CometNumber(const json* value) {
   if (value == nullptr) return std::nullopt;
   if (value->is_number()) return value->get<double>();
@@ -46,7 +46,7 @@ void TakeMetric(const json& metric, PointSink* sink) {
 void TakeParameter(const json& parameter, std::map<std::string, std::string>* settings) {
   const std::string_view name = CometText(parameter, "paramName");
   const json* value = CometMember(parameter, "paramValue");
-  // `curr_step` and its like change with every step.
+  // Skip `curr_step` and the like, which change with every step.
   if (name.empty() || value == nullptr || CometText(parameter, "source") == "auto-logged") return;
   std::string text;
   if (value->is_string()) text = value->get_ref<const std::string&>();

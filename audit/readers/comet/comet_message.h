@@ -1,4 +1,4 @@
-// One line of Comet's messages.json, as far as series need it.
+// Reads one line of Comet's messages.json, as far as series need it.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace plumbline::audit {
 
-// All of a file's lines go to one sink. Not thread-safe.
+// All lines of a file go to one sink. Not thread-safe.
 class CometMessages {
  public:
-  // False if the line is no message.
+  // Returns false if the line is not a message.
   bool Read(std::string_view line, PointSink* sink);
-  // "config: NAME" of each parameter that the trainer logged.
+  // Returns "config: NAME" of each parameter that the trainer logged.
   const std::map<std::string, std::string>& settings() const { return settings_; }
 
-  // Whether a text begins with such lines.
+  // Returns true if a text begins with such lines.
   static bool Recognise(std::string_view text);
 
  private:

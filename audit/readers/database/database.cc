@@ -1,5 +1,5 @@
-// SQLite databases of trackers: MLflow (a row a value) and trackio (a row a step, its values as
-// JSON). Opened read-only.
+// Reads SQLite databases of trackers: MLflow (one row per value) and trackio (one row per step, its
+// values as JSON). Opens them read-only.
 #include <sqlite3.h>
 
 #include <cmath>
@@ -48,10 +48,10 @@ std::string_view TextOf(sqlite3_stmt* row, int column) {
              : std::string_view(text, static_cast<size_t>(sqlite3_column_bytes(row, column)));
 }
 
-// The rows of each tracker: run, step, then what holds the values. A query that a database cannot
-// answer is another tracker's.
+// The queries of each tracker: rows of run, step, then the values. If a query fails, the database
+// is another tracker's.
 struct Tracker {
-  const char* runs;  // how many
+  const char* runs;  // counts the runs
   const char* rows;
   bool json;  // a row has all values of its step
 };
@@ -143,7 +143,7 @@ class DatabaseFile : public PointFile, private JsonRecord::Taker {
     if (std::fabs(value) >= std::numeric_limits<double>::max())
       value = std::copysign(std::numeric_limits<double>::infinity(), value);
     const std::string_view key = TextOf(row, 2);
-    // A trainer that gives no step writes 0 each time. Rows are in the order of run and key.
+    // A trainer that passes no step writes 0 each time. Rows are ordered by run and key.
     const bool same = series_ == prefix_ + std::string(key);
     if (!same) series_ = prefix_ + std::string(key);
     zeros_ = same ? zeros_ + 1 : 0;
@@ -166,9 +166,9 @@ class DatabaseFile : public PointFile, private JsonRecord::Taker {
   PointSink* sink_ = nullptr;
   int64_t step_ = 0, runs_ = 0;
   std::string prefix_;
-  std::string series_;     // of the row before
-  int64_t zeros_ = 0;      // rows of that series before this one
-  uint64_t numbered_ = 0;  // rows of step 0 whose step is their number
+  std::string series_;     // of the preceding row
+  int64_t zeros_ = 0;      // rows of that series so far
+  uint64_t numbered_ = 0;  // rows of step 0 whose step is their row number
   uint64_t damaged_ = 0, bytes_ = 0;
   bool done_ = false;
 };

@@ -1,5 +1,5 @@
-// A kind of dump: how its header is checked and its tensors become evidence. One file a kind
-// (dumps/routing.cc, ...), listed in proto/evidence_kinds.inc.
+// A kind of dump: how its header is checked and its tensors become evidence. Each kind has one file
+// (dumps/routing.cc, ...), and is listed in proto/evidence_kinds.inc.
 #pragma once
 
 #include <cstdint>
@@ -17,36 +17,37 @@ namespace plumbline::audit {
 struct DumpKind {
   const char* name;  // metadata `kind`
 
-  // True when the tensors can only be of this kind, for dumps that do not say it.
+  // Returns true if the tensors can only be of this kind. Used for dumps that do not state their
+  // kind.
   bool (*looks_like)(const SafetensorsHeader& header);
 
-  // Names, dtypes, shapes and metadata values, and that the tensors fit one message. What is well
-  // formed but cannot be judged is left to the rules, which answer inconclusive.
+  // Checks names, dtypes, shapes and metadata values, and that the tensors fit in one message. What
+  // is well formed but cannot be judged is left to the rules, which answer inconclusive.
   void (*check)(const SafetensorsHeader& header, std::vector<Problem>* problems);
 
-  // The site's op where the metadata names none.
+  // Returns the site's op if the metadata names none.
   std::string (*default_op)(const SafetensorsHeader& header);
 
-  // Fills evidence->what, sample_size and exercised; site and step are set. The header has been
-  // through `check` without a problem.
+  // Fills evidence->what, sample_size and exercised; site and step are set. `check` has found no
+  // problem.
   absl::Status (*load)(const InputFile& file, const SafetensorsHeader& header,
                        v1::Evidence* evidence);
 };
 
-// One a kind, each in the file of its name.
+// One per kind, each in the file of its name.
 #define PLUMB_KIND(Name, NAME, name, number, op) extern const DumpKind k##Name##Dump;
 #define PLUMB_KIND_WITHOUT_DUMP(Name, NAME, name, number, op)
 #include "proto/evidence_kinds.inc"
 
-// Says at which byte of the file the problem lies that a load's status tells of.
+// Adds to a load's status the byte offset of its problem in the file.
 absl::Status AtByte(absl::Status status, uint64_t byte);
-uint64_t ByteOf(const absl::Status& status);  // 0 where it was not said
+uint64_t ByteOf(const absl::Status& status);  // 0 if the status has no offset
 
-// Every kind that this version judges. Static storage.
+// Returns every kind that this version judges. Static storage.
 const std::vector<const DumpKind*>& DumpKinds();
 
-// The dump's kind by its metadata, else by its tensors; nullptr when it is none that is judged, and
-// then its report says why.
+// Returns the dump's kind, from its metadata, otherwise from its tensors. If no rule judges it,
+// returns nullptr, and the report has the reason.
 const DumpKind* KindOf(const SafetensorsHeader& header, InputReport* report);
 
 }  // namespace plumbline::audit

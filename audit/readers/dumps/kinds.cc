@@ -9,7 +9,7 @@ namespace {
 
 constexpr char kBytePayload[] = "plumbline/byte";
 
-// "routing, tensor or update"
+// Returns "routing, tensor or update".
 std::string JudgedKinds() {
   std::string text;
   const auto& kinds = DumpKinds();

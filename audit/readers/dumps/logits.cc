@@ -19,7 +19,7 @@ constexpr std::array kModes = {"raw_logits", "processed_logits"};
 constexpr std::string_view kLogitsKeys[] = {"temperature", "logprob_mode"};
 constexpr std::string_view kLogitsTensors[] = {"train", "rollout", "tokens", "labels", "allowed"};
 
-// Checks as it reads.
+// Reads and checks the configuration.
 void ReadLogitsConfig(const SafetensorsHeader& header, std::vector<Problem>* problems,
                       v1::LogitsConfig* config) {
   const DumpMetadata metadata(header, problems);
@@ -85,7 +85,7 @@ void CheckLogitsDump(const SafetensorsHeader& header, std::vector<Problem>* prob
 
 std::string LogitsOp(const SafetensorsHeader& /*header*/) { return "logits"; }
 
-// The dump's tensors, as long as the views are used.
+// Owns the dump's tensors while the views are used.
 class LogitsTensors {
  public:
   absl::Status Load(const InputFile& file, const SafetensorsHeader& header) {
@@ -100,7 +100,7 @@ class LogitsTensors {
     return absl::OkStatus();
   }
 
-  // Rows with a label; a label is the token sampled there.
+  // Chooses the rows with a label; a label is the token sampled there.
   absl::Status ChooseRows(const SafetensorsHeader& header) {
     const TensorView& labels = views_[kLabels];
     if (!labels.present()) return absl::OkStatus();
@@ -138,7 +138,7 @@ class LogitsTensors {
 
 absl::Status LoadLogitsDump(const InputFile& file, const SafetensorsHeader& header,
                             v1::Evidence* evidence) {
-  std::vector<Problem> none;  // the header has been checked
+  std::vector<Problem> none;  // the header was checked before
   LogitsTensors tensors;
   absl::Status s = tensors.Load(file, header);
   if (s.ok()) s = tensors.ChooseRows(header);

@@ -22,7 +22,7 @@ constexpr std::string_view kMatmulKeys[] = {
 constexpr std::string_view kMatmulTensors[] = {
     "a",       "b",       "d",       "c",       "offsets",        "scale",
     "a_index", "b_index", "a_scale", "b_scale", "a_tensor_scale", "b_tensor_scale"};
-// Scales by the field of the sample that takes each.
+// Each scale, with its field in the sample.
 using MatmulPart = v1::Tensor* (v1::MatmulSample::*)();
 constexpr std::pair<const char*, MatmulPart> kScales[] = {
     {"scale", &v1::MatmulSample::mutable_scale},
@@ -40,7 +40,7 @@ std::string FormatOfInputs(const SafetensorsHeader& header, const DumpMetadata& 
   return format;
 }
 
-// One factor of d, decimal; 0 where it is not said.
+// Returns the factor of d, decimal; 0 if absent.
 double ReadScale(const SafetensorsHeader& header, const DumpMetadata& metadata) {
   if (!metadata.Has("scale")) return 0;
   const double scale = metadata.Number("scale", 1);
@@ -48,7 +48,7 @@ double ReadScale(const SafetensorsHeader& header, const DumpMetadata& metadata) 
   return scale;
 }
 
-// Checks as it reads.
+// Reads and checks the configuration.
 v1::MatmulConfig ReadMatmulConfig(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   const DumpMetadata metadata(header, problems);
   v1::MatmulConfig config;
@@ -84,14 +84,14 @@ void CheckDeclared(const SafetensorsHeader& header, const v1::MatmulConfig& conf
                            entry->value + "\""});
 }
 
-// m: elements of d, one for each row of a unless a_index says which.
+// Returns m, the number of elements of d: one for each row of a, unless a_index selects rows.
 int64_t Samples(const SafetensorsHeader& header) {
   const TensorEntry* index = header.Find("a_index");
   const std::vector<int64_t>& shape = (index != nullptr ? index : header.Find("a"))->shape;
   return shape.empty() ? 1 : shape[0];
 }
 
-// Rows of a factor's scales are its own; blocks are ceil(K / block).
+// Checks that a factor's scales have its number of rows, and ceil(K / block) blocks.
 void CheckScales(const SafetensorsHeader& header, const v1::MatmulConfig& config,
                  std::vector<Problem>* problems) {
   for (const auto& [name, part] : kScales) {
@@ -184,7 +184,7 @@ absl::Status CheckOffsets(const TensorEntry& entry, const v1::Tensor& offsets) {
 
 absl::Status LoadMatmulDump(const InputFile& file, const SafetensorsHeader& header,
                             v1::Evidence* evidence) {
-  std::vector<Problem> none;  // the header has been checked
+  std::vector<Problem> none;  // the header was checked before
   v1::Matmul& matmul = *evidence->mutable_matmul();
   *matmul.mutable_config() = ReadMatmulConfig(header, &none);
   v1::MatmulSample& sample = *matmul.mutable_sample();
@@ -198,7 +198,7 @@ absl::Status LoadMatmulDump(const InputFile& file, const SafetensorsHeader& head
     absl::Status s = LoadScale(file, *entry, matmul.config().scale_format(), (sample.*part)());
     if (!s.ok()) return s;
   }
-  // F4 says itself what its values are.
+  // The dtype F4 identifies the format of its values.
   if (header.Find("a")->dtype_name == "F4") matmul.mutable_config()->set_input_format("e2m1");
   const std::pair<const char*, MatmulPart> parts[] = {
       {"d", &v1::MatmulSample::mutable_d},

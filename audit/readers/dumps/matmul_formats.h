@@ -1,5 +1,5 @@
-// Factors and scales of a matrix product as narrow formats store them, brought to what evidence
-// holds: e2m1 values as e4m3 (which holds them all), scales as f32.
+// Converts factors and scales of a matrix product from narrow formats to what evidence holds: e2m1
+// values as e4m3 (which represents them all), scales as f32.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,20 @@
 
 namespace plumbline::audit {
 
-// The name that rules know for an `input_format` in any usual spelling ("F8_E4M3", "float8_e5m2",
-// "fp16", "TF32"): "tf32", "e2m1" or a DType's name; "" where there is no such format.
+// Returns the rules' name for an `input_format` in any usual spelling ("F8_E4M3", "float8_e5m2",
+// "fp16", "TF32"): "tf32", "e2m1" or a DType's name. If there is no such format, returns "".
 std::string InputFormatOf(std::string_view text);
 
-// A factor: floating; u8 (or the format's own dtype F4) where `format` is e2m1, e4m3 or e5m2.
+// Checks a factor: floating, or u8 (or the dtype F4) if `format` is e2m1, e4m3 or e5m2.
 void CheckFactor(const TensorEntry& tensor, const std::string& format,
                  std::vector<Problem>* problems);
-// [m,K], with K counted in values where two share a byte; empty: not two axes.
+// Returns [m,K], with K counted in values if two share a byte. If the tensor does not have two
+// axes, returns an empty shape.
 std::vector<int64_t> FactorShape(const TensorEntry& tensor, const std::string& format);
 absl::Status LoadFactor(const InputFile& file, const TensorEntry& entry, const std::string& format,
                         v1::Tensor* tensor);
 
-// A scale: f32, f16, bf16, F8_E4M3, F8_E8M0, or u8 in `scale_format` ("e8m0" or "e4m3").
+// Checks a scale: f32, f16, bf16, F8_E4M3, F8_E8M0, or u8 in `scale_format` ("e8m0" or "e4m3").
 void CheckScale(const TensorEntry& tensor, const std::string& scale_format,
                 std::vector<Problem>* problems);
 absl::Status LoadScale(const InputFile& file, const TensorEntry& entry,

@@ -19,7 +19,7 @@ struct TypeSpelling {
   DType dtype;
 };
 
-// Ours, safetensors' and PyTorch's, in small letters.
+// The names of Plumbline, safetensors and PyTorch, in lower case.
 constexpr TypeSpelling kDumpDTypes[] = {
     {"f64", DType::kF64},
     {"float64", DType::kF64},

@@ -1,4 +1,4 @@
-// Metadata of a dump, read by key and checked: what every kind of dump shares.
+// Reads and checks metadata of a dump by key, for every kind of dump.
 #pragma once
 
 #include <array>
@@ -14,35 +14,36 @@
 
 namespace plumbline::audit {
 
-// Values of the metadata. A wrong one becomes a problem that says what was expected, and reads as
-// its fallback.
+// Values of the metadata. A wrong value becomes a problem that states what was expected, and reads
+// as the fallback.
 class DumpMetadata {
  public:
-  // Both outlive the object.
+  // Both must outlive the object.
   DumpMetadata(const SafetensorsHeader& header, std::vector<Problem>* problems)
       : header_(header), problems_(problems) {}
 
   bool Has(const char* key) const { return header_.Metadata(key) != nullptr; }
 
-  // Empty when absent.
+  // Returns "" if absent.
   std::string Text(const char* key) const;
 
-  // Decimal digits only; `fallback` when absent or wrong.
+  // Reads decimal digits. If absent or wrong, returns `fallback`.
   uint64_t Whole(const char* key, uint64_t low, uint64_t high, uint64_t fallback) const;
 
-  // A decimal number ("1e-8"), finite; `fallback` when absent or wrong.
+  // Reads a finite decimal number ("1e-8"). If absent or wrong, returns `fallback`.
   double Number(const char* key, double fallback) const;
 
-  // true, false, 1 or 0.
+  // Reads true, false, 1 or 0.
   bool Flag(const char* key, bool fallback) const;
 
-  // Index of the value among `choices`, `fallback` when absent or wrong.
+  // Returns the index of the value among `choices`. If absent or wrong, returns `fallback`.
   template <size_t n>
   int Choice(const char* key, const std::array<const char*, n>& choices, int fallback) const {
     return ChoiceOf(key, choices, fallback);
   }
 
-  // A dtype by its name ("bf16", "float16", "F32", ...); kUnspecified when absent or wrong.
+  // Reads a dtype by its name ("bf16", "float16", "F32", ...). If absent or wrong, returns
+  // kUnspecified.
   DType DTypeNamed(const char* key) const;
 
   void Wrong(const char* key, const MetadataEntry& entry, const std::string& expected) const;
@@ -57,23 +58,23 @@ class DumpMetadata {
 inline constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
 inline constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
 
-// Which call of which process a dump of any kind records: the metadata that every kind takes.
+// The call and the process that a dump of any kind records: the metadata that all kinds share.
 struct DumpSite {
   std::string run;
   uint32_t attempt = 0;
   int64_t step = 0;
   uint32_t rank = 0;
-  uint32_t world_size = 0;  // ranks of the run; 0: not said
-  uint64_t order = 0;  // running number of the observation within its step and rank; 0: not said
+  uint32_t world_size = 0;  // ranks of the run; 0: not stated
+  uint64_t order = 0;       // number of the observation within its step and rank; 0: not stated
   std::string layer;
   std::string op;
 };
 
-// Collects every problem, not only the first.
+// Reads the site, and collects all problems, not only the first.
 DumpSite ReadDumpSite(const SafetensorsHeader& header, std::vector<Problem>* problems);
 
-// Names that are not ours are left alone, misspelt ones are not: without them the rest would be
-// judged as something it is not. `keys` are the kind's own, beside those of every kind.
+// Reports misspelt names: without them the rest would be judged wrongly. Foreign names are ignored.
+// `keys` are the kind's own, in addition to those of every kind.
 void CheckSpelling(const SafetensorsHeader& header, std::span<const std::string_view> keys,
                    std::span<const std::string_view> tensors, std::vector<Problem>* problems);
 

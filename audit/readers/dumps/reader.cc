@@ -14,11 +14,11 @@
 namespace plumbline::audit {
 namespace {
 
-// A dump that can be judged: what is needed to place it, until its turn to be read comes.
+// A dump that can be judged: what is needed to place it until it is read.
 struct Plan {
   InputReport* file = nullptr;
   DumpSite site;
-  uint32_t call = 0;  // n-th dump of this site, rank and step
+  uint32_t call = 0;  // index among the dumps of this site, rank and step
   bool last_of_step = false;
 };
 
@@ -28,7 +28,8 @@ auto PlanOrder(const Plan& plan) {
                   plan.file->path);
 }
 
-// The header, checked; nullptr when the file gives no evidence, and then its report says why.
+// Reads and checks the header. If the file gives no evidence, returns nullptr, and the report has
+// the reason.
 const DumpKind* ReadHeader(const InputFile& file, InputReport* report, SafetensorsHeader* header,
                            DumpSite* site) {
   if (std::optional<Problem> problem = ReadSafetensorsHeader(file, header)) {
@@ -45,8 +46,8 @@ const DumpKind* ReadHeader(const InputFile& file, InputReport* report, Safetenso
   return problems.empty() ? kind : nullptr;
 }
 
-// One run's process as its dumps describe it. The world is what they say, the largest if they
-// differ; where none says it, it is known when the ranks are 0..n-1.
+// Reads the dumps of all runs. The world size of a run is the largest that its dumps state. If none
+// states it, it is known if the ranks are 0..n-1.
 using Group = std::pair<std::string, uint32_t>;  // (run, attempt)
 
 class DumpSource : public Source {
@@ -63,7 +64,8 @@ class DumpSource : public Source {
     return {site.run, site.attempt, site.step - 1};
   }
 
-  // A dump that cannot be read any more still ends its step, with a batch of progress alone.
+  // Returns one dump. A dump that cannot be read any more still ends its step, with a batch of
+  // progress alone.
   bool Next(v1::Batch* batch) override {
     if (next_ == plans_.size()) return false;
     const Plan& plan = plans_[next_++];
@@ -117,7 +119,7 @@ class DumpSource : public Source {
     process.set_rank(rank);
     const bool complete = *ranks.rbegin() + uint64_t{1} == ranks.size();
     const uint32_t declared = world_.at(group);
-    // A declared world that is smaller than its ranks is none.
+    // A declared world size that does not cover its ranks is ignored.
     if (declared > *ranks.rbegin()) {
       process.set_world_size(declared);
     } else if (complete) {
@@ -126,7 +128,8 @@ class DumpSource : public Source {
     return process;
   }
 
-  // The dump's own process, and at the end of a step all of the run, whose progress is stated then.
+  // Returns the dump's own process. At the end of a step, returns all processes of the run, whose
+  // progress is stated then.
   std::vector<v1::Source> ProcessesOf(const Plan& plan) const {
     const Group group{plan.site.run, plan.site.attempt};
     std::vector<v1::Source> processes = {Process(group, plan.site.rank)};
@@ -147,7 +150,7 @@ class DumpSource : public Source {
     }
   }
 
-  // Reads the file again, header and all: it may have changed since it was placed.
+  // Reads the file and its header again: it may have changed since it was placed.
   void Load(const Plan& plan, v1::Batch* batch) {
     InputReport& report = *plan.file;
     absl::StatusOr<InputFile> file = InputFile::Open(report.path);
@@ -184,7 +187,7 @@ class DumpSource : public Source {
 
   std::vector<Plan> plans_;
   std::map<Group, std::set<uint32_t>> ranks_;
-  std::map<Group, uint32_t> world_;  // declared
+  std::map<Group, uint32_t> world_;  // declared world sizes
   size_t next_ = 0;
   uint64_t bytes_read_ = 0;
 };
@@ -192,8 +195,8 @@ class DumpSource : public Source {
 }  // namespace
 
 bool SafetensorsReader::Recognise(std::string_view path, std::string_view head) const {
-  // A plausible header length and the brace that opens it, whatever follows: a damaged dump is
-  // still a dump. Text that happens to have a brace there has a "length" of 2^56 and more.
+  // Checks for a plausible header length and the opening brace, whatever follows: a damaged dump is
+  // still a dump. Text with a brace there would have a "length" of 2^56 or more.
   const bool named_so = path.ends_with(".safetensors");
   if (head.size() <= kHeaderLengthBytes) return named_so;
   const bool plausible = head[7] == '\0' && head[6] == '\0';

@@ -1,9 +1,9 @@
-// Tensor dumps (safetensors). One file is one call of one site; the dumps of several ranks and
-// layers of a step join by their metadata (run, attempt, step, rank, layer, op).
+// Reads tensor dumps (safetensors). One file is one call of one site; the dumps of several ranks
+// and layers of a step are joined by their metadata (run, attempt, step, rank, layer, op).
 //
-// A dump of a kind that no rule of this version judges, or of none, is listed with a problem; a
-// model's file is audit/readers/checkpoint's. That is an error only where the file was named on the
-// command line: in a directory that is audited as a run it is expected company.
+// A dump of a kind that no rule of this version judges, or of no kind, is listed with a problem; a
+// model's file belongs to audit/readers/checkpoint. The problem is an error only if the file was
+// named on the command line: in a directory such files are expected.
 #pragma once
 
 #include "audit/readers/input/reader.h"

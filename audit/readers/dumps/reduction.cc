@@ -18,7 +18,7 @@ using Call = v1::ReductionCall;
 constexpr const char* kInputs = "inputs";
 constexpr const char* kOutput = "output";
 constexpr const char* kOffsets = "offsets";
-constexpr uint64_t kMostCount = uint64_t{1} << 44;  // what the rules take, as kMostChannels
+constexpr uint64_t kMostCount = uint64_t{1} << 44;  // limits of the rules, like kMostChannels
 constexpr uint64_t kMostChannels = 1 << 10;
 constexpr std::array<const char*, 2> kOps = {"sum", "avg"};
 constexpr std::string_view kReductionKeys[] = {
@@ -30,7 +30,7 @@ Call::Op OpOf(const DumpMetadata& metadata) {
   return metadata.Choice("op", kOps, 0) == 1 ? Call::OP_AVG : Call::OP_SUM;
 }
 
-// "3,0,1,2"; empty when absent or wrong.
+// Parses "3,0,1,2". If absent or wrong, returns an empty list.
 std::vector<uint32_t> RingOrder(const SafetensorsHeader& header, const DumpMetadata& metadata) {
   std::vector<uint32_t> order;
   const MetadataEntry* entry = header.Metadata("ring_order");
@@ -53,14 +53,14 @@ std::vector<uint32_t> RingOrder(const SafetensorsHeader& header, const DumpMetad
   return order;
 }
 
-// A factor that the trainer applied; 1 when absent.
+// Returns a factor that the trainer applied; 1 if absent.
 double Factor(const SafetensorsHeader& header, const DumpMetadata& metadata, const char* key) {
   const double factor = metadata.Number(key, 1);
   if (factor == 0) metadata.Wrong(key, *header.Metadata(key), "a factor that is not 0");
   return factor;
 }
 
-// Checks as it reads.
+// Reads and checks the call.
 Call ReadCall(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   const DumpMetadata metadata(header, problems);
   Call call;
@@ -89,7 +89,7 @@ bool LooksLikeReduction(const SafetensorsHeader& header) {
   return header.Find(kInputs) != nullptr && header.Find(kOutput) != nullptr;
 }
 
-// [m] of one rank, or [N,m].
+// Checks the inputs: [m] of one rank, or [N,m].
 bool CheckInputs(const TensorEntry& inputs, std::vector<Problem>* problems) {
   CheckDType(inputs, Content::kAnyFloating, problems);
   const size_t axes = inputs.shape.size();
@@ -115,7 +115,7 @@ void CheckOutput(const TensorEntry& inputs, const TensorEntry& output,
                                                inputs.dtype_name + ", found " + output.dtype_name});
 }
 
-// What the metadata says against what the tensors are.
+// Checks the metadata against the tensors.
 void CheckAgainst(const SafetensorsHeader& header, const Call& call, const TensorEntry& inputs,
                   std::vector<Problem>* problems) {
   const auto wrong = [&](const char* key, const std::string& expected) {
@@ -160,7 +160,7 @@ std::string ReductionOp(const SafetensorsHeader& header) {
   return kOps[OpOf(DumpMetadata(header, &none)) == Call::OP_AVG ? 1 : 0];
 }
 
-// Offsets are indices into the flattened buffer.
+// Checks that offsets are indices into the flattened buffer.
 absl::Status CheckOffsets(const TensorEntry& entry, const v1::Tensor& offsets, uint64_t count) {
   const uint64_t most = count > 0 ? count - 1 : kMaxI64;
   const size_t width = DTypeSize(entry.dtype);
@@ -178,7 +178,7 @@ absl::Status CheckOffsets(const TensorEntry& entry, const v1::Tensor& offsets, u
 
 absl::Status LoadReductionDump(const InputFile& file, const SafetensorsHeader& header,
                                v1::Evidence* evidence) {
-  std::vector<Problem> none;  // the header has been checked
+  std::vector<Problem> none;  // the header was checked before
   v1::Reduction& reduction = *evidence->mutable_reduction();
   *reduction.mutable_call() = ReadCall(header, &none);
   v1::ReductionSample& sample = *reduction.mutable_sample();

@@ -1,5 +1,5 @@
-// Dumps of kind "reduction": what the ranks of one collective handed in and what came back, at
-// sampled elements.
+// Dumps of kind "reduction": the inputs of all ranks of one collective and its output, at sampled
+// elements.
 #pragma once
 
 #include "audit/readers/dumps/kind.h"

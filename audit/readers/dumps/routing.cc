@@ -46,7 +46,7 @@ struct Extents {
   }
 };
 
-// [T,k] from "Tk".
+// Checks a shape, such as [T,k] for "Tk".
 void CheckAxes(const TensorEntry& tensor, std::string_view axes, const Extents& extents,
                std::vector<Problem>* problems) {
   std::string names;
@@ -94,7 +94,8 @@ void CheckSize(const SafetensorsHeader& header, const TensorEntry& scores,
   CheckTotalSize(all, "routing tensors", "dump fewer tokens a file", problems);
 }
 
-// Without a usable top_k the tensors are still checked against each other.
+// Returns k. If top_k is unusable, takes it from the tensors, so that they are still checked
+// against each other.
 int64_t Choices(const SafetensorsHeader& header, std::optional<uint32_t> top_k) {
   if (top_k) return *top_k;
   const TensorEntry* indices = header.Find("topk_indices");
@@ -139,8 +140,8 @@ absl::Status LoadSample(const InputFile& file, const SafetensorsHeader& header,
   return probs == nullptr ? absl::OkStatus() : LoadTensor(file, *probs, sample->mutable_probs());
 }
 
-// No summary where the content cannot be measured (an index out of range, k > E): the rules look at
-// the sample themselves and say what is wrong with it.
+// Adds the summary. If the content cannot be measured (an index out of range, k > E), there is
+// none: the rules judge the sample and report what is wrong.
 void Measure(v1::Routing* routing) {
   const absl::StatusOr<RoutingInput> input = ViewRouting(*routing);
   RoutingStats stats;
@@ -169,7 +170,7 @@ void ReadCapacity(const SafetensorsHeader& header, const DumpMetadata& metadata,
   config->set_capacity(value);
 }
 
-// One of the names that verdicts give (`policy` in the details of a routing verdict).
+// Reads one of the names that verdicts use (`policy` in the details of a routing verdict).
 void ReadPolicy(const SafetensorsHeader& header, const DumpMetadata& metadata,
                 v1::RoutingConfig* config) {
   constexpr std::array kPolicies = {"token-choice",   "fifo-capacity",   "rank-major-capacity",
@@ -190,7 +191,7 @@ constexpr std::string_view kTensorNames[] = {
     "router_logits", "router_scores", "expert_bias", "topk_indices", "keep_mask", "routing_map",
     "probs",         "sequence_id",   "position",    "padding_mask", "pool_id",   "sequence_order"};
 
-// Checks as it reads.
+// Reads and checks the configuration.
 v1::RoutingConfig ReadRoutingConfig(const SafetensorsHeader& header,
                                     std::vector<Problem>* problems) {
   using Config = v1::RoutingConfig;
@@ -207,7 +208,7 @@ v1::RoutingConfig ReadRoutingConfig(const SafetensorsHeader& header,
   ReadCapacity(header, metadata, &config);
   config.set_groups(static_cast<uint32_t>(metadata.Whole("groups", 0, kMaxU32, 0)));
   config.set_top_groups(static_cast<uint32_t>(metadata.Whole("top_groups", 0, kMaxU32, 0)));
-  // The enums' first value is "absent", so a choice's index is one less.
+  // The enums' first value is "absent", so the index of a choice is one less.
   config.set_group_score(static_cast<Config::GroupScore>(
       metadata.Choice("group_score", std::array{"max", "sum2"}, -1) + 1));
   config.set_pool(static_cast<Config::Pool>(
@@ -228,7 +229,7 @@ v1::RoutingConfig ReadRoutingConfig(const SafetensorsHeader& header,
   return config;
 }
 
-// The name of the key that ids were hashed under, as `plumb capsule` writes it.
+// Reads the fingerprint of the key with which ids were hashed, as `plumb capsule` writes it.
 uint64_t ReadRedactedKey(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   const MetadataEntry* entry = header.Metadata("redacted_key");
   if (entry == nullptr) return 0;
@@ -253,7 +254,7 @@ std::string RoutingOp(const SafetensorsHeader& /*header*/) { return "routing"; }
 
 absl::Status LoadRouting(const InputFile& file, const SafetensorsHeader& header,
                          v1::Evidence* evidence) {
-  std::vector<Problem> none;  // the header has been checked
+  std::vector<Problem> none;  // the header was checked before
   v1::Routing* routing = evidence->mutable_routing();
   *routing->mutable_config() = ReadRoutingConfig(header, &none);
   if (absl::Status status = LoadSample(file, header, routing->mutable_sample()); !status.ok())

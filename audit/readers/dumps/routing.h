@@ -1,14 +1,14 @@
-// A safetensors dump of kind "routing" as routing evidence: tensors and metadata of the contract's
-// Dumps table, checked against each other. What is well formed but cannot be judged (indices out of
-// range, k > E, no tokens) is left to the rules, which answer inconclusive.
+// Converts a safetensors dump of kind "routing" to routing evidence. Its tensors and metadata (the
+// contract's Dumps table) are checked against each other. What is well formed but cannot be judged
+// (indices out of range, k > E, no tokens) is left to the rules, which answer inconclusive.
 #pragma once
 
 #include "audit/readers/dumps/kind.h"
 
 namespace plumbline::audit {
 
-// The tensors are read whole (the 8 MiB of live samples do not bind here) and measured. The summary
-// is absent when the content cannot be measured.
+// Reads the whole tensors (the 8 MiB limit of live samples does not apply) and measures them. If
+// the content cannot be measured, there is no summary.
 extern const DumpKind kRoutingDump;
 
 }  // namespace plumbline::audit

@@ -24,13 +24,13 @@ constexpr std::string_view kTensorTensors[] = {kValues, kScale, kTensorScale};
 constexpr std::array kTensorRoles = {"weight", "gradient", "activation", "probabilities",
                                      "positions"};
 
-// Checks as it reads.
+// Reads and checks the options.
 TensorStateOptions ReadOptions(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   const DumpMetadata metadata(header, problems);
   TensorStateOptions options;
   metadata.Choice("role", kTensorRoles, -1);
   options.role = metadata.Text("role");
-  // A format that has a scale a block is none for single values.
+  // A block-scaled format is not a target format of single values.
   if (!ReadBlocks(header, problems)) options.target_format = metadata.DTypeNamed("target_format");
   options.replicas = metadata.Text("replicas");
   return options;
@@ -60,7 +60,7 @@ std::string TensorOp(const SafetensorsHeader& header) {
   return role == nullptr ? "tensor" : role->value;
 }
 
-// Values that the sample may hold.
+// Sets the number of values in the sample.
 void SetCap(uint64_t count, uint64_t bytes, TensorStateOptions* options) {
   const bool rows = options->role == "probabilities" || options->role == "positions";
   const uint64_t most = rows ? kRowBytes : kWholeBytes;
@@ -74,7 +74,7 @@ void SetCap(uint64_t count, uint64_t bytes, TensorStateOptions* options) {
 
 absl::Status LoadTensorDump(const InputFile& file, const SafetensorsHeader& header,
                             v1::Evidence* evidence) {
-  std::vector<Problem> none;  // the header has been checked
+  std::vector<Problem> none;  // the header was checked before
   TensorStateOptions options = ReadOptions(header, &none);
   v1::Tensor values;
   const std::optional<BlockFormat> blocks = ReadBlocks(header, &none);

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kLongestBlock = int64_t{1} << 20;
 constexpr std::array<const char*, 3> kBlockScaleFormats = {"f32", "e8m0", "e4m3"};
 
-// "32" or "128x128"; false: neither.
+// Parses "32" or "128x128". Otherwise returns false.
 bool ParseBlock(const std::string& text, BlockFormat* format) {
   int64_t extents[2] = {0, 0};
   int n = 0;
@@ -36,7 +36,7 @@ bool ParseBlock(const std::string& text, BlockFormat* format) {
   return true;
 }
 
-// The named format, or nullptr; spelt with any case, hyphens and underscores.
+// Returns the named format, or nullptr. Ignores case, hyphens and underscores.
 const NamedBlockFormat* Named(const std::string& text) {
   std::string plain;
   for (const char letter : text) {
@@ -56,13 +56,14 @@ BlockScale ScaleNamed(int choice) {
   return choice == 1 ? BlockScale::kPowerOfTwo : choice == 2 ? BlockScale::kE4M3 : BlockScale::kF32;
 }
 
-// Two of a byte, or bytes of the element's own dtype.
+// Returns true if the values are stored in this format: two per byte, or bytes of the element's own
+// dtype.
 bool IsStored(const TensorEntry& values, const std::string& element) {
   if (element == "e2m1") return values.dtype == DType::kU8 || values.dtype_name == "F4";
   return values.dtype == (element == "e5m2" ? DType::kE5M2 : DType::kE4M3);
 }
 
-// A scale tensor's values times nothing else.
+// Loads a scale tensor as floats.
 absl::Status LoadFloats(const InputFile& file, const TensorEntry& entry, const std::string& format,
                         std::vector<float>* out) {
   v1::Tensor tensor;
@@ -101,7 +102,7 @@ std::optional<BlockFormat> ReadBlocks(const SafetensorsHeader& header,
 
 void CheckBlockScales(const SafetensorsHeader& header, const TensorEntry& values,
                       std::vector<Problem>* problems) {
-  std::vector<Problem> none;  // told where the options are read
+  std::vector<Problem> none;  // reported where the options are read
   const std::optional<BlockFormat> format = ReadBlocks(header, &none);
   if (format) CheckFactor(values, format->element, problems);
   for (const char* name : {kScale, kTensorScale}) {
@@ -119,7 +120,7 @@ void CheckBlockScales(const SafetensorsHeader& header, const TensorEntry& values
   if (scale == nullptr) return;
   TensorView view;
   const std::vector<int64_t> shape = FactorShape(values, format->element);
-  if (shape.size() > TensorView::kMaxRank) return;  // told of the values
+  if (shape.size() > TensorView::kMaxRank) return;  // reported by the check of the values
   view.rank = static_cast<int>(shape.size());
   std::copy(shape.begin(), shape.end(), view.shape.begin());
   const BlockGrid grid = GridOf(view, *format);
@@ -142,7 +143,7 @@ absl::Status LoadBlockFits(const InputFile& file, const SafetensorsHeader& heade
   if (const TensorEntry* scale = header.Find(kScale)) {
     if (absl::Status s = LoadFloats(file, *scale, held, &scales); !s.ok()) return s;
   }
-  // A tensor's own scale is f32 whatever its blocks' are.
+  // A tensor's own scale is f32, whatever the format of its blocks' scales.
   if (const TensorEntry* scale = header.Find(kTensorScale)) {
     if (absl::Status s = LoadFloats(file, *scale, "f32", &one); !s.ok()) return s;
   }

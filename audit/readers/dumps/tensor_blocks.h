@@ -1,6 +1,6 @@
-// What a dump of a tensor says of the format with a scale a block that it is stored in, or is to
-// be: `target_format` (mxfp8, mxfp4, nvfp4, or an element's format beside `block`), `block` (32,
-// 1x128, 128x128), `scale_format`, and tensors `scale` and `tensor_scale`.
+// Reads the block-scaled format in which a dumped tensor is stored, or is to be stored:
+// `target_format` (mxfp8, mxfp4, nvfp4, or an element's format with `block`), `block` (32, 1x128,
+// 128x128), `scale_format`, and tensors `scale` and `tensor_scale`.
 #pragma once
 
 #include <optional>
@@ -16,18 +16,18 @@
 
 namespace plumbline::audit {
 
-// The tensors that hold scales: of blocks, and of the whole (NVFP4).
+// The tensors of scales: of blocks, and of the whole tensor (NVFP4).
 inline constexpr const char* kScale = "scale";
 inline constexpr const char* kTensorScale = "tensor_scale";
 
-// nullopt: the dump names no such format. Checks as it reads.
+// Reads and checks the format. If the dump names none, returns nullopt.
 std::optional<BlockFormat> ReadBlocks(const SafetensorsHeader& header,
                                       std::vector<Problem>* problems);
 
 void CheckBlockScales(const SafetensorsHeader& header, const TensorEntry& values,
                       std::vector<Problem>* problems);
 
-// Of checked values.
+// The values must have been checked.
 absl::Status LoadBlockFits(const InputFile& file, const SafetensorsHeader& header,
                            const TensorView& values, v1::TensorState* out);
 

@@ -61,7 +61,8 @@ void CheckShape(const TensorEntry& tensor, const std::string& axes,
                                                ShapeText(tensor.shape)});
 }
 
-// A message of protobuf, and so an evidence item, ends at 2 GiB.
+// Adds a problem if the tensors do not fit: a protobuf message, and so an evidence item, is limited
+// to 2 GiB.
 void CheckTotalSize(const std::vector<const TensorEntry*>& tensors, const char* what,
                     const char* advice, std::vector<Problem>* problems) {
   constexpr uint64_t kMost = (uint64_t{1} << 31) - (uint64_t{1} << 20);

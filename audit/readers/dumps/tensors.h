@@ -1,4 +1,4 @@
-// Tensors of a dump: checked against what a kind of dump expects, and read.
+// Checks tensors of a dump against what their kind expects, and reads them.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace plumbline::audit {
 
-// What a tensor may hold.
+// Dtypes that a tensor may have.
 enum class Content {
   kFloating,     // f64, f32, f16, bf16
-  kAnyFloating,  // and the 8-bit formats
+  kAnyFloating,  // also the 8-bit formats
   kInteger,
   kMask,
   kAny,
@@ -25,27 +25,28 @@ enum class Content {
 bool Fits(DType dtype, Content content);
 const char* Expectation(Content content);
 
-// "[2,3]"
+// Returns "[2,3]".
 std::string ShapeText(const std::vector<int64_t>& shape);
 
-// A problem unless the dtype fits.
+// Adds a problem unless the dtype fits.
 void CheckDType(const TensorEntry& tensor, Content content, std::vector<Problem>* problems);
 
-// A problem unless the tensor has exactly this shape; `axes` names it ("[N,m]").
+// Adds a problem unless the tensor has exactly this shape; `axes` names it ("[N,m]").
 void CheckShape(const TensorEntry& tensor, const std::string& axes,
                 const std::vector<int64_t>& expected, std::vector<Problem>* problems);
 
-// A problem when these tensors, nullptr for an absent one, are too large for one evidence item.
-// `what` names them ("routing tensors"), `advice` says how to dump less ("dump fewer tokens a
-// file"). The first one is present.
+// Adds a problem if these tensors (nullptr if absent; the first is present) are too large for one
+// evidence item. `what` names them ("routing tensors"), `advice` states how to dump less ("dump
+// fewer tokens a file").
 void CheckTotalSize(const std::vector<const TensorEntry*>& tensors, const char* what,
                     const char* advice, std::vector<Problem>* problems);
 
-// The tensor of this name, nullptr and a problem that names its axes when there is none.
+// Returns the tensor of this name. If there is none, returns nullptr and adds a problem that names
+// its axes.
 const TensorEntry* Required(const SafetensorsHeader& header, const char* name, const char* axes,
                             std::vector<Problem>* problems);
 
-// Reads a tensor whole.
+// Reads a whole tensor.
 absl::Status LoadTensor(const InputFile& file, const TensorEntry& entry, v1::Tensor* tensor);
 
 }  // namespace plumbline::audit

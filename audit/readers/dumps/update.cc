@@ -34,7 +34,7 @@ constexpr std::string_view kUpdateKeys[] = {"optimizer", "lr",    "beta2",
 constexpr std::string_view kUpdateTensors[] = {"before",   "after",         "intended",
                                                "gradient", "moment_before", "moment_after"};
 
-// Checks as it reads.
+// Reads and checks the configuration.
 v1::UpdateConfig ReadUpdateConfig(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   const DumpMetadata metadata(header, problems);
   v1::UpdateConfig config;
@@ -87,7 +87,7 @@ std::string UpdateOp(const SafetensorsHeader& /*header*/) { return "update"; }
 
 absl::Status LoadUpdateDump(const InputFile& file, const SafetensorsHeader& header,
                             v1::Evidence* evidence) {
-  std::vector<Problem> none;  // the header has been checked
+  std::vector<Problem> none;  // the header was checked before
   v1::Tensor tensors[std::size(kUpdateParts)];
   UpdateInput input;
   for (size_t i = 0; i < std::size(kUpdateParts); ++i) {

@@ -1,14 +1,14 @@
-// A safetensors dump of kind "update": one in-place update (before, after, intended, and what the
-// optimizer made it of) as update evidence.
+// Converts a safetensors dump of kind "update" to update evidence: one in-place update (before,
+// after, intended, and the optimizer's inputs).
 #pragma once
 
 #include "audit/readers/dumps/kind.h"
 
 namespace plumbline::audit {
 
-// The update check is over the whole tensor. Sampled elements: all of them up to 1 MiB a tensor,
-// else those that live evidence of this site and step would hold. `eps_dtype` names the dtype in
-// which eps is added, where it is not the moments'.
+// The update check covers the whole tensor. The sample has all elements up to 1 MiB per tensor;
+// above that, those that live evidence of this site and step would have. `eps_dtype` names the
+// dtype in which eps is added, if it is not the moments'.
 extern const DumpKind kUpdateDump;
 
 }  // namespace plumbline::audit

@@ -14,7 +14,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMostOperations = 1u << 16, kMostGroups = 1u << 16, kMostText = 256;
-constexpr size_t kMostPendingText = 1u << 14;  // what is compared: a shape for each of 1,500 ranks
+constexpr size_t kMostPendingText = 1u << 14;  // bytes compared: a shape for each of 1,500 ranks
 constexpr size_t kMostLongText = 16u << 20;
 constexpr uint32_t kMostRank = (1u << 17) - 1;
 
@@ -24,7 +24,7 @@ std::string Cut(std::string_view text) {
   return out;
 }
 
-// Lists of whole numbers in lists: "[3,4],[]". One that is cut ends within a bracket.
+// Returns lists of integers in lists as text: "[3,4],[]". A truncated text ends within a bracket.
 template <typename Tree>
 std::string ShapeText(const Tree& tree, typename Tree::Node sizes, size_t most) {
   std::string text;
@@ -42,7 +42,7 @@ std::string ShapeText(const Tree& tree, typename Tree::Node sizes, size_t most) 
   return text;
 }
 
-// "[0, 4, 8]", a text or a list.
+// Reads "[0, 4, 8]", a text or a list.
 template <typename Tree>
 std::vector<uint32_t> RanksOf(const Tree& tree, typename Tree::Node node) {
   std::vector<uint32_t> ranks;
@@ -70,7 +70,7 @@ v1::FlightRecorder::State StateOf(std::string_view state) {
   return v1::FlightRecorder::STATE_SCHEDULED;
 }
 
-// "nccl:send 0->1", "nccl:recv 1<-0": the number behind the arrow.
+// Sets the peer from "nccl:send 0->1" or "nccl:recv 1<-0": the number after the arrow.
 void SetPeer(std::string_view name, v1::FlightRecorder::Operation* op) {
   size_t arrow = name.find("->");
   if (arrow == name.npos) arrow = name.find("<-");
@@ -89,10 +89,11 @@ class DumpFiller {
   using Node = typename Tree::Node;
   DumpFiller(const Tree& tree, v1::FlightRecorder* out) : tree_(tree), out_(*out) {}
 
-  // False: it is no dump.
+  // Returns false if it is not a dump.
   bool Fill(uint64_t* records) {
     const Node root = tree_.root();
-    const bool old = tree_.IsList(root);  // before PyTorch 2.3 the entries were all
+    const bool old = tree_.IsList(root);  // before PyTorch 2.3 the dump was only the list of
+                                          // entries
     const Node entries = old ? root : tree_.Find(root, "entries");
     if (!tree_.IsList(entries)) return false;
     out_.set_version(Cut(tree_.Text(tree_.Find(root, "version"))));
@@ -144,7 +145,8 @@ class DumpFiller {
     op.set_where(Where(tree_.Find(entry, "frames")));
   }
 
-  // Long ones of pending operations alone, and of so many: a pickle may name one list many times.
+  // Returns the shapes. Long texts are kept only for pending operations, and up to a total size,
+  // because a pickle may refer to one list many times.
   std::string Shapes(Node sizes, bool pending) {
     std::string text =
         ShapeText(tree_, sizes, pending && long_text_ > 0 ? kMostPendingText : kMostText);
@@ -172,7 +174,7 @@ class DumpFiller {
     return 0;
   }
 
-  // The innermost line that is none of the libraries'.
+  // Returns the innermost frame outside of libraries.
   std::string Where(Node frames) {
     for (const auto& frame : tree_.Items(frames)) {
       const std::string_view file = tree_.Text(tree_.Find(frame, "filename"));
@@ -187,7 +189,7 @@ class DumpFiller {
     return "";
   }
 
-  // Keyed by the group's number, or its name.
+  // Adds the status of a group. The key is the group's number or name.
   void AddStatus(std::string_view key, Node status) {
     const auto by_id = of_id_.find(std::string(key));
     auto& group = *out_.mutable_groups(

@@ -1,4 +1,4 @@
-// One dump of a flight recorder, a pickle or JSON, as the message that rules are given.
+// Reads one dump of a flight recorder, a pickle or JSON, into the message that rules judge.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,13 @@
 
 namespace plumbline::audit {
 
-// `bytes`: the whole dump. A pickle is built of containers, numbers and texts alone: one that calls
-// anything is refused. The problem, or nothing. What of it is not as expected is left out.
+// `bytes`: the whole dump. A pickle may hold only containers, numbers and texts: one with any call
+// is refused. Returns the problem, or nothing. Parts that do not have the expected form are left
+// out.
 std::optional<Problem> ReadFlightDump(std::string_view bytes, v1::FlightRecorder* out,
                                       uint64_t* records);
 
-// Whether the first bytes are those of a dump.
+// Returns true if the first bytes are those of a dump.
 bool LooksLikeFlightDump(std::string_view head);
 
 }  // namespace plumbline::audit

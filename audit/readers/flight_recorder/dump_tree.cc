@@ -50,7 +50,7 @@ bool PickleDumpTree::Truth(Node node) const {
 }
 
 std::optional<Problem> JsonDumpTree::Parse(std::string_view bytes) {
-  // Checked first by the cursor, which bounds depth and says where it stopped.
+  // The cursor checks the text first: it bounds the depth and knows the offset of an error.
   JsonCursor cursor(bytes);
   if (!cursor.Skip() || !cursor.AtEnd()) {
     return Problem{cursor.offset(),

@@ -1,5 +1,5 @@
-// A dump's values, whether they were written as a pickle or as JSON: two trees with the same
-// questions. A value that is missing, or of another kind, answers with nothing.
+// The values of a dump, from a pickle or JSON: two trees with the same interface. If a value is
+// missing or of another kind, functions return nothing.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace plumbline::audit {
 class PickleDumpTree {
  public:
   using Node = PickleId;
-  // `tree` outlives it.
+  // `tree` must outlive it.
   explicit PickleDumpTree(const PickleTree* tree) : tree_(*tree) {}
-  // A problem where it holds anything but containers, numbers and texts.
+  // Returns a problem if the tree holds anything but containers, numbers and texts.
   static std::optional<Problem> CallIn(const PickleTree& tree);
 
   Node root() const { return tree_.root(); }

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kMostDumpBytes = 64u << 20;
 constexpr int64_t kMostDumpRank = (1 << 17) - 1;
 
-// "dir/dump-12.pickle" -> "dump-12".
+// Returns "dump-12" for "dir/dump-12.pickle".
 std::string_view NameOf(std::string_view path) {
   std::string_view name = path.substr(path.rfind('/') + 1);
   for (bool again = true; again;) {
@@ -34,7 +34,8 @@ std::string_view NameOf(std::string_view path) {
   return name;
 }
 
-// "nccl_trace_rank_3", "dump-12.pickle" -> the number that ends the name; -1: none.
+// Returns the number at the end of the name: "nccl_trace_rank_3", "dump-12.pickle"; -1 if there is
+// none.
 int64_t RankAtEnd(std::string_view path) {
   const std::string_view name = NameOf(path);
   size_t begin = name.size();
@@ -44,7 +45,7 @@ int64_t RankAtEnd(std::string_view path) {
   return rank <= kMostDumpRank ? rank : -1;
 }
 
-// "dir/nccl_trace_rank_3" -> "nccl_trace_rank_".
+// Returns "nccl_trace_rank_" for "dir/nccl_trace_rank_3".
 std::string_view Stem(std::string_view path) {
   const std::string_view name = NameOf(path);
   return name.substr(0, name.find_last_not_of("0123456789") + 1);
@@ -55,9 +56,9 @@ std::string_view FolderOf(std::string_view path) {
   return slash == path.npos ? std::string_view() : path.substr(0, slash);
 }
 
-// Nanoseconds from the launch of the oldest pending operation to the writing of the file, by the
-// clocks of two hosts. Nothing: none is pending, or it does not say when it was launched. A file
-// that was copied since is younger than its dump: then it is too long.
+// Returns the nanoseconds from the launch of the oldest pending operation to the modification time
+// of the file, by the clocks of two hosts. If no operation is pending, or its launch time is
+// unknown, returns nothing. If the file was copied later, the value is too large.
 std::optional<int64_t> AgeOfHead(const v1::FlightRecorder& recorder, const std::string& path) {
   const auto& ops = recorder.operations();
   const auto head = std::find_if(ops.begin(), ops.end(), [](const auto& op) {
@@ -77,7 +78,7 @@ class FlightSource : public Source {
 
   Position position() const override { return {"", 0, INT64_MIN}; }
 
-  // A batch without evidence while the files are read.
+  // Returns a batch without evidence while the files are read.
   bool Next(v1::Batch* batch) override {
     if (read_ < files_.size()) {
       ReadFile(files_[read_++]);
@@ -141,7 +142,7 @@ class FlightSource : public Source {
       any_age_ = true;
       oldest_head_ = std::max(oldest_head_, *age);
     } else if (HasPending(recorder)) {
-      old_enough_ = true;  // nobody knows
+      old_enough_ = true;  // the age is unknown
     }
     const bool fresh = dumps_.emplace(static_cast<uint32_t>(rank), std::move(recorder)).second;
     if (!fresh)
@@ -156,8 +157,8 @@ class FlightSource : public Source {
     });
   }
 
-  // What is pending on any rank was launched a moment before the dumps were written: no time limit
-  // can have passed, so somebody asked a job for them that may well go on.
+  // Returns true if all pending operations were launched shortly before the dumps were written.
+  // Then no time limit can have passed: the dumps were requested, and the job may well continue.
   bool OnDemand() const {
     constexpr int64_t kMoment = 30'000'000'000, kClocksApart = 60'000'000'000;  // ns
     return any_age_ && !old_enough_ && oldest_head_ < kMoment && oldest_head_ > -kClocksApart;
@@ -169,7 +170,7 @@ class FlightSource : public Source {
     evidence.set_source(static_cast<uint32_t>(batch->sources_size()) - 1);
     evidence.mutable_site()->set_op("flight-recorder");
     evidence.set_sample_size(static_cast<uint64_t>(given_->second.operations_size()));
-    // "No" says that no time limit can have passed.
+    // EXERCISED_NO means that no time limit can have passed.
     evidence.set_exercised(OnDemand() ? v1::EXERCISED_NO : v1::EXERCISED_YES);
     *evidence.mutable_flight_recorder() = given_->second;
     ++given_;

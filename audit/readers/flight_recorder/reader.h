@@ -1,4 +1,5 @@
-// Dumps of PyTorch's flight recorder (TORCH_NCCL_DUMP_ON_TIMEOUT): pickles and JSON, a file a rank.
+// Reads dumps of PyTorch's flight recorder (TORCH_NCCL_DUMP_ON_TIMEOUT): pickles and JSON, one file
+// per rank.
 #pragma once
 
 #include "audit/readers/input/reader.h"
@@ -10,7 +11,7 @@ class FlightRecorderReader : public Reader {
  public:
   std::string_view format() const override { return "flight-recorder"; }
   bool Recognise(std::string_view path, std::string_view head) const override;
-  // In one folder with a dump: of its name but for the number, or a pickle.
+  // In the folder of a dump: a file whose name differs only in the number, or a pickle.
   Beside Judge(const std::string& path, std::string_view head,
                const std::vector<InputReport*>& files) const override;
   std::vector<std::unique_ptr<Source>> Open(const std::vector<InputReport*>& files) const override;

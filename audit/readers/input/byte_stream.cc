@@ -13,14 +13,14 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kChunk = 64 << 10;
-constexpr int kGzip = 15 + 16;       // zlib's window bits, gzip framing
-constexpr int kMostZstdWindow = 27;  // log2: what `zstd --ultra -22` needs
+constexpr int kGzip = 15 + 16;       // zlib's window bits for gzip
+constexpr int kMostZstdWindow = 27;  // log2; `zstd --ultra -22` needs it
 
 bool IsGzip(std::string_view head) {
   return head.size() >= 3 && head.substr(0, 3) == std::string_view("\x1f\x8b\x08", 3);
 }
 
-// A frame, or a skippable one, which may come first.
+// Recognises a frame, or a skippable frame, which may come first.
 bool IsZstd(std::string_view head) {
   if (head.size() < 4) return false;
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(head[i]); };
@@ -137,8 +137,8 @@ class ZstdStream : public ByteStream {
   bool pending_ = false;
 };
 
-// UTF-16 with its mark, as PowerShell writes what it redirects, given out as UTF-8. What is no
-// character becomes '?'.
+// Converts UTF-16 with its mark, as PowerShell writes redirected output, to UTF-8. Invalid
+// characters become '?'.
 class Utf16Stream : public ByteStream {
  public:
   Utf16Stream(InputFile file, bool big) : ByteStream(std::move(file)), big_(big) {}
@@ -210,7 +210,7 @@ class Utf16Stream : public ByteStream {
   bool first_ = true;
   std::array<char, kChunk> in_;
   size_t at_ = 0, end_ = 0;
-  std::optional<uint32_t> kept_;  // behind half a character
+  std::optional<uint32_t> kept_;  // the unit after half a character
 };
 
 bool IsUtf16(std::string_view head) {

@@ -1,5 +1,5 @@
-// The bytes of a file from its beginning to its end, decompressed: gzip and zstd are recognised by
-// content, whatever the file's name. UTF-16 is given out as UTF-8.
+// Reads the bytes of a file from its beginning to its end, decompressed. Recognises gzip and zstd
+// by content, whatever the file's name. Converts UTF-16 to UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -14,30 +14,31 @@
 
 namespace plumbline::audit {
 
-// Memory is bounded whatever the file holds: a few 64 KiB buffers, and at most 128 MiB of window
-// where a zstd frame asks for it. Not thread-safe.
+// Memory is bounded whatever the file holds: a few 64 KiB buffers, and at most 128 MiB of window if
+// a zstd frame needs it. Not thread-safe.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
 
-  // Plain, gzip (one member after the other), zstd (one frame after the other), UTF-16 with a mark.
+  // Opens plain files, gzip (all members), zstd (all frames), and UTF-16 with a byte order mark.
   static std::unique_ptr<ByteStream> Open(InputFile file);
 
-  // Up to `size` bytes to `data`; how many. 0 at the end, whether clean or not: see `problem`.
+  // Reads up to `size` bytes to `data`, and returns how many. Returns 0 at the end, whether clean
+  // or not: see `problem`.
   size_t Read(char* data, size_t size);
 
-  // Bytes given out so far.
+  // Returns the number of bytes returned so far.
   uint64_t offset() const { return given_; }
-  // Bytes of the file consumed so far, for progress.
+  // Returns the number of file bytes consumed so far, for progress.
   uint64_t file_bytes_read() const { return file_at_; }
-  // Why the stream ended before its time, at a byte of the decompressed stream. No error when the
-  // compressed data merely stops, as it does while it is written.
+  // Returns why the stream ended early, at an offset of the decompressed stream. If the compressed
+  // data merely stops, as it does while it is written, that is no error.
   const std::optional<Problem>& problem() const { return problem_; }
 
  protected:
   explicit ByteStream(InputFile file) : file_(std::move(file)) {}
   virtual size_t Produce(char* data, size_t size) = 0;
-  // Up to `size` bytes of the file as it is.
+  // Reads up to `size` bytes of the file without decompression.
   size_t ReadFile(char* data, size_t size);
   void Fail(std::string text, bool error);
 
@@ -48,8 +49,7 @@ class ByteStream {
   std::optional<Problem> problem_;
 };
 
-// True when the first bytes are those of gzip, zstd or UTF-16: the text is not in the file as it
-// is.
+// Returns true if the first bytes are those of gzip, zstd or UTF-16.
 bool IsCompressed(std::string_view head);
 
 }  // namespace plumbline::audit

@@ -7,7 +7,7 @@ constexpr int kMostDepth = 512;
 bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool IsLetter(char c) { return static_cast<unsigned char>((c | 0x20) - 'a') < 26; }
 
-// What Python, C, Java and others write for what JSON cannot hold.
+// Returns true for words that Python, C, Java and others write for values that JSON cannot hold.
 bool IsKnownWord(std::string_view word) {
   if (word == "None") return true;
   if (word.starts_with('-') || word.starts_with('+')) word.remove_prefix(1);
@@ -106,7 +106,7 @@ bool JsonCursor::NextElement() { return NextOf(']', "',' or ']'"); }
 bool JsonCursor::NextMember(std::string_view* key) {
   if (!NextOf('}', "',' or '}'")) return false;
   if (at_ == end_ || *at_ != '"') return Fail("a key in quotes");
-  // A key without escapes, as nearly all are, is looked at in place.
+  // Fast path: most keys have no escapes and are returned in place.
   const char* start = at_ + 1;
   const char* p = start;
   while (p != end_ && *p != '"' && *p != '\\' && static_cast<unsigned char>(*p) >= 0x20) ++p;
@@ -149,7 +149,7 @@ bool JsonCursor::HexQuad(uint32_t* unit) {
   return true;
 }
 
-// At a backslash. A lone surrogate becomes U+FFFD, as it stands for no character.
+// Reads an escape at a backslash. A lone surrogate, which is no character, becomes U+FFFD.
 bool JsonCursor::Escape(std::string* out) {
   if (++at_ == end_) return Fail("an escaped character");
   static constexpr std::string_view kLetters = "\"\\/bfnrt", kMeant = "\"\\/\b\f\n\r\t";
@@ -222,7 +222,7 @@ bool JsonCursor::SkipScalar() {
     case Kind::kWord: {
       const char* p = at_ + 1;
       while (p != end_ && IsLetter(*p)) ++p;
-      if (p == end_) {  // cut within a word, perhaps
+      if (p == end_) {  // the text may be cut within a word
         at_ = p;
         return Fail("a value");
       }
@@ -236,7 +236,7 @@ bool JsonCursor::SkipScalar() {
 }
 
 bool JsonCursor::Skip() {
-  std::string open;  // closing brackets of what is open
+  std::string open;  // closing brackets of all open containers
   std::string_view key;
   do {
     const Kind kind = Peek();

@@ -1,4 +1,4 @@
-// A file's lines, one at a time, with their places.
+// Reads a file's lines one at a time, with their offsets.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ namespace plumbline::audit {
 struct Line {
   std::string_view text;  // without its newline; valid until the next call
   uint64_t offset = 0;    // of its first byte, in the decompressed stream
-  uint64_t number = 0;    // from 1
-  bool ended = true;      // false: the file ended before a newline
-  bool too_long = false;  // longer than the most that is kept: skipped, `text` is empty
+  uint64_t number = 0;    // counted from 1
+  bool ended = true;      // false if the file ended before a newline
+  bool too_long = false;  // longer than the limit: skipped, `text` is empty
 };
 
-// Memory: twice the longest line, of those of at most `most` bytes. Not thread-safe.
+// Memory: twice the longest line of at most `most` bytes. Not thread-safe.
 class LineReader {
  public:
   static constexpr size_t kMaxLine = 256u << 20;
 
   explicit LineReader(std::unique_ptr<ByteStream> stream, size_t most = kMaxLine);
 
-  // False at the end; stream().problem() then says whether it is one.
+  // Reads the next line. Returns false at the end; then stream().problem() has the error, if any.
   bool Next(Line* line);
   const ByteStream& stream() const { return *stream_; }
 
@@ -41,8 +41,8 @@ class LineReader {
   uint64_t number_ = 0;
 };
 
-// The beginning of a file, decompressed, at most `most` bytes of it. `head` is the file's first
-// bytes as they are: what is known of a file that cannot be opened (again).
+// Returns the beginning of a file, decompressed, at most `most` bytes. `head` is the file's first
+// raw bytes, the result if the file cannot be opened (again).
 std::string FirstBytes(std::string_view path, std::string_view head, size_t most);
 
 }  // namespace plumbline::audit

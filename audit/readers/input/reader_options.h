@@ -1,4 +1,4 @@
-// What the user says of inputs that do not say it themselves (--map, --run).
+// Options of the user for inputs that do not state something themselves (--map, --run).
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,22 @@
 
 namespace plumbline::audit {
 
-// Of files of scalars (scalars/point_file.h).
+// For files of scalars (scalars/point_file.h).
 struct ScalarOptions {
   std::string run;           // empty: from the file or its folder's name
-  bool within = false;       // `run` is none by itself: all are within it, "exp1/val"
-  std::string step;          // name of the step column; empty: by the names people use
-  std::string rank_pattern;  // a regular expression whose first group is the rank, over the path;
+  bool within = false;       // `run` is a prefix of all runs: "exp1/val"
+  std::string step;          // name of the step column; if empty, the usual names
+  std::string rank_pattern;  // a regular expression on the path whose first group is the rank;
                              // empty: none
 };
 
-// Of every reader. One that has no use for them is opened without (Reader::Open).
+// For all readers. A reader that needs no options is opened without them (Reader::Open).
 struct ReaderOptions {
   ScalarOptions scalars;
-  // A rule is asked what weights would lose in formats with a scale a block: checkpoints are read
-  // once more for it.
+  // Set if a rule judges the error of weights in block-scaled formats: checkpoints are then read
+  // twice.
   bool block_fits = false;
-  // Only findings that reach this step are asked for: checkpoints far before it are not read.
+  // Only findings that reach this step are requested: checkpoints far before it are not read.
   std::optional<int64_t> since;
 };
 

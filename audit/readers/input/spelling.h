@@ -1,5 +1,5 @@
-// Names in a foreign file that are surely meant to be ours: a misspelt tensor or key must not be
-// ignored in silence, for what it says would be missing from the verdict.
+// Finds names in a foreign file that are probably misspelt names of ours. They must not be ignored
+// silently, because their data would be missing from the verdict.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace plumbline::audit {
 
-// Insertions, deletions, substitutions and swaps of neighbours that turn one into the other, letter
-// case aside. Stops counting beyond `most` and returns most + 1.
+// Returns the number of insertions, deletions, substitutions and swaps of neighbours that turn one
+// name into the other, ignoring case. Stops counting beyond `most` and returns most + 1.
 size_t EditDistance(std::string_view a, std::string_view b, size_t most);
 
-// The known name that `name` is likely a misspelling of: within 2 edits of one of at least six
-// letters, within 1 of a shorter one, within letter case of one below four. Nothing when `name` is
-// known itself, or is an ordinary word that happens to be near.
+// Returns the known name that `name` probably misspells: within 2 edits if the known name has at
+// least six letters, 1 if shorter, and only in case below four. If `name` is known itself, or is an
+// ordinary word, returns nothing.
 std::optional<std::string_view> MeantName(std::string_view name,
                                           std::span<const std::string_view> known);
 

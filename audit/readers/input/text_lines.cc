@@ -16,7 +16,7 @@ const char* FindByte(const char* from, const char* to, char c) {
 TextLines::TextLines(std::unique_ptr<ByteStream> stream, size_t most, LineEnds ends, size_t read)
     : stream_(std::move(stream)), most_(most), ends_(ends), read_(read) {}
 
-// Moves what is left to the front; of a line that is too long only its place is kept.
+// Moves the rest to the front. For a line that is too long, keeps only its offset.
 void TextLines::MakeRoom() {
   if (end_ - begin_ > most_ && !skipping_) {
     skipping_ = true;
@@ -49,7 +49,7 @@ bool TextLines::Next(TextLine* line) {
   const char* start = buffer_.data();
   const char* from = start + searched_;
   const char* to = start + end_;
-  // Behind many short lines that returns end there may be one newline: it is looked for once.
+  // Many short lines that end in carriage returns may precede one newline: search for it once.
   if (newline_ == kUnknown || newline_ < searched_) {
     const char* next = FindByte(from, to, '\n');
     newline_ = next != nullptr ? static_cast<size_t>(next - start) : end_;

@@ -17,7 +17,7 @@ struct NamedCategory {
   std::string_view name;
   TraceCategory category;
 };
-// Names of all versions of Kineto; what is not named is a host event.
+// Names of all versions of Kineto. An unknown category is a host event.
 constexpr std::array kCategories = {
     NamedCategory{"cpu_op", TraceCategory::kHost},
     NamedCategory{"kernel", TraceCategory::kKernel},
@@ -43,7 +43,7 @@ constexpr std::array kCategories = {
     NamedCategory{"trace", TraceCategory::kIgnored},
 };
 
-// Categories whose arguments say something that is asked for.
+// Returns true for categories whose arguments are needed.
 bool WantsArguments(TraceCategory category) { return category < TraceCategory::kHost; }
 
 bool ReadRanks(JsonScan* scan, std::string_view* ranks) {
@@ -54,13 +54,13 @@ bool ReadRanks(JsonScan* scan, std::string_view* ranks) {
   return true;
 }
 
-// A scalar, or nothing where it is no such.
+// Reads a scalar; skips any other value.
 bool ReadText(JsonScan* scan, std::string_view* text) {
   const char next = scan->Peek();
   return next == '{' || next == '[' ? scan->Skip() : scan->Scalar(text);
 }
 
-// A whole number; else -1.
+// Reads an integer; -1 for any other value.
 bool ReadCount(JsonScan* scan, int64_t* count) {
   std::string_view raw;
   if (!ReadText(scan, &raw)) return false;

@@ -1,4 +1,4 @@
-// One event of a trace in Chrome's format, as far as anybody asks for it.
+// Reads one event of a trace in Chrome's format, as far as rules need it.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace plumbline::audit {
 
-// What an event's category makes of it.
+// Class of an event, from its category.
 enum class TraceCategory : uint8_t {
-  kNone,    // none was said yet
+  kNone,    // not stated yet
   kKernel,  // GPU work ...
   kCopy,
   kMemset,
@@ -21,25 +21,25 @@ enum class TraceCategory : uint8_t {
 
 TraceCategory CategoryOf(std::string_view category);
 
-// Views are into the window, escapes as they are.
+// An event. Views point into the window; escapes are not decoded.
 struct TraceEvent {
   char phase = 0;  // 'X': complete, with a start and a duration
   TraceCategory category = TraceCategory::kNone;
   bool has_start = false, has_duration = false;
   int64_t start_ns = 0, duration_ns = 0;
   std::string_view name, process, thread;
-  // Of `args`; read where the category has a use for it.
+  // From `args`; read only if rules need it for this category.
   int64_t correlation = -1;
   std::string_view device, stream;
   std::string_view collective;                  // "Collective name", of a kernel that communicates
-  std::string_view dtype;                       // of what it moves
+  std::string_view dtype;                       // dtype of the moved data
   int64_t elements_in = -1, elements_out = -1;  // of this rank
   int64_t group_size = -1;
   std::string_view group;        // "Process Group Name"
   std::string_view group_ranks;  // "Process Group Ranks": "[0, 4, 8]", a list or a text
 };
 
-// The event whose '{' is next. False on failure: see the scan.
+// Reads the event whose '{' is next. Returns false on failure: see the scan.
 bool ReadEvent(JsonScan* scan, TraceEvent* event);
 
 }  // namespace plumbline::audit

@@ -13,7 +13,7 @@
 namespace plumbline::audit {
 namespace {
 
-// The first quote, backslash or NUL from `at` on; there is a NUL at the window's end.
+// Returns the first quote, backslash or NUL from `at` on. The window's end has a NUL.
 const char* EndOfPlainText(const char* at) {
 #ifdef __SSE2__
   const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\'), nul = _mm_setzero_si128();
@@ -31,14 +31,14 @@ const char* EndOfPlainText(const char* at) {
 #endif
 }
 
-// The first quote, bracket, brace or NUL from `at` on.
+// Returns the first quote, bracket, brace or NUL from `at` on.
 const char* NextStructure(const char* at) {
 #ifdef __SSE2__
   const __m128i quote = _mm_set1_epi8('"'), open = _mm_set1_epi8('{'), close = _mm_set1_epi8('}');
   const __m128i bit = _mm_set1_epi8(0x20), nul = _mm_setzero_si128();
   for (;; at += 16) {
     const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    const __m128i folded = _mm_or_si128(block, bit);  // '[' and '{' differ by this bit alone
+    const __m128i folded = _mm_or_si128(block, bit);  // '[' and '{' differ only in this bit
     const __m128i brackets =
         _mm_or_si128(_mm_cmpeq_epi8(folded, open), _mm_cmpeq_epi8(folded, close));
     const __m128i hit = _mm_or_si128(
@@ -110,7 +110,7 @@ bool JsonScan::Scalar(std::string_view* raw) {
   while (IsDigit(*at_) || (static_cast<unsigned char>((*at_ | 0x20) - 'a') < 26) || *at_ == '-' ||
          *at_ == '+' || *at_ == '.')
     ++at_;
-  // At the very end it may go on.
+  // At the very end, the value may continue.
   if (at_ == begin || at_ == end_) return Fail("a value");
   *raw = {begin, static_cast<size_t>(at_ - begin)};
   return true;
@@ -125,7 +125,7 @@ bool JsonScan::Skip() {
 }
 
 bool JsonScan::SkipNested() {
-  uint64_t braces = 0;  // a bit a level: 1 is an object
+  uint64_t braces = 0;  // one bit per level: 1 is an object
   for (int depth = 0;;) {
     at_ = NextStructure(at_);
     const char c = *at_;
@@ -172,7 +172,7 @@ bool NanosecondsOf(std::string_view text, int64_t* ns) {
     *ns = negative ? -static_cast<int64_t>(value) : static_cast<int64_t>(value);
     return true;
   }
-  // An exponent, or more digits than there are: as a double.
+  // An exponent or more digits: parse as a double.
   double real = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), real);
   if (error != std::errc() || end != text.data() + text.size()) return false;

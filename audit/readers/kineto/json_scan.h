@@ -1,5 +1,5 @@
-// JSON out of a window of a stream, fast: strings and nested values are passed 16 bytes at a time.
-// What is skipped is checked for its brackets and strings alone, so that a scan never leaves the
+// Scans JSON in a window of a stream. Strings and nested values are skipped 16 bytes at a time.
+// Only the brackets and strings of what is skipped are checked, so that a scan never leaves the
 // window and never goes deeper than kMostDepth.
 #pragma once
 
@@ -11,34 +11,34 @@ namespace plumbline::audit {
 
 inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// Not thread-safe. The window ends with a NUL at `end` and 16 readable bytes from there on. After
-// the first failure every call returns false.
+// Not thread-safe. The window ends with a NUL at `end`, and 16 bytes are readable from there on.
+// After the first failure every call returns false.
 class JsonScan {
  public:
   static constexpr int kMostDepth = 64;
-  static constexpr size_t kPadding = 16;  // readable bytes from the end on
+  static constexpr size_t kPadding = 16;  // readable bytes from `end` on
 
   JsonScan(const char* at, const char* end) : at_(at), end_(end) {}
 
   const char* at() const { return at_; }
   bool failed() const { return expected_ != nullptr; }
   const char* expected() const { return expected_; }
-  // The window ended where more was expected: more bytes may mend it.
+  // Returns true if the window ended where more was expected: more bytes may complete it.
   bool cut() const { return failed() && at_ == end_; }
 
-  char Peek() {  // the next byte that is no space; NUL at the end
+  char Peek() {  // returns the next non-space byte; NUL at the end
     Space();
     return *at_;
   }
-  bool Take(char c, const char* expected);  // past it and the spaces before it
-  // Members of an object whose '{' was taken: true with the key, the value follows; false past the
-  // '}'. `*first` is true before the first call.
+  bool Take(char c, const char* expected);  // skips spaces and `c`
+  // Iterates over the members of an object whose '{' was taken. Returns true with the key, and the
+  // value follows; returns false after the '}'. `*first` is true before the first call.
   bool NextMember(bool* first, std::string_view* key);
-  // The same of a list.
+  // The same for a list.
   bool NextElement(bool* first);
-  // A string, its escapes as they are.
+  // Reads a string without decoding its escapes.
   bool String(std::string_view* raw);
-  // A number, word or string as it is written, a string without its quotes.
+  // Reads a number, word or string as written, a string without its quotes.
   bool Scalar(std::string_view* raw);
   bool Skip();
 
@@ -59,11 +59,11 @@ class JsonScan {
   const char* expected_ = nullptr;
 };
 
-// Microseconds as written to nanoseconds, exactly: digits beyond the third decimal are dropped.
-// False: no number, or beyond +-2^61 ns.
+// Converts microseconds as written to nanoseconds, exactly: digits after the third decimal are
+// dropped. Returns false if it is not a number, or exceeds +-2^61 ns.
 bool NanosecondsOf(std::string_view microseconds, int64_t* ns);
 
-// A whole number, no more. False: anything else, or too large.
+// Parses an integer. Returns false for anything else, or if it is too large.
 bool WholeOf(std::string_view text, int64_t* value);
 
 }  // namespace plumbline::audit

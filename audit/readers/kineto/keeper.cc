@@ -9,15 +9,15 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kMostNames = 1u << 16, kMostEventNameBytes = 16u << 20, kMostName = 4096;
-constexpr size_t kMostTold = 256;  // bytes of a name that may appear in a report
+constexpr size_t kMostTold = 256;  // bytes of a name in a report
 constexpr size_t kMostTracks = 1u << 16;
 constexpr size_t kMostDevices = 255;
 constexpr size_t kMostCollectives = 1u << 15;
-// Debian's Abseil has a string_view of its own.
+// Debian's Abseil has its own string_view.
 absl::string_view Key(std::string_view text) { return {text.data(), text.size()}; }
 constexpr uint32_t kOtherName = 0, kUnnamed = UINT32_MAX;
 
-// As a person reads it: without escapes, UTF-8, cut.
+// Returns a name for display: without escapes, UTF-8, truncated.
 std::string Told(std::string_view raw) {
   const std::string quoted = "\"" + std::string(raw) + "\"";
   std::string text;
@@ -33,7 +33,7 @@ std::string Told(std::string_view raw) {
   return text.substr(0, cut);
 }
 
-// PyTorch without Kineto names no categories; what ran on a GPU has a process of its own.
+// Returns the category. PyTorch without Kineto writes none; GPU work then has a process of its own.
 TraceCategory CategoryByProcess(const TraceEvent& event) {
   if (event.category != TraceCategory::kNone || event.process != "CUDA functions")
     return event.category;
@@ -41,7 +41,7 @@ TraceCategory CategoryByProcess(const TraceEvent& event) {
   return event.name.starts_with("Memset") ? TraceCategory::kMemset : TraceCategory::kKernel;
 }
 
-// What has no time begins at 0: it would stretch the window to the clock's own beginning.
+// Removes GPU work without a time. It begins at 0 and would stretch the window.
 void LeaveOutTimeless(std::vector<timeline::GpuWork>* gpu) {
   constexpr int64_t kOfAClock = int64_t{1} << 50;  // ns: thirteen days
   const auto timeless = [](const timeline::GpuWork& work) { return work.start == 0; };
@@ -52,7 +52,7 @@ void LeaveOutTimeless(std::vector<timeline::GpuWork>* gpu) {
     std::erase_if(*gpu, timeless);
 }
 
-// "[0, 4, 8, 12]" -> its numbers.
+// Returns the numbers in "[0, 4, 8, 12]".
 std::vector<int64_t> NumbersIn(std::string_view ranks) {
   std::vector<int64_t> list;
   for (size_t at = 0; at < ranks.size();) {
@@ -68,7 +68,8 @@ std::vector<int64_t> NumbersIn(std::string_view ranks) {
   return list;
 }
 
-// Their first and the distance; false: they are no such row, or not all ("[0, 1, ..., 63]" is cut).
+// Returns the first rank and the stride. Returns false if the ranks have no constant stride, or the
+// list is incomplete ("[0, 1, ..., 63]" is truncated).
 bool RowOf(std::string_view ranks, int64_t members, int64_t* first, int64_t* stride) {
   if (ranks.find('.') != ranks.npos) return false;
   const std::vector<int64_t> list = NumbersIn(ranks);
@@ -140,7 +141,8 @@ void TraceKeeper::TakeGpu(const TraceEvent& event) {
   if (category == TraceCategory::kKernel) {
     work.communicates = name.communicates || !event.collective.empty() || !event.group.empty();
     if (work.communicates) work.collective = CollectiveOf(event);
-    // NCCL's kernels that send and receive serve all-to-all, too: a name decides only alone.
+    // NCCL's kernels that send and receive also implement all-to-all: a kernel's name decides only
+    // if there is no collective name.
     const bool sends = event.collective.empty()
                            ? name.communicates && timeline::IsPointToPoint(event.name)
                            : timeline::IsPointToPoint(event.collective);
@@ -155,7 +157,7 @@ void TraceKeeper::TakeGpu(const TraceEvent& event) {
   columns_.gpu.push_back(work);
 }
 
-// Their number; those beyond the bound are the last.
+// Returns the number of a device. Devices beyond the limit share the last number.
 uint8_t TraceKeeper::DeviceOf(std::string_view name) {
   auto& devices = columns_.devices;
   const auto known = std::find(devices.begin(), devices.end(), name.substr(0, 64));
@@ -164,7 +166,8 @@ uint8_t TraceKeeper::DeviceOf(std::string_view name) {
   return static_cast<uint8_t>(devices.size() - 1);
 }
 
-// The number of what the kernel says that it moves; kNoCollective: it does not say enough.
+// Returns the number of the collective that a kernel describes. If the description is incomplete,
+// returns kNoCollective.
 uint16_t TraceKeeper::CollectiveOf(const TraceEvent& event) {
   const std::string_view op =
       timeline::CollectiveOf(event.collective.empty() ? event.name : event.collective);
@@ -258,7 +261,7 @@ TraceKeeper::HostName TraceKeeper::HostNameOf(std::string_view name) {
 timeline::Columns TraceKeeper::TakeColumns() {
   LeaveOutTimeless(&columns_.gpu);
   if (rank_ >= 0) columns_.stage = IndexOfRank(pipeline_ranks_, rank_);
-  // Its stage is its own as far as anybody knows: it is compared with no other rank.
+  // Its stage is unknown, so it gets a stage of its own and is compared with no other rank.
   if (rank_ >= 0 && columns_.stage < 0 && sends_to_nobody_known_)
     columns_.stage = timeline::kStageOfNobodyElse + rank_;
   columns_.serves = columns_.steps.empty() && !trains_;

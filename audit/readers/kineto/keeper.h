@@ -1,4 +1,4 @@
-// Events become columns: what no rule asks for is dropped here, and names become numbers.
+// Converts events to columns. Drops what no rule needs, and replaces names by numbers.
 #pragma once
 
 #include <cstddef>
@@ -12,27 +12,30 @@
 
 namespace plumbline::audit {
 
-// Memory: the columns of GPU work, launches and spans that explain gaps; names are bounded in
-// number and bytes, and beyond that one name stands for all others. Not thread-safe.
+// Memory: the columns of GPU work, launches and spans that explain gaps. Names are bounded in
+// number and bytes; beyond that one name represents all others. Not thread-safe.
 class TraceKeeper {
  public:
   TraceKeeper();
 
   void Take(const TraceEvent& event);
 
-  // What the file says of its process; may come after the events. -1: nothing.
+  // Sets the rank stated by the file, possibly after the events. -1: none.
   void SetRank(int64_t rank) { rank_ = rank; }
   int64_t rank() const { return rank_; }
 
-  uint64_t without_time() const { return without_time_; }  // complete events that lack a number
-  // Complete events that end before they begin; others. A profiler that corrects a clock writes
-  // some.
+  uint64_t without_time() const {
+    return without_time_;
+  }  // complete events without a start or
+     // duration
+  // negative(): complete events that end before they begin, which a profiler that corrects a clock
+  // may write. timed(): the others.
   uint64_t negative() const { return negative_; }
   uint64_t timed() const { return timed_; }
-  uint64_t pairs() const { return pairs_; }  // begin and end events: not read
+  uint64_t pairs() const { return pairs_; }  // begin and end events, which are not supported
   bool names_left_out() const { return names_left_out_; }
 
-  // Once; the keeper is done with then.
+  // Returns the columns. Call once, as the last call.
   timeline::Columns TakeColumns();
 
  private:
@@ -43,13 +46,13 @@ class TraceKeeper {
   uint8_t DeviceOf(std::string_view name);
   uint16_t CollectiveOf(const TraceEvent& event);
   struct HostName {
-    uint32_t id = 0;  // kUnnamed: of no class, never told
+    uint32_t id = 0;  // kUnnamed: of no class, never reported
     uint8_t classes = 0;
     bool launch = false, kernel_launch = false;
   };
   template <typename Value>
   using ByName = absl::flat_hash_map<std::string, Value>;
-  // The number of a thread or stream; the last one asked for is found at once.
+  // Numbers threads or streams. The last one is cached.
   struct Tracks {
     uint32_t Of(std::string_view a, std::string_view b);
     std::string key, last;
@@ -72,13 +75,13 @@ class TraceKeeper {
   ByName<uint16_t> collectives_;
   int64_t rank_ = -1;
   std::string pipeline_ranks_;          // of the first send or receive
-  bool sends_to_nobody_known_ = false;  // kernels send and receive, and do not say with whom
-  bool trains_ = false;                 // some name says so
+  bool sends_to_nobody_known_ = false;  // kernels send and receive without naming their peers
+  bool trains_ = false;                 // a name shows that the process trains
   uint64_t without_time_ = 0, pairs_ = 0, negative_ = 0, timed_ = 0;
   bool names_left_out_ = false;
 };
 
-// "[0, 4, 8]" -> where `rank` stands in it; -1: nowhere.
+// Returns the index of `rank` in "[0, 4, 8]"; -1 if it is not there.
 int64_t IndexOfRank(std::string_view ranks, int64_t rank);
 
 }  // namespace plumbline::audit

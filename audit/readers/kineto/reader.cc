@@ -18,17 +18,18 @@ namespace {
 constexpr const char* kOp = "timeline";
 constexpr uint32_t kMostTraceRank = (1u << 17) - 1;
 
-// What is left of a file that was read.
+// The reduced result of one file.
 struct ReadTrace {
   InputReport* report = nullptr;
   int64_t rank = -1;
   int64_t world_size = 0;
-  std::string device;  // "": the main one of its process
+  std::string device;  // "" for the main device of its process
   v1::Timeline timeline;
   std::vector<timeline::CollectiveTimes> collectives;
 };
 
-// "trace_rank3.json", "rank-12/trace.json" -> the number behind the last "rank"; -1: none.
+// Returns the number after the last "rank" in "trace_rank3.json" or "rank-12/trace.json"; -1 if
+// there is none.
 int64_t RankInName(std::string_view path) {
   const size_t at = path.rfind("rank");
   if (at == path.npos) return -1;
@@ -41,7 +42,7 @@ int64_t RankInName(std::string_view path) {
   return rank <= kMostTraceRank ? rank : -1;
 }
 
-// "trace_3.json.gz" -> 3; -1: the name ends in no number, or in one that is no rank.
+// Returns 3 for "trace_3.json.gz"; -1 if the name does not end in a number that can be a rank.
 int64_t NumberAtEnd(std::string_view path) {
   std::string_view name = path.substr(path.rfind('/') + 1);
   for (const std::string_view ending : {".gz", ".zst", ".json", ".trace", ".pt"}) {
@@ -57,14 +58,14 @@ int64_t FirstStep(const v1::Timeline& timeline) {
   return timeline.steps_size() == 0 ? 0 : std::max<int64_t>(0, timeline.steps(0).number());
 }
 
-// The files one after the other, each to its reduction; then these, rank by rank.
+// Reads one file after another and reduces each; then returns the results rank by rank.
 class KinetoSource : public Source {
  public:
   explicit KinetoSource(const std::vector<InputReport*>& files) : files_(files) {}
 
   Position position() const override { return {"", 0, INT64_MIN}; }
 
-  // A batch without evidence while the files are read.
+  // Returns a batch without evidence while the files are read.
   bool Next(v1::Batch* batch) override {
     if (open_.has_value() || next_file_ < files_.size()) {
       ReadOn();
@@ -111,7 +112,7 @@ class KinetoSource : public Source {
     trace.report = open_report_;
     trace.rank = open_->keeper().rank();
     trace.world_size = open_->world_size();
-    // Each process of a job that torch knows nothing of calls itself rank 0 of 1.
+    // Without torch.distributed, each process of a job records rank 0 of 1.
     const bool alone = trace.rank == 0 && trace.world_size <= 1;
     if (const int64_t named = RankInName(trace.report->path);
         trace.rank < 0 || (alone && named > 0))
@@ -123,7 +124,7 @@ class KinetoSource : public Source {
     if (trace.report->records > 0) TakeDevices(std::move(columns), trace);
   }
 
-  // Each GPU of a process is a trace of its own.
+  // Adds each GPU of a process as a trace of its own.
   void TakeDevices(timeline::Columns columns, const ReadTrace& of) {
     timeline::Devices devices = timeline::ByDevice(std::move(columns));
     for (timeline::OfDevice& device : devices.kept) {
@@ -139,8 +140,8 @@ class KinetoSource : public Source {
       of.report->Note("GPU " + name + " is busy for less than a hundredth of the time: left out");
   }
 
-  // Ranks that nobody names are those of the order of the files. What one rank recorded n-th is
-  // joined with what the others recorded n-th.
+  // Assigns ranks and steps. Ranks without a name get numbers in the order of the files. The n-th
+  // trace of a rank is joined with the n-th of the others.
   void Place() {
     placed_ = true;
     NumberByNames();
@@ -149,7 +150,7 @@ class KinetoSource : public Source {
     for (ReadTrace& trace : traces_) {
       const ReadTrace* other = std::exchange(before_it, &trace);
       if (trace.rank >= 0) continue;
-      // Another GPU of the process before it.
+      // Another GPU of the preceding trace's process.
       if (!trace.device.empty() && other != nullptr && other->report == trace.report) {
         trace.rank = other->rank;
         continue;
@@ -175,12 +176,13 @@ class KinetoSource : public Source {
       if (!fresh) step->second = std::min(step->second, FirstStep(traces_[i].timeline));
       world_ = std::max({world_, traces_[i].world_size, traces_[i].rank + 1});
     }
-    // Distinct and ascending.
+    // Make the steps distinct and ascending.
     int64_t before = -1;
     for (auto& [nth, step] : steps_) before = step = std::max(step, before + 1);
   }
 
-  // Names that end in 0 to n - 1 are those of n ranks; any other numbers may be steps or times.
+  // Uses numbers at the end of file names as ranks if they are 0 to n - 1. Other numbers may be
+  // steps or times.
   void NumberByNames() {
     std::map<int64_t, std::vector<ReadTrace*>> by_number;
     std::set<const InputReport*> unnamed;
@@ -223,7 +225,8 @@ class KinetoSource : public Source {
     }
   }
 
-  // Beside the timeline: of the main GPU alone, which is the rank that collectives know.
+  // Adds the collectives of the main GPU, which is the rank that collectives know. Returns their
+  // bytes.
   size_t GiveCollectives(const ReadTrace& trace, v1::Batch* batch) const {
     size_t bytes = 0;
     std::map<std::string, uint32_t> calls;  // of the site
@@ -253,9 +256,9 @@ class KinetoSource : public Source {
   std::optional<TraceFile> open_;
   InputReport* open_report_ = nullptr;
   uint64_t done_bytes_ = 0;
-  std::vector<ReadTrace> traces_;      // once placed: by rank, then time
-  std::vector<uint32_t> nth_;          // of its rank, by trace
-  std::map<uint32_t, int64_t> steps_;  // at which the n-th traces are told
+  std::vector<ReadTrace> traces_;      // after placement: by rank, then time
+  std::vector<uint32_t> nth_;          // index within its rank, by trace
+  std::map<uint32_t, int64_t> steps_;  // the step of the n-th traces
   int64_t world_ = 0;
   bool placed_ = false;
   size_t next_trace_ = 0;
@@ -264,7 +267,7 @@ class KinetoSource : public Source {
 }  // namespace
 
 bool KinetoReader::Recognise(std::string_view path, std::string_view head) const {
-  // The frame may tell a lot of the devices and groups before the events.
+  // The frame may describe many devices and groups before the events.
   constexpr size_t kLook = 1u << 20;
   const bool packed = IsCompressed(head);
   if (!packed) {

@@ -1,11 +1,12 @@
-// Traces of the PyTorch profiler (Kineto) and others in Chrome's format: JSON, plain or compressed.
+// Reads traces of the PyTorch profiler (Kineto) and others in Chrome's format: JSON, plain or
+// compressed.
 #pragma once
 
 #include "audit/readers/input/reader.h"
 
 namespace plumbline::audit {
 
-// The files of all ranks are one input; several of one rank are looked at in the order of time.
+// The files of all ranks are one input. Several files of one rank are ordered by time.
 class KinetoReader : public Reader {
  public:
   std::string_view format() const override { return "kineto"; }

@@ -10,7 +10,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr size_t kWindow = 1u << 20, kMostWindow = 64u << 20;
-constexpr uint64_t kAtOnce = 4u << 20;  // bytes of a call of ReadOn
+constexpr uint64_t kAtOnce = 4u << 20;  // bytes per call of ReadOn
 
 }  // namespace
 
@@ -20,7 +20,7 @@ TraceFile::TraceFile(std::unique_ptr<ByteStream> stream, InputReport* report)
 }
 
 bool TraceFile::Fill() {
-  // What is not read yet moves to the front; where it fills the window alone, the window grows.
+  // Move the unread part to the front. If it fills the window, enlarge the window.
   std::memmove(window_.data(), window_.data() + begin_, end_ - begin_);
   window_at_ += begin_;
   end_ -= begin_;
@@ -63,7 +63,7 @@ bool TraceFile::ReadOn() {
       begin_ = static_cast<size_t>(scan.at() - window_.data());
       continue;
     }
-    // Filling moves the window, and what the scan points to.
+    // Filling moves the window, which invalidates the scan's pointers.
     const uint64_t at = window_at_ + static_cast<uint64_t>(scan.at() - window_.data());
     if (scan.cut() && Fill()) continue;
     Failed(scan, at);
@@ -88,7 +88,7 @@ void TraceFile::Failed(const JsonScan& scan, uint64_t at) {
 }
 
 bool TraceFile::Start(JsonScan* scan) {
-  // As editors leave it; the window is readable beyond its end.
+  // Editors may add a byte order mark. The window is readable past its end.
   if (std::memcmp(scan->at(), kByteOrderMark.data(), kByteOrderMark.size()) == 0)
     *scan = JsonScan(scan->at() + kByteOrderMark.size(), window_.data() + end_);
   bare_ = scan->Peek() == '[';
@@ -100,7 +100,7 @@ bool TraceFile::Start(JsonScan* scan) {
 }
 
 bool TraceFile::Member(JsonScan* scan) {
-  bool first = first_;  // kept only once the member is whole
+  bool first = first_;  // stored only after the member is complete
   std::string_view key;
   if (!scan->NextMember(&first, &key)) {
     if (scan->failed()) return false;
@@ -124,7 +124,7 @@ bool TraceFile::Member(JsonScan* scan) {
 }
 
 bool TraceFile::Event(JsonScan* scan) {
-  // As many as the window holds whole.
+  // Read as many events as the window holds completely.
   while (true) {
     const char* begin = scan->at();
     const bool first = first_;
@@ -142,7 +142,7 @@ bool TraceFile::Event(JsonScan* scan) {
         continue;
       }
     }
-    // What came before this one is done with.
+    // Everything before this event is done.
     begin_ = static_cast<size_t>(begin - window_.data());
     first_ = first;
     return false;
@@ -152,7 +152,7 @@ bool TraceFile::Event(JsonScan* scan) {
 bool TraceFile::End(JsonScan* scan) {
   if (scan->Peek() != '\0') return scan->Fail("the end of the file");
   if (scan->at() != window_.data() + end_) return scan->Fail("the end of the file");
-  // Is there more? Then it is looked at, too.
+  // If more bytes follow, check them too.
   begin_ = end_;
   if (Fill()) {
     *scan = JsonScan(window_.data() + begin_, window_.data() + end_);
@@ -191,7 +191,7 @@ void TraceFile::Close() {
                         std::to_string(keeper_.without_time()) + " without");
   }
   if (keeper_.negative() > 0) {
-    constexpr uint64_t kFew = 10;  // of so many events one
+    constexpr uint64_t kFew = 10;  // an error if more than one event in this many
     report_->Add(0,
                  "expected durations of 0 or more, found " + std::to_string(keeper_.negative()) +
                      " below 0 of " + std::to_string(keeper_.timed() + keeper_.negative()) +
@@ -228,7 +228,7 @@ bool TraceFile::Recognise(std::string_view head) {
                  key == "distributedInfo";
     if (!scan.Skip()) break;
   }
-  // Cut within a long beginning.
+  // The text is truncated within a long beginning.
   return scan.cut() && of_kineto;
 }
 

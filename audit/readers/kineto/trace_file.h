@@ -1,4 +1,4 @@
-// One trace file, read in windows: its frame (an object with "traceEvents", or a bare list of
+// Reads one trace file in windows: its frame (an object with "traceEvents", or a bare list of
 // events), its process, its events.
 #pragma once
 
@@ -13,32 +13,32 @@
 
 namespace plumbline::audit {
 
-// Not thread-safe. Memory: a window of 1 MiB, more only where one event is longer (64 MiB at most),
-// and what the keeper keeps.
+// Not thread-safe. Memory: a window of 1 MiB, larger only if one event is longer (at most 64 MiB),
+// and what the keeper holds.
 class TraceFile {
  public:
-  // The report outlives it; problems go there.
+  // The report must outlive it; problems go there.
   TraceFile(std::unique_ptr<ByteStream> stream, InputReport* report);
 
-  // Reads on, some MiB; false: there is no more. A file that breaks off, or is damaged, keeps what
-  // came before.
+  // Reads some MiB more. Returns false if there is no more. If the file is truncated or damaged,
+  // what came before is kept.
   bool ReadOn();
 
   TraceKeeper& keeper() { return keeper_; }
-  int64_t world_size() const { return world_size_; }  // 0: not said
+  int64_t world_size() const { return world_size_; }  // 0: not stated
   uint64_t bytes_read() const { return stream_->file_bytes_read(); }
 
-  // Whether the first bytes (decompressed) are a trace's: the key "traceEvents" at the top, or a
-  // list whose first event has a phase.
+  // Returns true if the first bytes (decompressed) are those of a trace: the key "traceEvents" at
+  // the top, or a list whose first event has a phase.
   static bool Recognise(std::string_view head);
 
  private:
   enum class Place { kStart, kMembers, kEvents, kEnd, kDone };
 
-  bool Fill();  // more bytes behind those at hand; false: there are none
-  void Failed(const JsonScan& scan, uint64_t at);  // `at`: where, in the stream
-  // One member of the frame, one event: each from `begin_` on. False: the window lacks bytes, or
-  // the file is damaged; `*scan` says which.
+  bool Fill();  // reads more bytes after those in the window; false if there are none
+  void Failed(const JsonScan& scan, uint64_t at);  // `at`: offset in the stream
+  // Each reads one member of the frame or one event, from `begin_` on. Returns false if the window
+  // needs more bytes or the file is damaged; `*scan` has the reason.
   bool Start(JsonScan* scan);
   bool Member(JsonScan* scan);
   bool Event(JsonScan* scan);
@@ -50,10 +50,10 @@ class TraceFile {
   InputReport* report_;
   TraceKeeper keeper_;
   std::string window_;
-  size_t begin_ = 0, end_ = 0;  // what is not read yet, in the window
-  uint64_t window_at_ = 0;      // of the window's first byte, in the stream
+  size_t begin_ = 0, end_ = 0;  // the unread part of the window
+  uint64_t window_at_ = 0;      // offset of the window's first byte in the stream
   Place place_ = Place::kStart;
-  bool first_ = true;  // of the members or events
+  bool first_ = true;  // before the first member or event
   bool bare_ = false;  // a list of events without a frame
   bool saw_events_ = false;
   int64_t world_size_ = 0;

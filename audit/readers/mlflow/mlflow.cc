@@ -1,5 +1,5 @@
-// MLflow's file store: mlruns/EXPERIMENT/RUN/metrics/NAME, one file a series, a line a point: its
-// time in milliseconds, its value and its step.
+// Reads MLflow's file store: mlruns/EXPERIMENT/RUN/metrics/NAME, one file per series, one line per
+// point with its time in milliseconds, value and step.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -22,7 +22,7 @@ struct MetricLine {
   double value = 0;
 };
 
-// "1700000000000 2.5 10"; old stores have no step.
+// Parses "1700000000000 2.5 10"; old stores have no step.
 std::optional<MetricLine> ReadMetricLine(std::string_view text, int64_t counted) {
   int64_t time = 0;
   const char* to = text.data() + text.size();
@@ -39,7 +39,7 @@ std::optional<MetricLine> ReadMetricLine(std::string_view text, int64_t counted)
   return step.ec == std::errc() && step.ptr == to ? std::optional(line) : std::nullopt;
 }
 
-// "/a/mlruns/0/RUN/metrics/train/loss": RUN, "train/loss".
+// Splits "/a/mlruns/0/RUN/metrics/train/loss" into RUN and "train/loss".
 bool PlaceOf(std::string_view path, std::string_view* run, std::string_view* series) {
   const size_t at = path.rfind(kMetrics);
   if (at == std::string_view::npos) return false;
@@ -69,7 +69,7 @@ class MlflowFile : public TextPointFile {
                    line.ended);
       return;
     }
-    // A trainer that gives no step writes 0 each time.
+    // A trainer that passes no step writes 0 each time.
     stepped_ |= point->step != 0;
     const bool again = !stepped_ && counted_ > 0;
     numbered_ += again ? 1 : 0;

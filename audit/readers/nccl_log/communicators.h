@@ -1,4 +1,4 @@
-// The communicators of all processes, as their logs say when they are made.
+// Tracks the communicators of all processes, from the log lines at their creation.
 #pragma once
 
 #include <cstdint>
@@ -15,49 +15,51 @@
 
 namespace plumbline::audit {
 
-// One communicator over all its ranks.
+// One communicator with all its ranks.
 struct NcclGroup {
-  uint32_t nranks = 0;                       // 0: not said
-  std::map<uint32_t, uint32_t> members;      // rank -> agent; those whose logs are here
-  std::vector<std::vector<uint32_t>> rings;  // of each channel, as rank 0 says
-  bool known = false;                        // its ranks were said: made where the log can be read
-  bool ambiguous = false;                    // two agents say that they are one rank of it
+  uint32_t nranks = 0;                       // 0: unknown
+  std::map<uint32_t, uint32_t> members;      // rank -> agent, for ranks whose logs are present
+  std::vector<std::vector<uint32_t>> rings;  // of each channel, as rank 0 logged them
+  bool known = false;                        // its ranks are known: its creation is in the log
+  bool ambiguous = false;                    // two agents have the same rank
 };
 
-// Who calls: a device of a process.
+// A caller: one device of a process.
 struct NcclAgent {
-  uint32_t rank = 0, nranks = 0;  // in the largest of its communicators, the first of these
+  uint32_t rank = 0, nranks = 0;  // of its largest communicator (the first, if several)
 };
 
-// Numbers of groups and agents are by appearance. Memory is bounded; what is beyond is counted.
-// Not thread-safe.
+// Groups and agents are numbered in order of appearance. Memory is bounded; what exceeds it is
+// counted. Not thread-safe.
 class NcclCommunicators {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  // A process of a file; the same name gives the same number.
+  // Returns the number of a process of a file; the same name has the same number.
   uint32_t Process(uint32_t file, std::string_view name);
 
   void Init(uint32_t process, const NcclInit& init);
   void End(uint32_t process, uint64_t comm) { open_.erase({process, comm}); }
-  // A ring that a thread says while it makes a communicator, and what it has made then.
+  // Ring: a ring that a thread logs while it creates a communicator. Made: the communicator that it
+  // created then.
   void Ring(uint32_t process, std::string_view thread, const NcclRing& ring);
   void Made(uint32_t process, std::string_view thread, const NcclInit& init);
 
   struct Member {
     uint32_t group = kNone, agent = kNone, rank = 0;
   };
-  // Whose pointer it is now. Where the log does not say, a group of the process's own.
+  // Returns the communicator that the call's pointer refers to now. If the log does not have its
+  // creation, returns a group of the process's own.
   Member Of(uint32_t process, const NcclCall& call);
 
   const std::vector<NcclGroup>& groups() const { return groups_; }
   const std::vector<NcclAgent>& agents() const { return agents_; }
   uint64_t beyond() const { return beyond_; }
 
-  // A rank for each agent: what its largest communicator says, or where that is not one for each,
-  // its place in the order of appearance.
+  // Returns a rank for each agent: the rank in its largest communicator. If these are not unique,
+  // its position in order of appearance.
   std::vector<uint32_t> RanksOfAgents() const;
-  // "world", "ranks 0-3", "ranks 0, 4", "8 ranks with 0, 1 #2"; by group.
+  // Returns the name of each group: "world", "ranks 0-3", "ranks 0, 4", "8 ranks with 0, 1 #2".
   std::vector<std::string> NamesOfGroups(const std::vector<uint32_t>& ranks) const;
 
  private:
@@ -82,8 +84,8 @@ class NcclCommunicators {
   std::unordered_map<std::string, uint32_t> process_of_, group_of_;
   std::vector<std::string> keys_;  // of the groups
   std::map<std::pair<uint32_t, int>, uint32_t> agent_of_;
-  std::map<std::pair<uint32_t, uint64_t>, Open> open_;      // by pointer, now
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> made_;  // (agent, nranks) -> how many
+  std::map<std::pair<uint32_t, uint64_t>, Open> open_;      // by current pointer
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> made_;  // (agent, nranks) -> count
   std::unordered_map<std::string, std::vector<std::vector<uint32_t>>> rings_;  // by thread
   size_t members_ = 0, ring_ranks_ = 0;
   uint64_t beyond_ = 0;

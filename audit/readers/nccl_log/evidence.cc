@@ -8,7 +8,7 @@
 namespace plumbline::audit {
 namespace {
 
-// ncclDataType_t.
+// Converts ncclDataType_t.
 v1::DType DTypeOfNccl(uint32_t datatype) {
   static constexpr v1::DType kTypes[] = {
       v1::DTYPE_I8,  v1::DTYPE_U8,  v1::DTYPE_I32, v1::DTYPE_U32,  v1::DTYPE_I64,  v1::DTYPE_U64,
@@ -16,7 +16,7 @@ v1::DType DTypeOfNccl(uint32_t datatype) {
   return datatype < std::size(kTypes) ? kTypes[datatype] : v1::DTYPE_UNSPECIFIED;
 }
 
-// ncclRedOp_t; from 5 on those that a program makes.
+// Converts ncclRedOp_t. Values from 5 on are created by the program.
 v1::ReductionCall::Op OpOfNccl(const NcclStatement& statement) {
   using Out = v1::ReductionCall;
   static constexpr Out::Op kOps[] = {Out::OP_SUM, Out::OP_PRODUCT, Out::OP_MAX, Out::OP_MIN,
@@ -25,11 +25,12 @@ v1::ReductionCall::Op OpOfNccl(const NcclStatement& statement) {
                        statement.collective == NcclCollective::kReduceScatter ||
                        statement.collective == NcclCollective::kReduce;
   if (!reduces) return Out::OP_OTHER;
-  // Whoever makes one says its number, not what it does; and a number may be two lines' in one.
+  // The log has the number of a custom operation, not its meaning, and a number may come from two
+  // mixed lines.
   return statement.op < std::size(kOps) ? kOps[statement.op] : Out::OP_UNSPECIFIED;
 }
 
-// The collective that most ranks call.
+// Returns the collective that most ranks call.
 NcclCollective MostCalled(const NcclJoined& joined) {
   std::map<NcclCollective, size_t> counts;
   for (const auto& [rank, statement] : joined.ranks) ++counts[statement.collective];
@@ -68,7 +69,7 @@ bool NcclEvidence::Next(v1::Batch* batch) {
   constexpr int kMostEvidence = 4096;
   if (next_ == calls_.size()) return false;
   std::fill(source_of_.begin(), source_of_.end(), -1);
-  // A call's ranks stay together; a batch names at most 4,096 processes.
+  // The ranks of a call stay in one batch; a batch has at most 4,096 processes.
   while (next_ < calls_.size()) {
     const auto more = static_cast<int>(calls_[next_].joined.ranks.size());
     if (batch->evidence_size() > 0 && batch->evidence_size() + more > kMostEvidence) break;
@@ -95,7 +96,7 @@ void NcclEvidence::AddRank(const Call& call, uint32_t rank, const NcclStatement&
   evidence.mutable_reduction()->set_no_sample_reason("a log of NCCL has no values");
   v1::ReductionCall& out = *evidence.mutable_reduction()->mutable_call();
   out.set_group(names_[call.group]);
-  // Calls of one group call share a number.
+  // The calls of one group call share a number.
   out.set_sequence(call.joined.number + (uint64_t{call.joined.ordinal} << 40));
   out.set_sequence_known(true);
   out.set_op(OpOfNccl(statement));
@@ -107,7 +108,7 @@ void NcclEvidence::AddRank(const Call& call, uint32_t rank, const NcclStatement&
   out.set_root(statement.root);
   out.set_transport("nccl");
   out.set_channels(static_cast<uint32_t>(group.rings.size()));
-  // Once a call: the lists of many ranks are long.
+  // Only once per call, because the lists of many ranks are long.
   if (rank != call.joined.ranks.begin()->first) return;
   for (const std::vector<uint32_t>& ring : group.rings)
     out.mutable_ring_order()->Add(ring.begin(), ring.end());

@@ -1,4 +1,4 @@
-// Calls of collectives as evidence, in the order of their numbers.
+// Converts calls of collectives to evidence, in the order of their numbers.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace plumbline::audit {
 
-// A call's step is its number in its communicator: the log has no other clock. A site is a
+// A call's step is its number in its communicator, because the log has no other clock. A site is a
 // communicator and a kind of collective.
 class NcclEvidence {
  public:
-  // `calls` by group. What cannot be told apart is left out.
+  // `calls` by group. Calls of ambiguous communicators are left out.
   NcclEvidence(const NcclCommunicators& communicators, std::vector<NcclJoinedCalls>* calls);
 
-  // The next batch; false: all were given out.
+  // Returns the next batch; false if all were returned.
   bool Next(v1::Batch* batch);
   std::vector<v1::Source> processes() const;
-  uint64_t left_out() const { return left_out_; }  // calls of communicators that are ambiguous
+  uint64_t left_out() const { return left_out_; }  // calls of ambiguous communicators
 
  private:
   struct Call {
@@ -35,12 +35,12 @@ class NcclEvidence {
   v1::Source Process(uint32_t agent) const;
 
   const NcclCommunicators& communicators_;
-  std::vector<uint32_t> ranks_;     // of agents
-  std::vector<std::string> names_;  // of groups
+  std::vector<uint32_t> ranks_;     // by agent
+  std::vector<std::string> names_;  // by group
   uint32_t world_ = 0;
   std::vector<Call> calls_;
   size_t next_ = 0;
-  std::vector<int64_t> source_of_;  // by agent, in the batch that is filled; -1: none
+  std::vector<int64_t> source_of_;  // by agent, in the current batch; -1: none
   uint64_t left_out_ = 0;
 };
 

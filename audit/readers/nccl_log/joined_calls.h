@@ -1,4 +1,4 @@
-// Calls of one communicator, put together over its ranks as they are read.
+// Joins the calls of one communicator over its ranks while they are read.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace plumbline::audit {
 
-// What a rank states of a call, and is compared.
+// The values of a call that are compared between ranks.
 struct NcclStatement {
   NcclCollective collective = NcclCollective::kOther;
   uint64_t count = 0;
@@ -21,30 +21,30 @@ struct NcclStatement {
   friend auto operator<=>(const NcclStatement&, const NcclStatement&) = default;
 };
 
-// A call with what each rank states.
+// A call with the statement of each rank.
 struct NcclJoined {
   uint64_t number = 0;   // opCount
-  uint32_t ordinal = 0;  // among the calls of one number, which one group call makes
+  uint32_t ordinal = 0;  // index among the calls of one number, which one group call makes
   std::map<uint32_t, NcclStatement> ranks;
 
   bool agrees() const;
 };
 
-// Keeps what the rules need: every kind of call once, the first calls, and all on which ranks
-// disagree, up to a bound; the rest is compared and counted. Memory is bounded. Not thread-safe.
+// Keeps what the rules need: one call of each kind, the first calls, and up to a bound all calls on
+// which ranks disagree. The others are compared and counted. Memory is bounded. Not thread-safe.
 class NcclJoinedCalls {
  public:
   static constexpr size_t kMostKept = 64;
 
-  // `ranks`: of the communicator; a call that all have stated is closed. Beyond `most_open` calls
-  // the oldest are closed as they are.
+  // `ranks`: number of ranks of the communicator. A call that all ranks have stated is closed. If
+  // more than `most_open` calls are open, closes the oldest as they are.
   void Add(uint32_t rank, const NcclCall& call, size_t ranks, size_t most_open);
-  // The calls kept, in their order. What is still open counts as it is.
+  // Returns the kept calls in order, including those still open.
   std::vector<NcclJoined> Take();
 
   uint64_t compared() const { return compared_; }    // calls that more than one rank stated
-  uint64_t differing() const { return differing_; }  // of these, with different statements
-  uint64_t too_late() const { return too_late_; }    // statements behind what was kept open
+  uint64_t differing() const { return differing_; }  // of these, calls with different statements
+  uint64_t too_late() const { return too_late_; }    // statements of calls that were already closed
 
  private:
   using Key = std::pair<uint64_t, uint32_t>;
@@ -59,9 +59,9 @@ class NcclJoinedCalls {
 
   std::map<Key, NcclJoined> open_;
   size_t open_ranks_ = 0;
-  Key floor_ = {0, 0};  // of what was closed because too much was open
+  Key floor_ = {0, 0};  // up to which calls were closed because too many were open
   bool floored_ = false;
-  std::map<uint32_t, Place> places_;  // by rank: where it is
+  std::map<uint32_t, Place> places_;  // by rank: its current call
   std::set<NcclStatement> kinds_;
   std::vector<NcclJoined> kept_, different_;
   uint64_t compared_ = 0, differing_ = 0, too_late_ = 0;

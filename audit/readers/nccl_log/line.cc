@@ -8,13 +8,13 @@ namespace plumbline::audit {
 namespace {
 
 constexpr std::string_view kInfo = "NCCL INFO ";
-constexpr uint32_t kMostRanks = 1u << 17;  // what the engine takes
+constexpr uint32_t kMostRanks = 1u << 17;  // limit of the engine
 
 bool IsDecimal(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// The whole of `text` as a number.
+// Parses the whole of `text` as a number.
 template <typename Number>
 bool Whole(std::string_view text, Number* value, int base = 10) {
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), *value, base);
@@ -25,7 +25,7 @@ bool Pointer(std::string_view text, uint64_t* value) {
   return text.starts_with("0x") && Whole(text.substr(2), value, 16);
 }
 
-// The next word; empty at the end.
+// Returns the next word; "" at the end.
 std::string_view NextWord(std::string_view* text) {
   const size_t begin = text->find_first_not_of(" \t\r");
   if (begin == std::string_view::npos) return *text = {};
@@ -35,7 +35,7 @@ std::string_view NextWord(std::string_view* text) {
   return word;
 }
 
-// The word in front of `end`; its beginning goes to *begin.
+// Returns the word before `end`, and sets *begin to its beginning.
 std::string_view WordBefore(std::string_view text, size_t end, size_t* begin) {
   while (end > 0 && text[end - 1] == ' ') --end;
   size_t at = end;
@@ -44,7 +44,7 @@ std::string_view WordBefore(std::string_view text, size_t end, size_t* begin) {
   return text.substr(at, end - at);
 }
 
-// Reads "[3]" and "host:4242:4250" in front of the words at `info`; where they begin.
+// Reads "host:4242:4250 [3]" before the position `info`. Returns where it begins.
 size_t ReadHeader(std::string_view line, size_t info, NcclMessage* message) {
   size_t begin = info;
   const std::string_view device = WordBefore(line, info, &begin);
@@ -106,7 +106,7 @@ void SplitNcclLine(std::string_view line, bool ended, std::vector<NcclMessage>* 
   for (size_t info = line.find(kInfo); info != std::string_view::npos;) {
     NcclMessage message;
     const size_t begin = ReadHeader(line, info, &message);
-    // What another process wrote into the message before this one ends that.
+    // A message that another process wrote into the preceding one ends that.
     if (!messages->empty()) {
       std::string_view& text = messages->back().text;
       text = text.substr(0, static_cast<size_t>(line.data() + begin - text.data()));
@@ -127,8 +127,8 @@ NcclCallKind ParseNcclCall(std::string_view text, NcclCall* call) {
   *call = {};
   call->collective = CollectiveOf(name);
   text.remove_prefix(colon + 1);
-  // Every field once and whole, to the stream behind them all: of a line that is cut, or that
-  // another process wrote into, nothing is believed.
+  // Requires every field once and whole, up to the stream at the end: a truncated line, or one that
+  // another process wrote into, is not trusted.
   unsigned seen = 0;
   enum : unsigned {
     kNumber = 1,
@@ -202,7 +202,7 @@ std::optional<NcclInit> ParseNcclInit(std::string_view text) {
     } else if (key == "color") {
       fits = Whole(value, &init.color);
     } else {
-      continue;  // a word of no interest: its value is looked at as a key, and is none
+      continue;  // an unknown word: its value is parsed as a key, and is none
     }
     if (!fits) return std::nullopt;
     text = after;

@@ -1,4 +1,4 @@
-// One message of NCCL_DEBUG=INFO: who says it, and what it says.
+// Parses one message of NCCL_DEBUG=INFO: its sender and its text.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,17 @@
 
 namespace plumbline::audit {
 
-// "host:4242:4250 [3] NCCL INFO text". Views into the line.
+// "host:4242:4250 [3] NCCL INFO text". Members are views into the line.
 struct NcclMessage {
   std::string_view process;  // "host:4242"
   std::string_view thread;   // "host:4242:4250"
   int device = -1;
   std::string_view text;
-  bool cut = false;  // the line ends with it and was not ended itself
+  bool cut = false;  // the line ends with it and has no line end
 };
 
-// The messages of a line: none, one, or several where processes wrote into one another's lines.
+// Splits a line into its messages: none, one, or several if processes wrote into each other's
+// lines.
 void SplitNcclLine(std::string_view line, bool ended, std::vector<NcclMessage>* messages);
 
 enum class NcclCollective : uint8_t {
@@ -40,9 +41,9 @@ struct NcclCall {
   uint32_t op = 0;        // ncclRedOp_t
   uint32_t root = 0;
   uint64_t comm = 0;    // a pointer of its process
-  uint32_t nranks = 0;  // 0: not said
+  uint32_t nranks = 0;  // 0: not stated
 };
-// What a text is that looks like a call.
+// Kind of a text that looks like a call.
 enum class NcclCallKind { kNone, kCall, kPointToPoint, kDamaged };
 NcclCallKind ParseNcclCall(std::string_view text, NcclCall* call);
 
@@ -51,18 +52,19 @@ struct NcclInit {
   bool complete = false;
   uint64_t comm = 0;
   uint32_t rank = 0, nranks = 0;
-  int device = -1;       // 0 where it is not said
-  uint64_t comm_id = 0;  // 0: not said (before NCCL 2.18)
-  bool split = false;    // of `parent`: the child'th time, into `color`
+  int device = -1;       // 0 if not stated
+  uint64_t comm_id = 0;  // 0: not stated (before NCCL 2.18)
+  bool split = false;    // split of `parent`, its child'th one, into `color`
   uint64_t parent = 0, child = 0;
   int64_t color = 0;
 };
 std::optional<NcclInit> ParseNcclInit(std::string_view text);
 
-// "comm 0x.. rank 0 nranks 8 ... - Destroy COMPLETE" (or Abort): the pointer; 0: another text.
+// Returns the pointer of "comm 0x.. rank 0 nranks 8 ... - Destroy COMPLETE" (or Abort); 0 for
+// another text.
 uint64_t ParseNcclEnd(std::string_view text);
 
-// "Channel 00/02 :    0   1   2   3": the ring of a channel; false: another text.
+// Parses "Channel 00/02 :    0   1   2   3", the ring of a channel. Returns false for another text.
 struct NcclRing {
   uint32_t channel = 0, channels = 0;
   std::vector<uint32_t> ranks;

@@ -19,17 +19,17 @@ namespace {
 
 constexpr size_t kMostNcclLine = 1 << 20;  // a ring of many ranks is long
 
-// One file and how far it was read.
+// One file, and its reading position.
 struct NcclFile {
   NcclFile(uint32_t n, InputReport* r, std::unique_ptr<ByteStream> stream, size_t read)
       : number(n), report(r), lines(std::move(stream), kMostNcclLine, LineEnds::kNewline, read) {}
 
-  uint32_t number;  // among the files
+  uint32_t number;  // index among the files
   InputReport* report;
   TextLines lines;
   bool ended = false;
   uint64_t calls = 0;
-  uint64_t damaged = 0, damaged_at = 0;  // calls, and the first's line
+  uint64_t damaged = 0, damaged_at = 0;  // number of damaged calls, and the first one's line
 };
 
 class NcclSource : public Source {
@@ -38,7 +38,7 @@ class NcclSource : public Source {
 
   Position position() const override { return {"", 0, INT64_MIN}; }
 
-  // A batch without evidence while the files are read.
+  // Returns a batch without evidence while the files are read.
   bool Next(v1::Batch* batch) override {
     if (NcclFile* file = Furthest(); file != nullptr) {
       ReadOn(file);
@@ -70,7 +70,7 @@ class NcclSource : public Source {
   }
 
  private:
-  // The file furthest behind by its calls, so that few calls wait for their other ranks.
+  // Returns the file with the fewest calls so far, so that few calls wait for their other ranks.
   NcclFile* Furthest() {
     NcclFile* furthest = nullptr;
     for (const auto& file : files_) {
@@ -182,8 +182,8 @@ class NcclSource : public Source {
   std::optional<NcclEvidence> evidence_;
 };
 
-// Calls are enough. Without any, what NCCL says as it starts is enough, unless the rest is a
-// trainer's log.
+// Returns true if the text is NCCL's: calls are sufficient. Without any, NCCL's startup messages
+// are sufficient, unless the rest is a trainer's log.
 bool LooksLikeNccl(std::string_view text, bool* calls) {
   std::vector<NcclMessage> messages;
   NcclCall call;
@@ -214,7 +214,8 @@ bool NcclLogReader::Recognise(std::string_view path, std::string_view head) cons
   const bool packed = IsCompressed(head);
   bool nccl = !packed && LooksLikeNccl(head, &calls);
   if (!calls && (packed || head.size() >= kHeadBytes)) {
-    // A dump or a table of numbers has no such words in its beginning either, and is not read on.
+    // A binary dump or a table of numbers has no such words at its beginning either, so it is not
+    // read further.
     const bool text = packed || std::count(head.begin(), head.end(), '\0') < 64;
     nccl = text && LooksLikeNccl(FirstBytes(path, head, kLook), &calls);
   }

@@ -1,5 +1,5 @@
-// Logs of NCCL (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL): which collectives were called,
-// and in which rings.
+// Reads logs of NCCL (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL): the collectives that
+// were called, and their rings.
 #pragma once
 
 #include "audit/readers/input/reader.h"

@@ -1,4 +1,4 @@
-// Values, and what is put into them later.
+// Builds values, and adds to containers and objects.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace plumbline::audit {
 namespace {
 
-// Python 2's modules, as Python 3 calls them.
+// Returns Python 3's name of a Python 2 module.
 std::string_view ModuleOfToday(std::string_view module) {
   if (module == "__builtin__") return "builtins";
   if (module == "copy_reg") return "copyreg";
@@ -23,7 +23,7 @@ bool HasItems(PickleKind kind) {
 
 }  // namespace
 
-// Beyond the limit the problem is noted, and the next Push ends it.
+// Creates a value. Beyond the limit, records the problem, and the next Push ends the run.
 PickleId PickleMachine::New(PickleKind kind) {
   if (tree_.nodes_.size() >= limits_.values) {
     Fail("expected at most " + std::to_string(limits_.values) + " values, found more");
@@ -74,7 +74,7 @@ bool PickleMachine::PushOwned(PickleKind kind, std::string_view text) {
   return true;
 }
 
-// What is no ASCII may be text of any encoding, or a number's bytes.
+// Pushes a Python 2 string. Non-ASCII bytes may be text of any encoding, or a number's bytes.
 bool PickleMachine::PushOldString(std::string_view text, bool in_data) {
   const PickleKind kind = IsAscii(text) ? PickleKind::kText : PickleKind::kBytes;
   return in_data ? PushSpan(kind, text) : PushOwned(kind, text);
@@ -91,7 +91,7 @@ bool PickleMachine::PushLong(std::string_view bytes) {
   return PushWhole(static_cast<int64_t>(value));
 }
 
-// "01" and "00" are how protocol 0 wrote True and False.
+// Pushes a decimal number. Protocol 0 writes True and False as "01" and "00".
 bool PickleMachine::PushDecimal(std::optional<std::string_view> line, bool truth) {
   if (!line) return false;
   if (truth && *line == "01") return Push(true_);
@@ -133,7 +133,7 @@ bool PickleMachine::PushTuple(size_t size) {
 
 bool PickleMachine::PushPersistent(PickleId id) { return PushItems(PickleKind::kPersistent, {id}); }
 
-// A name is kept once, however often it is used.
+// Pushes a name. Each name is stored once.
 bool PickleMachine::PushGlobal(std::string_view module, std::string_view name) {
   if (module.size() > limits_.name || name.size() > limits_.name) {
     return Fail("expected names of at most " + std::to_string(limits_.name) + " bytes, found " +
@@ -156,7 +156,7 @@ bool PickleMachine::StackGlobal() {
   if (!module) return false;
   if (!tree_.Is(*name, PickleKind::kText) || !tree_.Is(*module, PickleKind::kText))
     return Fail("expected a module and a name as texts");
-  // Views of `owned_` would move with it.
+  // Copy the texts: views into `owned_` would become invalid.
   const std::string name_text(tree_.text(*name).substr(0, limits_.name + 1));
   const std::string module_text(tree_.text(*module).substr(0, limits_.name + 1));
   return PushGlobal(module_text, name_text);
@@ -181,7 +181,7 @@ std::optional<PickleId> PickleMachine::Container(PickleId target, PickleKind kin
   return entries ? tree_.calls_[at].entries : tree_.calls_[at].items;
 }
 
-// The target is below what was taken from the stack.
+// The target is below the values taken from the stack.
 bool PickleMachine::Extend(std::optional<std::vector<PickleId>> items, PickleKind kind) {
   const auto target = items ? Top() : std::nullopt;
   if (!target) return false;
@@ -193,13 +193,13 @@ bool PickleMachine::Extend(std::optional<std::vector<PickleId>> items, PickleKin
   return Grow(&tree_.items_[tree_.nodes_[*container].span.at], *items);
 }
 
-// What is made of plain values alone is kept as long as there is room for it.
+// Extends a container. Values that are all plain are kept up to the limit.
 bool PickleMachine::ExtendAll(PickleKind kind) {
   PickleMark mark;
   auto items = PopToMark(&mark);
   const auto target = items ? Top() : std::nullopt;
   if (!target) return false;
-  // What holds a list that is kept whole is kept, too.
+  // What contains a list that is kept whole is kept too.
   const bool whole = IsKeptWhole();
   if (whole) special_ = static_cast<PickleId>(tree_.nodes_.size() - 1);
   if (whole || !IsPlainSince(mark) || KeepPlain(mark)) return Extend(std::move(items), kind);
@@ -208,7 +208,8 @@ bool PickleMachine::ExtendAll(PickleKind kind) {
   return Drop(mark, items->size(), *target, kind);
 }
 
-// Of a plain container, attributes have no meaning here and are dropped.
+// Sets the state of an object. Attributes of a plain container have no meaning here and are
+// dropped.
 bool PickleMachine::Build() {
   const auto state = Pop();
   const auto target = state ? Top() : std::nullopt;

@@ -9,10 +9,10 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr int kMostNested = 8;  // classes in classes
+constexpr int kMostNested = 8;  // nested classes
 
-// Python's standard library, what came with Python 2, and packages that load or keep code. Each
-// name between spaces.
+// Python's standard library, Python 2's, and packages that load or store code. Each name is between
+// spaces.
 constexpr std::string_view kRunners =
     " IPython __future__ _abc _ast _asyncio _bisect _blake2 _bz2 _codecs _collections "
     "_collections_abc _compat_pickle _compression _contextvars _crypt _csv _ctypes _curses "
@@ -41,12 +41,12 @@ constexpr std::string_view kRunners =
     "typing unicodedata unittest urllib urllib2 uu uuid venv warnings wave weakref webbrowser "
     "winreg winsound wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo ";
 
-// Modules that a name may lead through on its way to something that acts ("x.y.os.system").
+// Modules through which a name may reach something that acts ("x.y.os.system").
 constexpr std::string_view kWays =
     " os sys subprocess posix nt builtins __builtin__ importlib shutil runpy socket pty ctypes "
     "pickle marshal ";
 
-// Of Python's standard library: types whose objects are data.
+// Types of Python's standard library whose objects are data.
 constexpr std::string_view kPlain[] = {"argparse.Namespace",
                                        "types.SimpleNamespace",
                                        "_io.BytesIO",
@@ -91,11 +91,11 @@ constexpr std::string_view kPlain[] = {"argparse.Namespace",
                                        "types.GenericAlias",
                                        "os.stat_result",
                                        "os.terminal_size"};
-// And modules of them.
+// Modules of such types.
 constexpr std::string_view kPlainModules[] = {
     "collections.", "pathlib.", "datetime.", "_datetime.", "enum.", "ipaddress.", "itertools."};
 
-// Of torch and numpy: what runs code, loads a file or a pickle in the pickle.
+// Parts of torch and numpy that run code, or load a file or a nested pickle.
 constexpr std::string_view kActing[] = {"torch.hub.",
                                         "torch.serialization.",
                                         "torch.storage.",
@@ -132,7 +132,7 @@ bool StartsWithAny(std::string_view name, const List& list) {
 
 std::string_view LastPart(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
-// "Linear", "_Cache": written as classes are.
+// Returns true for names written like classes: "Linear", "_Cache".
 bool LooksLikeClass(std::string_view part) {
   const size_t at = part.find_first_not_of('_');
   return at != std::string_view::npos && part[at] >= 'A' && part[at] <= 'Z';
@@ -142,7 +142,7 @@ bool IsError(std::string_view part) {
   return part.ends_with("Error") || part.ends_with("Exception") || part.ends_with("Warning");
 }
 
-// Does a part of the name behind its first lead to a module that acts?
+// Returns true if a part of the name after its first leads to a module that acts.
 bool LeadsOn(std::string_view name) {
   if (name.starts_with("numpy.random._pickle.")) return false;
   for (size_t dot = name.find('.'); dot != std::string_view::npos;) {
@@ -155,7 +155,7 @@ bool LeadsOn(std::string_view name) {
   return false;
 }
 
-// torch's and numpy's classes, and the functions that build their values.
+// Returns true for classes of torch and numpy, and the functions that build their values.
 bool IsValueOfLibrary(std::string_view name) {
   if (StartsWithAny(name, kActing)) return false;
   const std::string_view last = LastPart(name);
@@ -167,7 +167,7 @@ bool IsValueOfLibrary(std::string_view name) {
   return std::find(std::begin(kBuilders), std::end(kBuilders), last) != std::end(kBuilders);
 }
 
-// The object and the name of a getattr; nothing: it is none.
+// Returns the object and the name of a getattr. For any other call, returns nothing.
 std::optional<std::pair<PickleId, std::string_view>> Attribute(const PickleTree& tree,
                                                                PickleId call) {
   if (tree.callee(call) != "builtins.getattr") return std::nullopt;
@@ -176,7 +176,7 @@ std::optional<std::pair<PickleId, std::string_view>> Attribute(const PickleTree&
   return std::pair(items[0], tree.text(items[1]));
 }
 
-// The name that a value is: a global, or a class in one; "": it is none.
+// Returns the name of a global or of a nested class; "" for any other value.
 std::string NameOfClass(const PickleTree& tree, PickleId id, int depth) {
   if (tree.Is(id, PickleKind::kGlobal)) return std::string(tree.text(id));
   const auto attribute = Attribute(tree, id);
@@ -187,8 +187,9 @@ std::string NameOfClass(const PickleTree& tree, PickleId id, int depth) {
 
 bool BuildsDataWithin(const PickleTree& tree, PickleId call, int depth);
 
-// A member of a class (an enum's, a static method) or a bound method of an object that is data, as
-// OneCycleLR keeps one. A way into what Python keeps behind underscores is none.
+// Returns true for a member of a class (an enum's, a static method) or a bound method of an object
+// that is data, as OneCycleLR has one. Names that begin with two underscores are refused: they lead
+// to Python's internals.
 bool IsAttributeOfData(const PickleTree& tree, PickleId object, std::string_view name, int depth) {
   if (name.starts_with("__") || depth == kMostNested) return false;
   if (tree.Is(object, PickleKind::kCircle)) object = tree.circle(object).call;
@@ -200,13 +201,13 @@ bool IsAttributeOfData(const PickleTree& tree, PickleId object, std::string_view
 bool BuildsDataWithin(const PickleTree& tree, PickleId call, int depth) {
   if (const auto attribute = Attribute(tree, call))
     return IsAttributeOfData(tree, attribute->first, attribute->second, depth);
-  // A function with some of its arguments is as good as the function.
+  // A partial function is judged like its function.
   if (tree.callee(call) == "functools.partial") {
     const std::vector<PickleId>& items = tree.items(tree.call(call).arguments);
     return !items.empty() && NamesData(NameOfClass(tree, items[0], 0));
   }
   if (tree.Is(tree.call(call).callee, PickleKind::kGlobal)) return NamesData(tree.callee(call));
-  // A class in a class; what a call gave is called: anything.
+  // A nested class. The result of a call may have any name, so it is refused.
   const std::string name = NameOfClass(tree, tree.call(call).callee, 0);
   return !name.empty() && LooksLikeClass(LastPart(name)) &&
          BuildsDataWithin(tree, tree.call(call).callee, depth + 1);

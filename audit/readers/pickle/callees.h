@@ -1,4 +1,5 @@
-// What a call of a pickle would have built, told by its name: data, or something that can act.
+// Classifies what a call of a pickle would have built, by its name: data, or something that can
+// act.
 #pragma once
 
 #include <string>
@@ -8,18 +9,18 @@
 
 namespace plumbline::audit {
 
-// The name of what a call calls, "module.Outer.Inner" where the class lies in another one
-// (protocols 2 and 3 write it as getattr of getattr). "a value that is no name": it calls none.
+// Returns the name of the callee: "module.Outer.Inner" for a nested class (protocols 2 and 3 write
+// it as getattr of getattr). If the callee has no name, returns "a value that is no name".
 std::string NameOfCallee(const PickleTree& tree, PickleId call);
 
-// Would the call build data? Objects of a trainer's own classes and of libraries are data, and so
-// are the values in a table of Python's own types (paths, dates, enums, random states), a name of
-// a class or a bound method of data (getattr). No data: all else of Python's standard library (os,
-// subprocess, builtins.eval), the parts of torch and numpy that run code or load files, pickles of
-// code (cloudpickle, dill), and calls of what is no name. Nothing is called in any case.
+// Returns true if the call would build data. Data are: objects of a trainer's own classes and of
+// libraries, values of a table of Python's own types (paths, dates, enums, random states), a class
+// name, and a bound method of data (getattr). Not data are: all else of Python's standard library
+// (os, subprocess, builtins.eval), the parts of torch and numpy that run code or load files,
+// pickles of code (cloudpickle, dill), and calls without a name. Nothing is called in any case.
 bool BuildsData(const PickleTree& tree, PickleId call);
 
-// The same of a global's name alone.
+// The same for a global's name alone.
 bool NamesData(std::string_view name);
 
 }  // namespace plumbline::audit

@@ -1,4 +1,4 @@
-// Calls: of Python's own plain types, which are values, and of all others, which stay calls.
+// Calls: those of Python's plain types become values; all others stay calls.
 #include <utility>
 
 #include "audit/readers/pickle/machine_state.h"
@@ -18,7 +18,7 @@ bool PickleMachine::Reduce() {
   if (!callee) return false;
   if (!tree_.Is(*arguments, PickleKind::kTuple))
     return Fail("expected a tuple of arguments, found another value");
-  // Protocols 0 and 1 make objects by a helper whose first argument is the class.
+  // Protocols 0 and 1 make objects with a helper whose first argument is the class.
   if (tree_.Is(*callee, PickleKind::kGlobal)) {
     const std::string_view name = tree_.text(*callee);
     const auto type = Argument(*arguments, 0);
@@ -94,7 +94,7 @@ std::optional<bool> PickleMachine::PlainCall(std::string_view name, PickleId arg
       return std::nullopt;
     const std::string_view how = tree_.text(*codec);
     if (how != "latin1" && how != "latin-1") return std::nullopt;
-    // Looked at once, however often it is used.
+    // Each text is checked once.
     PickleTree::Node& node = tree_.nodes_[*first];
     if (!node.latin && !IsLatin(tree_.text(*first)))
       return Fail("expected a text of latin-1 letters, found others");
@@ -109,13 +109,13 @@ std::optional<bool> PickleMachine::PlainCall(std::string_view name, PickleId arg
   return std::nullopt;
 }
 
-// Of the value on top.
+// Sets the flag of the value on top.
 bool PickleMachine::SetVariant(bool variant) {
   tree_.nodes_[stack_.back()].variant = variant;
   return true;
 }
 
-// Another kind of container with the items of one that is there.
+// Pushes a container of another kind that shares the items of `of`.
 bool PickleMachine::PushSameItems(PickleKind kind, PickleId of) {
   if (!PushNew(kind)) return false;
   tree_.items_.pop_back();
@@ -133,7 +133,7 @@ bool PickleMachine::PushBytesOf(PickleId id) {
   return true;
 }
 
-// OrderedDict(), or OrderedDict([[key, value], ...]) as Python 2 wrote it.
+// Handles OrderedDict(), or OrderedDict([[key, value], ...]) as Python 2 wrote it.
 bool PickleMachine::PushPairs(PickleId arguments) {
   const auto list = Argument(arguments, 0);
   if (!PushNew(PickleKind::kDict) || !list) return !problem;

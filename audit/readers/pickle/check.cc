@@ -1,4 +1,4 @@
-// What a pickle made, looked at as a whole: a walk in which nobody ends, each reference once.
+// Checks the whole graph of a pickle: an iterative walk that follows each reference once.
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
@@ -7,18 +7,18 @@
 namespace plumbline::audit {
 namespace {
 
-// A value whose parts are being looked at.
+// A value whose parts are being visited.
 struct Open {
   PickleId id;
-  int last_call;    // place of the last call on the way to here and here; -1: none
-  size_t next = 0;  // part
+  int last_call;    // index of the last call on the path to here, inclusive; -1: none
+  size_t next = 0;  // next part
 };
 
-// What is known of a value when all its parts are.
+// What is known of a value after all its parts were visited.
 struct Extent {
-  uint32_t spread = 0;  // values in it, 0: not yet looked at
-  uint16_t depth = 0;   // open: its place on the way
-  bool open = false;    // on the way from the root to here
+  uint32_t spread = 0;  // number of values in it; 0: not visited yet
+  uint16_t depth = 0;   // while open: its index on the path
+  bool open = false;    // on the current path from the root
 };
 
 }  // namespace
@@ -52,7 +52,8 @@ class PickleWalk {
     return std::nullopt;
   }
 
-  // Keys that are texts or whole numbers; any other is told apart by its place.
+  // Removes duplicate keys that are texts or integers. Keys of other types stay distinct by their
+  // place.
   static void KeepLast(PickleTree* tree) {
     absl::flat_hash_map<std::string_view, size_t> texts;
     absl::flat_hash_map<int64_t, size_t> numbers;
@@ -86,7 +87,7 @@ class PickleWalk {
                       " containers in each other, found more");
   }
 
-  // Part `i` of a value; nullptr: there are no more.
+  // Returns part `i` of a value; nullptr if there are no more.
   PickleId* Part(PickleId id, size_t i) {
     const PickleKind kind = tree_.kind(id);
     if (kind == PickleKind::kCall) {
@@ -111,8 +112,9 @@ class PickleWalk {
     open_.push_back({id, tree_.kind(id) == PickleKind::kCall ? place : before});
   }
 
-  // A reference from part `place` of `holder` back to `outer`, with a call on the way. What a call
-  // would have built is not known anyway: one value stands for all that leads back through it.
+  // Replaces a reference from part `place` of `holder` back to `outer`, with a call on the path.
+  // The result of a call is unknown anyway, so one value represents all references that lead back
+  // through it.
   void Cut(PickleId outer, PickleId holder, size_t place) {
     const PickleId call = tree_.Is(outer, PickleKind::kCall)
                               ? outer
@@ -126,14 +128,14 @@ class PickleWalk {
     ++tree_.circles_[tree_.nodes_[circle].span.at].count;
     PickleId* const slot = Part(holder, place);
     *slot = circle;
-    // A call's arguments stay a tuple.
+    // A call's arguments must stay a tuple.
     if (tree_.Is(holder, PickleKind::kCall) && slot == &CallOf(holder).arguments) {
       *slot = Add(PickleKind::kTuple, call, tree_.items_.size());
       tree_.items_.push_back({circle});
     }
   }
 
-  // A value that nobody looks into, beside `call`.
+  // Adds a value that is not visited, at the place of `call`.
   PickleId Add(PickleKind kind, PickleId call, size_t at) {
     const auto id = static_cast<PickleId>(tree_.size());
     const uint32_t offset = tree_.nodes_[call].offset;
@@ -171,7 +173,7 @@ class PickleWalk {
   const PickleLimits& limits_;
   std::vector<Extent> extents_;
   std::vector<Open> open_;
-  absl::flat_hash_map<PickleId, PickleId> circles_;  // of a call: what stands for it
+  absl::flat_hash_map<PickleId, PickleId> circles_;  // by call: the value that represents it
   std::optional<Problem> problem_;
 };
 

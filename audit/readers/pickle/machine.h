@@ -1,4 +1,4 @@
-// The restricted reader of pickles, protocols 0 to 5. It builds values and runs nothing.
+// A restricted reader of pickles, protocols 0 to 5. It builds values and executes nothing.
 #pragma once
 
 #include <cstddef>
@@ -11,32 +11,32 @@
 
 namespace plumbline::audit {
 
-// Beyond any of them but `plain` a pickle is refused. Memory is bounded by them and the bytes
-// alone: some 40 bytes a value, 4 an item, 8 a place of the memo.
+// If a pickle exceeds any limit but `plain`, it is refused. Memory is bounded by the limits and the
+// bytes: about 40 bytes per value, 4 per item, 8 per memo entry.
 struct PickleLimits {
   uint64_t bytes = 64u << 20;
-  size_t values = 2u << 20;  // that are kept
-  // Of plain values in long lists, sets and dicts (loss histories, vocabularies) so many are kept;
-  // a run stands for each of the others (PickleRun).
+  size_t values = 2u << 20;  // values kept
+  // Number of plain values in long lists, sets and dicts (loss histories, vocabularies) that are
+  // kept; a run represents the others (PickleRun).
   size_t plain = 1u << 19;
-  // Containers of fewer values of their own are kept: what they cost their bytes pay for, and they
+  // Containers with fewer values of their own are always kept: their bytes bound the cost, and they
   // may be a trainer's state.
   size_t few = 256;
-  std::string_view whole = {};  // but for the lists that a dict has under this key
+  std::string_view whole = {};  // lists of a dict under this key are kept whole
   size_t items = 6u << 20;      // of all containers together
-  size_t stack = 1u << 20;      // values that wait
-  size_t marks = 1u << 16;      // that wait
+  size_t stack = 1u << 20;      // values on the stack
+  size_t marks = 1u << 16;      // open marks
   size_t memo = 6u << 20;
-  size_t depth = 200;          // containers in containers
-  uint64_t spread = 1u << 24;  // values, a shared one counted wherever it is used
+  size_t depth = 200;          // nested containers
+  uint64_t spread = 1u << 24;  // values, with a shared one counted at each use
   size_t name = 512;           // bytes of a module or a name in it
-  size_t digits = 320;         // of a whole number, as bytes or in decimal
-  size_t globals = 4096;       // different ones
+  size_t digits = 320;         // digits or bytes of an integer
+  size_t globals = 4096;       // distinct ones
 };
 
-// One pickle at the begin of `data`, which outlives the tree; `*used`, where given, are its bytes,
-// the last being its STOP. The problem, with its offset from the begin of `data`, or nothing.
-// Time and memory are linear in the bytes.
+// Parses one pickle at the start of `data`, which must outlive the tree. `*used`, if given, is set
+// to its bytes, up to its STOP. Returns the problem, with its offset in `data`, or nothing. Time
+// and memory are linear in the bytes.
 std::optional<Problem> ParsePickle(std::string_view data, PickleTree* tree, size_t* used = nullptr,
                                    const PickleLimits& limits = {});
 

@@ -1,4 +1,4 @@
-// The machine that reads a pickle: stack, memo, and what each opcode does to them.
+// The machine that reads a pickle: stack, memo, and the effect of each opcode on them.
 #pragma once
 
 #include <deque>
@@ -13,29 +13,28 @@
 
 namespace plumbline::audit {
 
-// A mark on the stack, and what there was when it was set: what lies behind it can be dropped as a
+// A mark on the stack, and the state when it was set: everything after it can be dropped as a
 // whole. All counts fit: they are bounded by the limits and the bytes.
 struct PickleMark {
-  uint32_t at = 0;      // its byte
+  uint32_t at = 0;      // offset of its byte
   uint32_t height = 0;  // of the stack
   uint32_t nodes = 0, lists = 0, calls = 0, owned = 0, runs = 0;
   uint32_t items = 0;
-  uint32_t plain = 0;           // plain values that are kept
-  uint32_t recalled = 0;        // values that were taken from the memo
-  PickleId lowest = kNoPickle;  // of the values that were put something into since
+  uint32_t plain = 0;           // plain values kept
+  uint32_t recalled = 0;        // values taken from the memo
+  PickleId lowest = kNoPickle;  // lowest value that was added to since
 };
 
-// A place of the memo. A value that was dropped since is another one's number or none's: its byte
-// tells.
+// A memo entry. If the value was dropped, its id may be reused: the offset detects that.
 struct PickleMemo {
   PickleId id = kNoPickle;
   uint32_t offset = 0;
 };
 
-// Bytes of a text beyond which its bytes are no number's.
+// A text with more bytes than this cannot be the bytes of a number.
 inline constexpr size_t kMostOfScalar = 256;
 
-// One pickle. Each step returns false when the pickle is refused: `problem` says why.
+// Reads one pickle. Each step returns false if the pickle is refused; `problem` has the reason.
 class PickleMachine {
  public:
   PickleMachine(std::string_view data, const PickleLimits& limits, PickleTree* tree);
@@ -50,23 +49,23 @@ class PickleMachine {
 
   // ---- bytes (source.cc)
   bool Fail(std::string text);
-  // The next bytes; nothing: there are fewer.
+  // Returns the next bytes; nothing if there are fewer.
   std::optional<std::string_view> Take(uint64_t size, const char* what);
-  // Up to the next line feed, without it.
+  // Reads up to the next line feed, and returns the line without it.
   std::optional<std::string_view> Line(const char* what);
-  // Little-endian, of `width` bytes.
+  // Reads a little-endian number of `width` bytes.
   std::optional<uint64_t> Number(size_t width, const char* what);
-  // A length of `width` bytes, then that many.
+  // Reads a length of `width` bytes, then that many bytes.
   std::optional<std::string_view> Counted(size_t width, const char* what);
 
   // ---- the stack
   bool Push(PickleId id);
   std::optional<PickleId> Pop();
-  // The value on top, which stays; nothing: there is none since the last mark.
+  // Returns the value on top without removing it; nothing if there is none since the last mark.
   std::optional<PickleId> Top();
   bool PushMark();
-  PickleMark PopMark();  // there is one
-  // The values since the last mark, which goes to `mark`, where given.
+  PickleMark PopMark();  // requires a mark
+  // Takes the values since the last mark, which goes to `mark`, if given.
   std::optional<std::vector<PickleId>> PopToMark(PickleMark* mark = nullptr);
   bool Remember(uint64_t place);
   bool Recall(uint64_t place);
@@ -77,9 +76,9 @@ class PickleMachine {
   bool PushNew(PickleKind kind);
   bool PushWhole(int64_t value);
   bool PushReal(double value);
-  bool PushSpan(PickleKind kind, std::string_view text);    // of the pickle's bytes
-  bool PushOwned(PickleKind kind, std::string_view text);   // of nobody else's
-  bool PushOldString(std::string_view text, bool in_data);  // Python 2's
+  bool PushSpan(PickleKind kind, std::string_view text);    // a part of the pickle's bytes
+  bool PushOwned(PickleKind kind, std::string_view text);   // a copy of its own
+  bool PushOldString(std::string_view text, bool in_data);  // a string of Python 2
   bool PushLong(std::string_view bytes);                    // two's complement
   bool PushDecimal(std::optional<std::string_view> line, bool truth);
   bool PushItems(PickleKind kind, std::vector<PickleId> items);
@@ -89,26 +88,27 @@ class PickleMachine {
   bool PushCall(PickleId callee, PickleId arguments, PickleId keywords = kNoPickle);
   bool StackGlobal();
 
-  // ---- what is put into a value later (build.cc)
+  // ---- adding to values (build.cc)
   bool Extend(std::optional<std::vector<PickleId>> items, PickleKind kind);
-  bool ExtendAll(PickleKind kind);  // by what lies behind the last mark
-  // The list, set or dict that a value takes items into; nothing: it takes none of this kind.
+  bool ExtendAll(PickleKind kind);  // with the values after the last mark
+  // Returns the list, set or dict to which items are added. If the value is not of this kind,
+  // returns nothing.
   std::optional<PickleId> Container(PickleId target, PickleKind kind);
   bool Build();
   bool Grow(std::vector<PickleId>* items, const std::vector<PickleId>& more);
 
-  // ---- plain values beyond those that are kept (runs.cc)
-  // What was made since the mark are plain values that nothing else leads to, many of them.
+  // ---- plain values beyond the limit (runs.cc)
+  // Returns true if everything made since the mark is plain values to which nothing else refers.
   bool IsPlainSince(const PickleMark& mark) const;
-  // The value on top is a list that the limits name.
+  // Returns true if the value on top is a list that the limits name.
   bool IsKeptWhole() const;
-  // Counts it among those that are kept. False: there is no room, or it is to be dropped.
+  // Counts the values as kept. Returns false if they exceed the limit and must be dropped.
   bool KeepPlain(const PickleMark& mark);
-  // All of it goes; a run stands for it in `target`.
+  // Drops the values. A run represents them in `target`.
   bool Drop(const PickleMark& mark, uint64_t items, PickleId target, PickleKind kind);
   bool AddRun(PickleId container, PickleKind kind, const PickleRun& run);
   bool IsNumpyScalar(PickleId callee) const;
-  // Something is put into this value.
+  // Records that something is added to this value.
   void Touch(PickleId target);
 
   // ---- calls (calls.cc)
@@ -117,7 +117,8 @@ class PickleMachine {
   bool Instance();
   bool Object();
   bool Call(PickleId callee, PickleId arguments);
-  // Pushes what a call of one of Python's own plain types makes; nothing: it is none.
+  // Pushes the result of a call of one of Python's plain types. For any other call, returns
+  // nothing.
   std::optional<bool> PlainCall(std::string_view name, PickleId arguments);
   bool SetVariant(bool variant);
   bool PushSameItems(PickleKind kind, PickleId of);
@@ -129,25 +130,25 @@ class PickleMachine {
   const PickleLimits& limits_;
   PickleTree& tree_;
   size_t at_ = 0;
-  size_t op_at_ = 0;  // of the opcode that is being carried out
+  size_t op_at_ = 0;  // of the current opcode
   bool stopped_ = false;
   size_t items_ = 0;  // of all containers
   std::vector<PickleId> stack_;
   std::vector<PickleMark> marks_;
-  std::deque<PickleMemo> memo_;                         // as picklers number it
-  absl::flat_hash_map<uint64_t, PickleMemo> far_memo_;  // places beyond
+  std::deque<PickleMemo> memo_;                         // in the order in which picklers number it
+  absl::flat_hash_map<uint64_t, PickleMemo> far_memo_;  // entries beyond
   PickleId special_ = 0;   // the last value that is not plain: a name, a call, a persistent id
-  uint32_t plain_ = 0;     // values in long containers of plain ones, which are kept
-  uint32_t recalled_ = 0;  // values that were taken from the memo
+  uint32_t plain_ = 0;     // plain values kept in long containers
+  uint32_t recalled_ = 0;  // values taken from the memo
   absl::flat_hash_map<std::string, PickleId> globals_;
   PickleId none_ = 0, true_ = 0, false_ = 0;
 };
 
-// Of a key that a dict was given again Python keeps the first place and the last value.
+// If a dict got a key twice, keeps the first place and the last value, as Python does.
 void KeepLastOfKeys(PickleTree* tree);
 
-// Cuts the circles that lead through a call. Refuses those of plain containers alone, and what is
-// deeper or, unfolded, larger than the limits.
+// Cuts cycles that lead through a call. Refuses cycles of plain containers alone, and values that
+// are deeper or, unfolded, larger than the limits.
 std::optional<Problem> CheckPickle(PickleTree* tree, const PickleLimits& limits);
 
 }  // namespace plumbline::audit

@@ -1,6 +1,6 @@
-// Plain values beyond those that are kept: what was made since a mark is dropped as a whole, and a
-// run stands for it. Nothing leads to it from elsewhere: values older than the mark were put
-// nothing into (`lowest`), names are not among it (`special_`), and the memo knows by the bytes.
+// Plain values beyond the limit: what was made since a mark is dropped as a whole, and a run
+// represents it. Nothing refers to it from elsewhere: nothing was added to values older than the
+// mark (`lowest`), it contains no names (`special_`), and memo entries detect it by their offset.
 #include <algorithm>
 
 #include "audit/readers/pickle/machine_state.h"
@@ -22,7 +22,7 @@ bool PickleMachine::IsKeptWhole() const {
   return tree_.Is(key, PickleKind::kText) && tree_.text(key) == limits_.whole;
 }
 
-// What lies in inner containers was counted by these.
+// Values in inner containers were counted there.
 bool PickleMachine::KeepPlain(const PickleMark& mark) {
   const auto made = static_cast<uint32_t>(tree_.nodes_.size() - mark.nodes);
   const uint32_t counted = plain_ - mark.plain;
@@ -41,7 +41,7 @@ bool PickleMachine::Drop(const PickleMark& mark, uint64_t items, PickleId target
   run.begin = mark.at;
   run.end = static_cast<uint32_t>(at_);
   run.closed = recalled_ == mark.recalled;
-  // Back to what there was at the mark.
+  // Restore the state at the mark.
   tree_.nodes_.resize(mark.nodes);
   tree_.items_.resize(mark.lists);
   tree_.calls_.resize(mark.calls);
@@ -55,7 +55,7 @@ bool PickleMachine::Drop(const PickleMark& mark, uint64_t items, PickleId target
   return AddRun(*container, kind, run);
 }
 
-// One run stands for batches that follow each other.
+// Adds a run. Consecutive batches are merged into one run.
 bool PickleMachine::AddRun(PickleId container, PickleKind kind, const PickleRun& run) {
   const uint32_t at = tree_.nodes_[container].span.at;
   const std::vector<PickleId>& items = tree_.items_[at];
@@ -77,7 +77,8 @@ bool PickleMachine::AddRun(PickleId container, PickleKind kind, const PickleRun&
   return Grow(&tree_.items_[at], one);
 }
 
-// A text is made again from its bytes; of anything else it is known that it was plain.
+// Restores a dropped value from the memo. A text is read again from its bytes; for anything else it
+// is known that it was plain.
 bool PickleMachine::RecallDropped(PickleMemo* memo) {
   const size_t at = at_, op_at = op_at_;
   const auto op = static_cast<PickleOp>(static_cast<unsigned char>(data_[memo->offset]));
@@ -106,7 +107,7 @@ bool PickleMachine::RecallDropped(PickleMemo* memo) {
   return pushed;
 }
 
-// Loss histories are often lists of them.
+// Returns true for numpy's scalar constructor: loss histories are often lists of such scalars.
 bool PickleMachine::IsNumpyScalar(PickleId callee) const {
   if (!tree_.Is(callee, PickleKind::kGlobal)) return false;
   const std::string_view name = tree_.text(callee);

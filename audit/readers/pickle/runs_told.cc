@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMostCallsTold = 8;
 constexpr size_t kMostOfName = 60;  // bytes of a key
 
-// Looks at each value once, from the root on, and remembers where it was met first.
+// Visits each value once, from the root on, and records where it was first found.
 class RunSearch {
  public:
   explicit RunSearch(const PickleTree& tree) : tree_(tree), met_(tree.size()) {}
@@ -29,7 +29,7 @@ class RunSearch {
         continue;
       }
       values += tree_.run(id).values;
-      if (met_[id].parent == told_) continue;  // the same list, again
+      if (met_[id].parent == told_) continue;  // the same list again
       told_ = met_[id].parent;
       if (++places <= kMostCallsTold) names += (names.empty() ? "" : ", ") + Place(told_);
     }
@@ -40,8 +40,8 @@ class RunSearch {
 
  private:
   struct Met {
-    PickleId parent = kNoPickle, key = kNoPickle;  // of a dict's value its key
-    uint32_t index = 0;                            // of a list's item
+    PickleId parent = kNoPickle, key = kNoPickle;  // for a dict's value: its key
+    uint32_t index = 0;                            // for a list's item
     bool met = false;
   };
 
@@ -51,7 +51,7 @@ class RunSearch {
     open_.push_back(id);
   }
 
-  // The last first, so that they come in their order.
+  // Pushes parts in reverse, so that they are visited in order.
   void MeetParts(PickleId id) {
     switch (tree_.kind(id)) {
       case PickleKind::kDict: {
@@ -79,7 +79,7 @@ class RunSearch {
     }
   }
 
-  // "trainer.losses", from the root down.
+  // Returns the path from the root: "trainer.losses".
   std::string Place(PickleId id) const {
     std::vector<std::string> names;
     for (; id != kNoPickle && met_[id].parent != kNoPickle; id = met_[id].parent) {
@@ -100,7 +100,7 @@ class RunSearch {
   const PickleTree& tree_;
   std::vector<Met> met_;
   std::vector<PickleId> open_;
-  PickleId told_ = kNoPickle - 1;  // whose runs were told last
+  PickleId told_ = kNoPickle - 1;  // the container whose runs were listed last
 };
 
 }  // namespace

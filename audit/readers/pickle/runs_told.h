@@ -1,4 +1,4 @@
-// What was counted of a checkpoint's plain values and not kept.
+// Describes the plain values of a checkpoint that were counted and not kept.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace plumbline::audit {
 
-// "counted and not kept: 475712 plain values of losses, vocabulary", for the report; empty: all
-// were kept. Places by their keys, at most eight of them. The work is linear in the tree.
+// Returns "counted and not kept: 475712 plain values of losses, vocabulary" for the report; "" if
+// all were kept. Lists at most eight places, by their keys. Work is linear in the tree.
 std::string RunsTold(const PickleTree& tree);
 
 }  // namespace plumbline::audit

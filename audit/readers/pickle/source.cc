@@ -1,4 +1,4 @@
-// The bytes of a pickle, each read of them checked; stack and memo.
+// Reads the bytes of a pickle, with a check of each read; stack and memo.
 #include <utility>
 
 #include "audit/readers/pickle/machine_state.h"
@@ -6,7 +6,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kMostFar = size_t{1} << 19;  // places of the memo beyond the next one
+constexpr size_t kMostFar = size_t{1} << 19;  // memo entries beyond the next number
 
 }  // namespace
 
@@ -95,7 +95,7 @@ bool PickleMachine::PushMark() {
   return true;
 }
 
-// What was put into older values since counts for the mark before, too.
+// Additions to older values also count for the enclosing mark.
 PickleMark PickleMachine::PopMark() {
   const PickleMark mark = marks_.back();
   marks_.pop_back();
@@ -116,7 +116,7 @@ std::optional<std::vector<PickleId>> PickleMachine::PopToMark(PickleMark* mark) 
   return items;
 }
 
-// Picklers number the places one after the other; others are few.
+// Stores a value in the memo. Picklers number the entries consecutively; other numbers are rare.
 bool PickleMachine::Remember(uint64_t place) {
   const std::optional<PickleId> top = Top();
   if (!top) return false;

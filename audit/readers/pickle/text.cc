@@ -14,7 +14,7 @@ int HexDigit(char c) {
   return -1;
 }
 
-// `digits` of them from `at` on; nothing: there are fewer.
+// Parses `digits` hexadecimal digits at `at`. If there are fewer, returns nothing.
 std::optional<uint32_t> Hex(std::string_view text, size_t at, size_t digits) {
   if (text.size() - at < digits) return std::nullopt;
   uint32_t value = 0;
@@ -45,7 +45,7 @@ void AppendLetter(uint32_t letter, std::string* out) {
   }
 }
 
-// A letter after a backslash that stands for one byte; -1: none.
+// Returns the byte of a one-letter escape; -1 if there is none.
 int SimpleEscape(char c) {
   constexpr std::string_view kLetters = "abfnrtv\\'\"";
   constexpr std::string_view kBytes = "\a\b\f\n\r\t\v\\'\"";
@@ -129,7 +129,7 @@ bool ParseWhole(std::string_view digits, std::optional<int64_t>* small, std::str
     }
     if (carry > 0) magnitude.push_back(static_cast<uint8_t>(carry));
   }
-  magnitude.push_back(0);  // room for the sign
+  magnitude.push_back(0);  // the sign
   if (negative) {
     uint32_t carry = 1;
     for (uint8_t& byte : magnitude) {
@@ -138,7 +138,7 @@ bool ParseWhole(std::string_view digits, std::optional<int64_t>* small, std::str
       carry >>= 8;
     }
   }
-  while (magnitude.size() > 1) {  // a byte that the one below implies
+  while (magnitude.size() > 1) {  // remove a byte that the byte below implies
     const uint8_t top = magnitude.back(), below = magnitude[magnitude.size() - 2];
     if (top != (below >= 0x80 ? 0xff : 0)) break;
     magnitude.pop_back();

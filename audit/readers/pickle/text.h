@@ -1,4 +1,4 @@
-// What protocol 0 writes as text: escapes of strings, numbers in decimal.
+// Parses the text forms of protocol 0: escapes of strings, decimal numbers.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,22 @@
 
 namespace plumbline::audit {
 
-// The bytes of a Python 2 string literal without its quotes (\n, \x41, \101, ...); nothing: an
-// escape is cut.
+// Returns the bytes of a Python 2 string literal without its quotes (\n, \x41, \101, ...). If an
+// escape is truncated, returns nothing.
 std::optional<std::string> UnescapeBytes(std::string_view literal);
 
-// UTF-8 of what raw-unicode-escape wrote: latin-1 bytes, \uXXXX, \UXXXXXXXX.
+// Converts raw-unicode-escape to UTF-8: latin-1 bytes, \uXXXX, \UXXXXXXXX.
 std::optional<std::string> UnescapeUnicode(std::string_view line);
 
-// A whole number in decimal: into *small where 64 bits hold it, else its two's complement, lowest
-// byte first, as short as it can be, into *large. False: no number.
+// Parses a decimal integer: into *small if it fits in 64 bits, otherwise into *large as the
+// shortest two's complement, lowest byte first. Returns false if it is not a number.
 bool ParseWhole(std::string_view digits, std::optional<int64_t>* small, std::string* large);
 
-// A float as Python's repr writes it: "1e-08", "inf", "nan".
+// Parses a float as Python's repr writes it: "1e-08", "inf", "nan".
 std::optional<double> ParseReal(std::string_view line);
 
 bool IsAscii(std::string_view text);
-// UTF-8 of letters up to U+00FF alone.
+// Returns true for UTF-8 of letters up to U+00FF only.
 bool IsLatin(std::string_view text);
 
 }  // namespace plumbline::audit

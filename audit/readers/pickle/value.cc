@@ -13,7 +13,7 @@ std::string PickleTree::bytes(PickleId id) const {
   if (!nodes_[id].latin) return std::string(written);
   std::string out;
   out.reserve(written.size());
-  // U+0080 to U+00FF are two bytes of UTF-8; the machine has seen that no others are there.
+  // U+0080 to U+00FF are two bytes of UTF-8; the machine has checked that there are no others.
   for (size_t i = 0; i < written.size(); ++i) {
     const auto c = static_cast<unsigned char>(written[i]);
     if (c < 0x80 || i + 1 == written.size()) {
@@ -34,7 +34,8 @@ std::string_view PickleTree::run_bytes(PickleId id) const {
 uint64_t PickleTree::length(PickleId id) const {
   const std::vector<PickleId>& all = items(id);
   if (runs_.empty()) return all.size();
-  const uint64_t each = Is(id, PickleKind::kDict) ? 2 : 1;  // a run stands twice in a dict
+  const uint64_t each = Is(id, PickleKind::kDict) ? 2 : 1;  // in a dict, a run is both key and
+                                                            // value
   uint64_t length = 0;
   for (size_t i = 0; i < all.size(); i += Is(all[i], PickleKind::kRun) ? each : 1)
     length += Is(all[i], PickleKind::kRun) ? run(all[i]).items : 1;

@@ -14,10 +14,11 @@ namespace {
 
 constexpr std::string_view kSchema = "plumbline.record/1";
 
-// Newest sequence number taken of each stream, over all files: a copy of a record adds nothing.
+// Newest sequence number read of each stream, over all files, so that a copy of a record adds
+// nothing.
 using Streams = std::map<uint64_t, uint64_t>;
 
-// "byte N: expected ..." as the framed log words it, into its two parts.
+// Splits the framed log's "byte N: expected ..." into offset and text.
 Problem FromLog(const FramedLogReader& log, bool error) {
   std::string_view text = log.error();
   Problem problem{log.offset(), std::string(text), error};
@@ -37,7 +38,7 @@ class RecordSource : public Source {
                std::shared_ptr<Streams> streams)
       : log_(std::move(log)), report_(report), streams_(std::move(streams)) {}
 
-  // The record's first frame. False when there is none, and then the report says why.
+  // Reads the record's first frame. Returns false if there is none; the report has the reason.
   bool ReadHeader() {
     FrameType type{};
     std::string payload;
@@ -145,8 +146,8 @@ class RecordSource : public Source {
 
 }  // namespace
 
-// A spool, which lies within a record's directory, and a journal are framed logs too: whole ones
-// are for plumb spool and plumbd.
+// Spools, which are in a record's directory, and journals are framed logs too: plumb spool and
+// plumbd read these.
 bool RunRecordReader::Recognise(std::string_view, std::string_view head) const {
   if (!FramedLogReader::Recognise(head)) return false;
   const auto type = FramedLogReader::FirstType(head);

@@ -1,5 +1,5 @@
-// Run records: framed logs of the very batches that probes send to a server. One file a process;
-// the files of a run's ranks and attempts are read side by side.
+// Reads run records: framed logs of the batches that probes send to a server. One file per process;
+// the files of a run's ranks and attempts are read in parallel.
 #pragma once
 
 #include "audit/readers/input/reader.h"

@@ -1,4 +1,4 @@
-// Records gathered into one batch of evidence: an item a step, role and site.
+// Collects records in one batch of evidence: one item per step, role and site.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace plumbline::audit {
 
-// Numbers of the next calls, by (step, role, layer): they run on over the batches of a step.
+// Numbers of the next calls, by (step, role, layer). They continue over the batches of a step.
 using RolloutCalls = std::map<std::tuple<int64_t, int, std::string>, uint32_t>;
 
 // Not thread-safe.
@@ -19,7 +19,7 @@ class RolloutBatch {
  public:
   RolloutBatch(v1::Batch* batch, RolloutCalls* calls) : batch_(batch), calls_(calls) {}
 
-  // Adds a checked record; returns about how many bytes of evidence that is.
+  // Adds a checked record. Returns its approximate size as evidence, in bytes.
   uint64_t Add(int64_t step, const std::string& default_id, const RolloutColumns& columns,
                const SequenceShape& shape);
   uint64_t bytes() const { return bytes_; }
@@ -38,7 +38,7 @@ class RolloutBatch {
   uint64_t bytes_ = 0;
 };
 
-// The place of the role in batch.sources, which lists trainer and rollout.
+// Returns the index of the role in batch.sources, which lists trainer and rollout.
 inline uint32_t SourceIndex(v1::Role role) { return role == v1::ROLE_ROLLOUT ? 1 : 0; }
 
 }  // namespace plumbline::audit

@@ -1,4 +1,4 @@
-// CheckRecord: do a record's columns fit together, and can they be what they claim?
+// Implements CheckRecord: checks that a record's columns fit together and have possible values.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -85,7 +85,7 @@ class Checker {
            check(Column::kRescoreK2, 0, kMost, "a mean square of at least 0");
   }
 
-  // How many tokens there are, by the first list that is taken from its beginning.
+  // Sets the number of tokens, from the first list that is aligned at its beginning.
   bool Extent() {
     constexpr Column kMeasures[] = {Column::kTokens, Column::kRolloutLogprobs,
                                     Column::kTrainLogprobs, Column::kRolloutRouting,
@@ -127,7 +127,7 @@ class Checker {
     return InfoOf(column).kind == ColumnKind::kRouting ? value.flags.size() : value.length();
   }
 
-  // Padding at the end and placeholders at the beginning leave.
+  // Removes padding at the end and placeholders at the beginning.
   bool Cut() {
     size_t tokens = entries_;
     if (Has(Column::kLength)) {
@@ -152,7 +152,7 @@ class Checker {
     return !Has(Column::kLossMask) ||
            Of(Column::kLossMask).flags[Index(Column::kLossMask, token)] != 0;
   }
-  // The token of a list's element; nullopt where it belongs to none.
+  // Returns the token of a list's element. If it belongs to none, returns nullopt.
   std::optional<size_t> TokenOf(Column column, size_t index) const {
     if (Of(column).repeated) return 0;
     const size_t begin = shape_->begin[static_cast<size_t>(column)];
@@ -179,7 +179,7 @@ class Checker {
     return true;
   }
 
-  // JSON's way to write a number that is not finite.
+  // Returns true for null, which JSON writers use for non-finite numbers.
   bool IsNull(Column column, size_t index) const {
     const std::vector<OddElement>& odd = Of(column).odd;
     const auto found =
@@ -202,7 +202,7 @@ class Checker {
     return true;
   }
 
-  // The last token is sampled and not fed back: it may have no experts.
+  // Checks routing. The last token is sampled but not processed, so it may have no experts.
   bool Routing(Column column) {
     const ColumnValue& value = Of(column);
     for (const OddElement& odd : value.odd) {

@@ -19,13 +19,14 @@ namespace {
 
 using Column = RolloutColumn;
 
-// Those of a map of series too (scalars/scalar_map.h): a file that has none of either is read here.
+// Includes the keys of a map of series (scalars/scalar_map.h), because a file with columns of
+// neither kind is read here.
 constexpr std::string_view kAllTopKeys[] = {
     "record",    "step_from_name", "lists_of_one", "drop_first", "columns",
     "constants", "series",         "run",          "step",       "rank"};
 constexpr std::string_view kSourceKeys[] = {"path", "scale", "align"};
 
-// The first thing that is wrong, as "FILE:LINE: expected ...".
+// Reads a map. Keeps the first error as "FILE:LINE: expected ...".
 class MapReader {
  public:
   explicit MapReader(std::string path) : path_(std::move(path)) { map_.format = "rollout-jsonl"; }
@@ -176,7 +177,7 @@ class MapReader {
     if (info.kind == ColumnKind::kIntegers) value.integers = {value.integer};
   }
 
-  // What no record could make up for.
+  // Checks for columns that every record needs.
   void CheckWhole(const toml::table& table) {
     const auto has = [&](Column column) {
       return map_.Find(column) != nullptr || At(map_.constants, column).present;

@@ -1,4 +1,4 @@
-// A mapping file (TOML): where a foreign format of rollout records keeps our columns.
+// Reads a mapping file (TOML): where a foreign format of rollout records has our columns.
 #pragma once
 
 #include <string>
@@ -9,12 +9,13 @@
 
 namespace plumbline::audit {
 
-// docs/rollout_records.md says what the file may hold. A path at which no file lies may be the name
-// of a map that is in the program (known_maps.h). InvalidArgument "FILE:LINE: expected ..." on
-// anything else: an option that is not read would be missing from the verdict.
+// Reads a map; docs/rollout_records.md defines its content. If no file exists at the path, it may
+// be the name of a built-in map (known_maps.h). Returns InvalidArgument "FILE:LINE: expected ..."
+// on anything unknown, because an ignored option would be missing from the verdict.
 absl::StatusOr<ColumnMap> ReadColumnMap(const std::string& path);
 
-// Reads files in which a key of the map's log-probabilities occurs. `map` outlives it.
+// Returns a reader of files that contain a key of the map's log-probabilities. `map` must outlive
+// it.
 RolloutReader MappedRollouts(const ColumnMap& map);
 
 }  // namespace plumbline::audit

@@ -43,7 +43,7 @@ constexpr RolloutColumnInfo kInfos[] = {
 };
 static_assert(std::size(kInfos) == kRolloutColumns);
 
-// Foreign columns by dotted path.
+// Adds a foreign column by its key.
 void Add(ColumnMap& map, Column column, const char* name) {
   ColumnSource source;
   source.column = column;
@@ -63,8 +63,8 @@ ColumnMap MakeNative() {
   return map;
 }
 
-// token_exports/step_N/rank_R.jsonl of prime-rl's trainer, schema 1. The two log-probabilities at
-// index i are of the token at index i.
+// Returns the map of token_exports/step_N/rank_R.jsonl of prime-rl's trainer, schema 1. The two
+// log-probabilities at index i belong to the token at index i.
 ColumnMap MakePrimeRl() {
   ColumnMap map;
   map.format = "prime-rl";
@@ -80,8 +80,9 @@ ColumnMap MakePrimeRl() {
   return map;
 }
 
-// train_data_stepN.jsonl of NeMo-RL's logger: batches of one, padded to the longest of the step.
-// Entry 0 of the log-probabilities is a placeholder, since no token predicts the first.
+// Returns the map of train_data_stepN.jsonl of NeMo-RL's logger: batches of one, padded to the
+// longest of the step. Entry 0 of the log-probabilities is a placeholder, since no token predicts
+// the first.
 ColumnMap MakeNemoRl() {
   ColumnMap map;
   map.format = "nemo-rl";

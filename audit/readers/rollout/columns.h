@@ -1,4 +1,4 @@
-// The columns of a rollout record by our own names, and where a foreign format keeps them.
+// The columns of a rollout record by our names, and where a foreign format has them.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace plumbline::audit {
 
-// docs/rollout_records.md says what each holds. Lists run over the tokens of a sequence.
+// docs/rollout_records.md defines each. Lists run over the tokens of a sequence.
 enum class RolloutColumn : uint8_t {
   kRun,
   kStep,
@@ -44,18 +44,18 @@ enum class RolloutColumn : uint8_t {
   kTurn,
   kPosition,
   kCachedTokens,
-  kLength,  // tokens that are no padding; the rest of every list is dropped
+  kLength,  // tokens that are not padding; the rest of every list is dropped
   kRolloutRouting,
   kTrainRouting,
 };
 inline constexpr size_t kRolloutColumns = static_cast<size_t>(RolloutColumn::kTrainRouting) + 1;
 
 enum class ColumnKind : uint8_t {
-  kName,      // a string, or a whole number that is taken as one
+  kName,      // a string, or an integer that is used as one
   kText,      // a string
-  kInteger,   // a whole number
+  kInteger,   // an integer
   kNumber,    // a finite number
-  kIntegers,  // a list, as are those below
+  kIntegers,  // a list, like all kinds below
   kFlags,
   kNumbers,
   kRouting,  // per token, per layer, k expert ids
@@ -70,10 +70,10 @@ struct RolloutColumnInfo {
 const RolloutColumnInfo& InfoOf(RolloutColumn column);
 inline bool IsList(ColumnKind kind) { return kind >= ColumnKind::kIntegers; }
 std::optional<RolloutColumn> FindRolloutColumn(std::string_view name);
-// Every name, in the enumeration's order. Static storage.
+// Returns every name, in the order of the enumeration. Static storage.
 const std::array<std::string_view, kRolloutColumns>& RolloutColumnNames();
 
-// One column of a record, as read. Which members are filled depends on the column's kind.
+// One column of a record. The column's kind determines which members are set.
 struct ColumnValue {
   bool present = false;
   bool repeated = false;  // one value for all tokens
@@ -82,8 +82,8 @@ struct ColumnValue {
   int64_t integer = 0;
   double number = 0;
   std::vector<double> numbers;
-  std::vector<int64_t> integers;  // of routing: [rows, layers, choices], -1 where there is none
-  std::vector<uint8_t> flags;     // of routing: which rows are there
+  std::vector<int64_t> integers;  // for routing: [rows, layers, choices], -1 if absent
+  std::vector<uint8_t> flags;     // for routing: which rows are present
   std::vector<OddElement> odd;
   NumberText written;
   int64_t layers = 0, choices = 0;
@@ -100,34 +100,36 @@ inline const ColumnValue& At(const RolloutColumns& columns, RolloutColumn column
   return columns[static_cast<size_t>(column)];
 }
 
-// Where a foreign format keeps one of our columns.
+// The place of one of our columns in a foreign format.
 struct ColumnSource {
   RolloutColumn column = RolloutColumn::kStep;
   std::vector<std::string> path;  // keys from the outermost object inwards
-  double scale = 1;               // ours = scale * theirs; of numbers only
-  bool align_end = false;         // a longer list than the others': its last entries are meant
+  double scale = 1;               // ours = scale * theirs; for numbers only
+  bool align_end = false;         // if the list is longer than the others, its last entries are
+                                  // used
 
-  std::string Name() const;  // "a.b"
+  std::string Name() const;  // returns "a.b"
 };
 
-// A format of rollout records. Immutable once read.
+// A format of rollout records. Immutable after reading.
 struct ColumnMap {
-  std::string format;  // as reports name it
+  std::string format;  // its name in reports
   std::vector<ColumnSource> columns;
-  RolloutColumns constants;     // for what a record does not say
-  bool token_records = false;   // one record a token; sequences are runs of equal ids
-  bool lists_of_one = false;    // a value may be wrapped in lists of one element (batches of one)
-  bool step_from_name = false;  // the last whole number in the file's name, where no column says it
-  bool needs_all = false;       // tokens, loss_mask and sequence_id must be there, as natively
-  bool refuse_misspelt = false;  // a key that is nearly a column's name
-  int64_t drop_first = 0;        // entries left off at the beginning of every list
+  RolloutColumns constants;      // values for columns that a record lacks
+  bool token_records = false;    // one record per token; sequences are runs of equal ids
+  bool lists_of_one = false;     // values may be wrapped in lists of one element (batches of one)
+  bool step_from_name = false;   // if no column has the step: the last integer in the file's name
+  bool needs_all = false;        // tokens, loss_mask and sequence_id are required, as in our own
+                                 // format
+  bool refuse_misspelt = false;  // refuse a key that is nearly a column's name
+  int64_t drop_first = 0;        // entries dropped at the beginning of every list
 
   const ColumnSource* Find(RolloutColumn column) const;
-  // The column's name in the foreign format, ours where it has none.
+  // Returns the column's name in the foreign format. If it has none, returns ours.
   std::string NameOf(RolloutColumn column) const;
 };
 
-// Static storage.
+// All have static storage.
 const ColumnMap& NativeColumns();
 const ColumnMap& PrimeRlColumns();
 const ColumnMap& NemoRlColumns();

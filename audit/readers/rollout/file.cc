@@ -18,7 +18,7 @@ bool IsDecimal(char c) { return c >= '0' && c <= '9'; }
 
 std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// "train_data_step12.jsonl.gz" -> 12: the last number of the name, not counting its extensions.
+// Returns 12 for "train_data_step12.jsonl.gz": the last number of the name without its extensions.
 std::optional<int64_t> StepInName(std::string_view path) {
   std::string_view name = BaseName(path);
   const size_t dot = name.find('.', 1);
@@ -111,7 +111,8 @@ bool RolloutFile::Usable(const Line& line, LineProblem* problem) {
 void RolloutFile::Report(const Line& line, const LineProblem& problem) {
   std::string text = "expected " + problem.expected + " in line " + std::to_string(line.number) +
                      ", found " + problem.found;
-  // The file may still be written: its last line is no error when more of it could mend it.
+  // The file may still be written: an unfinished last line that more bytes could complete is not an
+  // error.
   const bool unfinished = !line.ended && problem.cut;
   report_->Add(line.offset + problem.offset, std::move(text), !unfinished);
 }
@@ -129,7 +130,7 @@ bool RolloutFile::NextRecord() {
       ++report_->records;
       return true;
     }
-    // What a broken stream left of its last line is told by the stream's own problem.
+    // If the stream broke, its own problem covers the rest of the last line.
     if (line.ended || !work_->lines.stream().problem()) Report(line, problem);
   }
   const std::optional<Problem>& broken = work_->lines.stream().problem();
@@ -138,7 +139,7 @@ bool RolloutFile::NextRecord() {
   return false;
 }
 
-// The tokens of a sequence, up to the first that is of another.
+// Reads the tokens of a sequence, up to the first token of another sequence.
 bool RolloutFile::NextSequence() {
   if (!has_waiting_ && !NextRecord()) return false;
   if (has_waiting_) std::swap(work_->record, work_->waiting);

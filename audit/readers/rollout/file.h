@@ -1,4 +1,4 @@
-// One rollout file as a stream of checked records. Lines that are refused go to its report.
+// Reads one rollout file as a stream of checked records. Refused lines go to its report.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,26 @@
 
 namespace plumbline::audit {
 
-// Not thread-safe. The map and the report outlive it.
+// Not thread-safe. The map and the report must outlive it.
 class RolloutFile {
  public:
   RolloutFile(const ColumnMap& map, InputReport* report);
 
-  // Looks at the file's first record that is whole, for its run and step, and closes the file
-  // again: thousands of files may wait for their turn. False where the file cannot be opened, and
-  // then its report says why. Without such a record the run is "" and the step the smallest.
+  // Reads the file's first whole record for its run and step, and closes the file again, because
+  // thousands of files may be waiting. Returns false if the file cannot be opened; the report has
+  // the reason. If there is no such record, the run is "" and the step the smallest.
   bool Peek();
 
-  // Reads the next record into columns() and shape(). False at the end of the file, which is then
-  // closed.
+  // Reads the next record into columns() and shape(). Returns false at the end of the file, which
+  // is then closed.
   bool Next();
 
   const std::string& run() const { return run_; }
-  int64_t step() const { return step_; }  // of the current record; before, of the first
-  // Of the last line read.
+  int64_t step() const {
+    return step_;
+  }  // of the current record; before the first Next, of the
+     // first record
+  // Of the last line that was read.
   uint64_t line_offset() const { return line_offset_; }
   uint64_t line_number() const { return line_number_; }
 
@@ -39,7 +42,7 @@ class RolloutFile {
     return map_.token_records ? work_->sequence : work_->record;
   }
   const SequenceShape& shape() const { return shape_; }
-  // What the current record is called where it does not say: "runs/exp1/rollouts.jsonl:17".
+  // Returns the id of a record that has none: "runs/exp1/rollouts.jsonl:17".
   std::string DefaultId() const;
   // Refuses the current record.
   void Refuse(const std::string& expected, const std::string& found);
@@ -49,7 +52,7 @@ class RolloutFile {
   bool ended() const { return ended_; }
 
  private:
-  // What only a file that is being read needs.
+  // State that is needed only while the file is open.
   struct Work {
     Work(const ColumnMap& map, std::unique_ptr<ByteStream> stream)
         : parser(map), lines(std::move(stream)) {}
@@ -72,7 +75,7 @@ class RolloutFile {
   std::string run_;
   bool run_known_ = false;
   int64_t step_ = INT64_MIN;
-  bool has_waiting_ = false;  // a token of the next sequence
+  bool has_waiting_ = false;  // holds a token of the next sequence
   bool drained_ = false;      // no more lines
   SequenceShape shape_;
   uint64_t line_offset_ = 0, line_number_ = 0;

@@ -10,9 +10,9 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr size_t kLook = 1 << 20;  // bytes in which a format shows
+constexpr size_t kLook = 1 << 20;  // bytes searched to recognise a format
 
-// The keys of an object, as far as the text is one.
+// Returns the keys of an object, as far as the text is valid.
 std::set<std::string> KeysOf(std::string_view text) {
   std::set<std::string> keys;
   JsonCursor cursor(text);

@@ -1,4 +1,5 @@
-// Files of rollout records, one JSON object a line: our own format, and others by a ColumnMap.
+// Reads files of rollout records, one JSON object per line: our own format, and others through a
+// ColumnMap.
 #pragma once
 
 #include <string>
@@ -12,8 +13,8 @@ namespace plumbline::audit {
 
 class RolloutReader : public Reader {
  public:
-  // A file is of the format when some line among its first has `enough` of the keys at its top.
-  // `map` outlives the reader.
+  // Recognises a file if one of its first lines has `enough` of the keys at the top level. `map`
+  // must outlive the reader.
   RolloutReader(const ColumnMap& map, std::vector<std::string> keys, size_t enough)
       : map_(map), keys_(std::move(keys)), enough_(enough) {}
 
@@ -29,7 +30,7 @@ class RolloutReader : public Reader {
   size_t enough_;
 };
 
-// Static storage.
+// All have static storage.
 const Reader& NativeRollouts();
 const Reader& PrimeRlRollouts();
 const Reader& NemoRlRollouts();

@@ -1,4 +1,4 @@
-// What known_map_texts.cc.in holds.
+// Declares the content of known_map_texts.cc.in.
 #pragma once
 
 #include <string_view>

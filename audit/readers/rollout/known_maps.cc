@@ -11,7 +11,7 @@
 namespace plumbline::audit {
 namespace {
 
-// Keys that no other trainer's records have together.
+// Keys that occur together only in this trainer's records.
 struct MapKeys {
   std::string_view map;
   std::string_view keys[2];
@@ -22,7 +22,7 @@ constexpr MapKeys kMapKeys[] = {{"verl", {"responses", "response_mask"}},
 constexpr std::string_view kSampleKeys[][2] = {
     {"input", "output"}, {"prompt", "completion"}, {"prompt", "response"}};
 
-// The keys of the first record, as far as the text goes.
+// Returns the keys of the first record, as far as the text goes.
 std::set<std::string, std::less<>> KeysOfFirst(std::string_view head) {
   std::set<std::string, std::less<>> keys;
   JsonCursor cursor(head);

@@ -1,4 +1,4 @@
-// The maps of audit/maps, which are in the program: --map verl.
+// The built-in maps of audit/maps: --map verl.
 #pragma once
 
 #include <optional>
@@ -6,14 +6,14 @@
 
 namespace plumbline::audit {
 
-// The text of the map of this name; nothing: there is none.
+// Returns the text of the map of this name. If there is none, returns nothing.
 std::optional<std::string_view> KnownMap(std::string_view name);
 
-// The name of the map that reads a rollout file of this beginning, by the keys of its first record;
-// empty: none does.
+// Returns the name of the map that reads a rollout file with this beginning, from the keys of its
+// first record; "" if none does.
 std::string_view KnownMapFor(std::string_view head);
 
-// The file holds samples that a trainer kept without log-probabilities (prompts, answers, scores).
+// Returns true if the file holds samples without log-probabilities (prompts, answers, scores).
 bool HoldsSamplesAlone(std::string_view head);
 
 }  // namespace plumbline::audit

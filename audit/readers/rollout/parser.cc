@@ -52,7 +52,7 @@ std::string FoundAt(std::string_view line, size_t offset) {
 size_t OffsetOfElement(std::string_view line, size_t offset, size_t index) {
   const std::string_view value = line.substr(offset);
   JsonCursor cursor(value);
-  while (cursor.Peek() == Kind::kList) {  // lists of one: the innermost
+  while (cursor.Peek() == Kind::kList) {  // lists of one: take the innermost
     JsonCursor inner(cursor);
     if (!inner.EnterList() || inner.Peek() != Kind::kList) break;
     cursor = std::move(inner);
@@ -84,8 +84,8 @@ void RolloutParser::Insert(std::vector<Key>* keys, const ColumnSource& source, s
   }
 }
 
-// What begins like no value may be one that was cut: the text itself is wrong then, not its
-// meaning.
+// Returns true if a value begins here. If it does not, it may be truncated: then the text is wrong,
+// not its meaning.
 bool RolloutParser::IsValue(const JsonCursor& cursor) {
   JsonCursor probe(cursor);
   const Kind kind = probe.Peek();
@@ -122,7 +122,7 @@ bool RolloutParser::Parse(std::string_view line, RolloutColumns* columns, LinePr
 
 bool RolloutParser::ReadObject(JsonCursor& cursor, const std::vector<Key>& keys) {
   if (!cursor.EnterObject()) return false;
-  size_t guess = 0;  // keys mostly come in one order
+  size_t guess = 0;  // keys usually come in one order
   std::string_view name;
   size_t at = cursor.offset();
   for (; cursor.NextMember(&name); at = cursor.offset()) {
@@ -188,7 +188,7 @@ bool RolloutParser::ReadColumn(JsonCursor& cursor, const ColumnSource& source) {
                                         : ReadScalar(cursor, source, &value);
 }
 
-// Of a list column: its one element, of a token or for all tokens.
+// Reads the one element of a list column, for one token or for all tokens.
 bool RolloutParser::ReadScalar(JsonCursor& cursor, const ColumnSource& source, ColumnValue* value) {
   const ColumnKind kind = InfoOf(source.column).kind;
   const size_t at = cursor.offset();
@@ -279,7 +279,7 @@ bool RolloutParser::ReadRouting(JsonCursor& cursor, const ColumnSource& source,
   return !cursor.failed();
 }
 
-// One token's layers, of the shape of the first token's that is there.
+// Reads one token's layers, in the shape of the first token that has any.
 bool RolloutParser::ReadLayers(JsonCursor& cursor, const ColumnSource& source, size_t row,
                                ColumnValue* value) {
   const size_t at = cursor.offset();

@@ -1,5 +1,5 @@
-// One line of a rollout file into the columns of a ColumnMap. What a column must hold is checked
-// here, how columns fit together in rollout_sequence.h.
+// Parses one line of a rollout file into the columns of a ColumnMap. Checks each column's content;
+// rollout/sequence.h checks how columns fit together.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace plumbline::audit {
 
-// What is wrong with a line.
+// The problem of a line.
 struct LineProblem {
   size_t offset = 0;     // byte of the line
   std::string expected;  // "a list of numbers for entropy"
@@ -20,16 +20,16 @@ struct LineProblem {
   bool cut = false;  // the line ends where more was expected
 };
 
-// Not thread-safe: vectors are kept from line to line.
+// Not thread-safe: vectors are reused from line to line.
 class RolloutParser {
  public:
-  explicit RolloutParser(const ColumnMap& map);  // which outlives it
+  explicit RolloutParser(const ColumnMap& map);  // `map` must outlive it
 
-  // False when the line is refused.
+  // Returns false if the line is refused.
   bool Parse(std::string_view line, RolloutColumns* columns, LineProblem* problem);
 
  private:
-  // A key of the format: a column, or an object whose keys are looked into.
+  // A key of the format: a column, or an object with inner keys.
   struct Key {
     std::string name;
     const ColumnSource* source = nullptr;
@@ -49,17 +49,17 @@ class RolloutParser {
 
   const ColumnMap& map_;
   std::vector<Key> keys_;
-  std::set<std::string, std::less<>> foreign_;  // keys found to be nobody's
+  std::set<std::string, std::less<>> foreign_;  // keys that are known to be foreign
   std::string_view line_;
   RolloutColumns* columns_ = nullptr;
   LineProblem* problem_ = nullptr;
 };
 
-// What stands at a byte of a line, for a message: a word, a number, a quoted beginning.
+// Returns the text at a byte of a line for a message: a word, a number, or a quoted beginning.
 std::string FoundAt(std::string_view line, size_t offset);
 
-// The byte of element `index` of the list whose value begins at `offset`; `offset` where there is
-// none.
+// Returns the byte of element `index` of the list that begins at `offset`. If there is none,
+// returns `offset`.
 size_t OffsetOfElement(std::string_view line, size_t offset, size_t index);
 
 }  // namespace plumbline::audit

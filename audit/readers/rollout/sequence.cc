@@ -14,7 +14,7 @@ namespace {
 
 using Column = RolloutColumn;
 
-// A list's entries of the sequence, in the tensor's element type.
+// Stores the sequence's entries of a list in the tensor's element type.
 template <typename To, typename From>
 void Fill(v1::DType dtype, const std::vector<From>& values, const ColumnValue& value, size_t begin,
           size_t tokens, v1::Tensor* tensor) {
@@ -88,7 +88,8 @@ class Filler {
                          target());
   }
 
-  // In 32 bits where they fit, as token ids do. What a masked entry held instead is -1.
+  // Stores integers in 32 bits if they fit, as token ids do. Masked entries that held no integer
+  // are -1.
   template <typename Target>
   void Integers(Column column, const Target& target) {
     const ColumnValue& value = Of(column);

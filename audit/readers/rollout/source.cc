@@ -84,7 +84,7 @@ class RolloutSource : public Source {
   static constexpr int64_t kNone = INT64_MIN;
   using Entry = std::pair<int64_t, size_t>;  // step of the file's next record, file
 
-  // One record of the file that is furthest behind, or that file opened.
+  // Takes one record of the file with the smallest step, or opens that file.
   void Take(RolloutBatch* items) {
     const auto [step, i] = queue_.top();
     queue_.pop();
@@ -118,7 +118,7 @@ class RolloutSource : public Source {
     ++at->second.sequences;
   }
 
-  // Of steps up to `last`, which are complete.
+  // Reports what was left out of steps up to `last`, which are complete.
   void TellLeftOut(int64_t last) {
     const auto end = left_out_.upper_bound(last);
     for (auto at = left_out_.begin(); at != end; ++at) {
@@ -134,9 +134,9 @@ class RolloutSource : public Source {
     left_out_.erase(left_out_.begin(), end);
   }
 
-  // Which steps can get no more records; true when that changed.
+  // Updates which steps can get no more records. Returns true if that changed.
   bool Advance() {
-    if (queue_.empty()) return false;  // the last batch closes them all
+    if (queue_.empty()) return false;  // the last batch closes all steps
     const int64_t floor = std::min(newest_step_, *frontier_.begin());
     const int64_t before = complete_;
     if (floor >= kStepLookBack) complete_ = std::max(complete_, floor - kStepLookBack);
@@ -167,7 +167,8 @@ class RolloutSource : public Source {
     }
   }
 
-  // Files are no ranks: a trainer's workers may write into one, or one of them into several.
+  // Returns the process of a role. Files are not ranks: several workers may write into one file, or
+  // one worker into several.
   v1::Source Process(v1::Role role) const {
     v1::Source process;
     process.set_run(run_);
@@ -179,11 +180,11 @@ class RolloutSource : public Source {
   std::string run_;
   std::vector<std::unique_ptr<RolloutFile>> files_;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
-  std::vector<int64_t> newest_;      // step read of each file
-  std::multiset<int64_t> frontier_;  // those of the files that have not ended
+  std::vector<int64_t> newest_;      // newest step read of each file
+  std::multiset<int64_t> frontier_;  // steps of the files that have not ended
   std::vector<bool> started_;
-  std::map<int64_t, uint64_t> held_;  // bytes of the steps that are not complete
-  // What a step that is too large lost: from which line on, and how many sequences.
+  std::map<int64_t, uint64_t> held_;  // bytes of the incomplete steps
+  // What was left out of a step that is too large: the first line, and the number of sequences.
   struct LeftOut {
     size_t file = 0;
     uint64_t offset = 0, line = 0, sequences = 0;

@@ -1,5 +1,5 @@
-// Sacred's FileStorageObserver: RUNS/ID/metrics.json, an object of series, each with lists of its
-// steps, times and values; the settings stand in config.json beside it.
+// Reads Sacred's FileStorageObserver: RUNS/ID/metrics.json, an object of series, each with lists of
+// its steps, times and values. The settings are in config.json next to it.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -24,8 +24,8 @@ struct SacredSeries {
   std::vector<double> steps, values;
 };
 
-// A number, a word for what JSON cannot hold, or a scalar of numpy: {"dtype": ..., "value": 2.5}.
-// Nothing else is a value; the cursor fails if it is no JSON.
+// Reads a number, a word for a value that JSON cannot hold, or a numpy scalar: {"dtype": ...,
+// "value": 2.5}. Anything else is not a value. If the text is not JSON, the cursor fails.
 std::optional<double> SacredValue(JsonCursor* cursor, std::string_view text) {
   if (cursor->Peek() != SacredKind::kObject) {
     const size_t begin = cursor->offset();
@@ -132,7 +132,7 @@ class SacredFile : public TextPointFile {
   bool large_ = false;
 };
 
-// `{"NAME": {"steps": [` or its members in another order.
+// Recognises `{"NAME": {"steps": [`, with members in any order.
 bool IsSacred(std::string_view /*path*/, std::string_view head) {
   JsonCursor cursor(head);
   std::string_view key;

@@ -14,7 +14,8 @@ struct FormatDType {
   DType dtype;
 };
 
-// Everything the format defines; those without a DType can be laid out but not read.
+// All dtypes of the format. The layout of those without a DType is checked, but they cannot be
+// read.
 constexpr FormatDType kDTypes[] = {{"F64", 64, DType::kF64},
                                    {"F32", 32, DType::kF32},
                                    {"F16", 16, DType::kF16},
@@ -43,13 +44,14 @@ const FormatDType* FindDType(std::string_view name) {
   return nullptr;
 }
 
-// Bytes that the shape and dtype need; nothing when that overflows or is no whole number of bytes.
+// Returns the bytes that the shape and dtype need. If that overflows or is not a whole number of
+// bytes, returns nothing.
 std::optional<uint64_t> SizeOf(const TensorEntry& tensor, uint64_t bits) {
   uint64_t total = 1;
   for (const int64_t extent : tensor.shape) {
     if (__builtin_mul_overflow(total, static_cast<uint64_t>(extent), &total)) return std::nullopt;
   }
-  const bool whole = bits % 8 == 0;  // else a dtype of a few bits, packed
+  const bool whole = bits % 8 == 0;  // false for a packed dtype of less than a byte
   if (__builtin_mul_overflow(total, whole ? bits / 8 : bits, &total)) return std::nullopt;
   if (whole) return total;
   return total % 8 == 0 ? std::optional(total / 8) : std::nullopt;
@@ -80,7 +82,8 @@ std::optional<Problem> CheckTensor(TensorEntry* tensor) {
   return std::nullopt;
 }
 
-// Every tensor inside the data, each byte of it in exactly one tensor; offsets become absolute.
+// Checks that every tensor is inside the data and every byte belongs to exactly one tensor. Makes
+// the offsets absolute.
 std::optional<Problem> CheckLayout(uint64_t data_start, uint64_t file_size,
                                    SafetensorsHeader* header) {
   std::vector<TensorEntry*> order;

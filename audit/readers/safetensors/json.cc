@@ -8,7 +8,7 @@
 namespace plumbline::audit {
 namespace {
 
-// Walks the header's characters and tells everyone how far the lexer has come.
+// Iterates over the header's characters, and records the position of the lexer.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;

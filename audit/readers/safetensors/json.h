@@ -1,5 +1,5 @@
-// The JSON of a safetensors header: which keys and values may stand where. What they mean, and
-// whether they fit the file, is safetensors/header.cc's.
+// Parses the JSON of a safetensors header: which keys and values are allowed where.
+// safetensors/header.cc interprets them and checks them against the file.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace plumbline::audit {
 
-// Fills metadata and tensors as written: offsets within the data, dtypes by name alone. The
+// Fills metadata and tensors as written: offsets within the data, dtypes by name only. Returns the
 // problem, or nothing.
 std::optional<Problem> ParseSafetensorsJson(const std::string& json, SafetensorsHeader* header);
 

@@ -27,7 +27,8 @@ void AddConfig(std::string_view name, std::string_view value,
     settings->emplace("config: " + PlainName(name), PlainName(value));
 }
 
-// Objects within objects join by '/'. Its depth is bounded: a file may nest without end.
+// Adds an object. Names of nested objects are joined by '/'. The depth is bounded, because a file
+// may nest without limit.
 void AddObject(const nlohmann::json& object, const std::string& prefix, int depth,
                std::map<std::string, std::string>* settings) {
   constexpr int kMostDepth = 16;

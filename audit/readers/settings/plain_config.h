@@ -1,4 +1,4 @@
-// Settings of a run that its logger wrote into a small file beside its series.
+// Reads settings of a run from a small file that its logger wrote next to its series.
 #pragma once
 
 #include <map>
@@ -7,9 +7,10 @@
 
 namespace plumbline::audit {
 
-// Adds "config: NAME" for each number, text and flag of `name`, a path from the folder of `file`. A
-// file that is absent, too large or of another form adds nothing: its series count without it.
-// Of YAML the form of W&B and SwanLab is read, `NAME:` with an indented `value: VALUE` below.
+// Both add "config: NAME" for each number, text and flag of `name`, a path relative to the folder
+// of `file`. If the file is absent, too large or of another form, they add nothing: its series are
+// valid without it. YAML is read in the form of W&B and SwanLab: `NAME:` with an indented `value:
+// VALUE` below.
 void TakeJsonConfig(const std::string& file, std::string_view name,
                     std::map<std::string, std::string>* settings);
 void TakeYamlConfig(const std::string& file, std::string_view name,

@@ -1,4 +1,4 @@
-// Runs of SwanLab, as they lie on the trainer's disk: `run-ID.swanlab` (version 2 of the file) and
+// Reads runs of SwanLab from the trainer's disk: `run-ID.swanlab` (file version 2) and
 // `backup.swanlab` (version 1).
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr uint64_t kSwanBytesAtOnce = 1u << 20;  // of a call of Read
+constexpr uint64_t kSwanBytesAtOnce = 1u << 20;  // per call of Read
 constexpr std::string_view kSwanHeads[] = {{":SWL\xd6\xe1\x01", 7}, {":SWL\xd6\xe1\x02", 7}};
 
 class SwanlabFile : public PointFile {

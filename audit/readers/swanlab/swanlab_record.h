@@ -1,4 +1,4 @@
-// One record of a SwanLab file, as far as series need it.
+// Reads one record of a SwanLab file, as far as series need it.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace plumbline::audit {
 
-// All of a file's records go to one sink. Not thread-safe.
+// All records of a file go to one sink. Not thread-safe.
 class SwanlabRecords {
  public:
-  // False if the bytes are no record. `Read` takes protocol buffers (version 2 of the file),
-  // `ReadJson` the JSON of version 1.
+  // Each returns false if the bytes are not a record. `Read` reads protocol buffers (file version
+  // 2), `ReadJson` the JSON of version 1.
   bool Read(std::string_view record, PointSink* sink);
   bool ReadJson(std::string_view record, PointSink* sink);
 
@@ -29,7 +29,7 @@ class SwanlabRecords {
   bool ReadScalar(std::string_view bytes, PointSink* sink);
   void Take(const Scalar& scalar, PointSink* sink);
 
-  int64_t newest_ = 0;  // step of the series that the trainer logs
+  int64_t newest_ = 0;  // newest step of the trainer's series
 };
 
 }  // namespace plumbline::audit

@@ -30,7 +30,8 @@ enum DType : uint64_t {
   kUint64 = 23,
 };
 
-// How many elements a TensorShapeProto speaks of; nullopt: unknown, or no shape.
+// Returns the number of elements of a TensorShapeProto. If it is unknown, or the bytes are not a
+// shape, returns nullopt.
 std::optional<uint64_t> Elements(std::string_view bytes) {
   WireReader shape(bytes);
   uint64_t elements = 1;
@@ -50,11 +51,11 @@ std::optional<uint64_t> Elements(std::string_view bytes) {
         }
       }
       if (sizes.failed()) return std::nullopt;
-      elements = size <= 1 ? elements * size : 2;  // more than one is all that matters
+      elements = size <= 1 ? elements * size : 2;  // more than one is enough to know
       if (elements != 1) return elements;
     } else if (field == 3 && type == WireReader::kVarint) {
       if (!shape.Varint(&word)) break;
-      if (word != 0) return std::nullopt;  // of unknown rank
+      if (word != 0) return std::nullopt;  // unknown rank
     } else if (!shape.Skip(type)) {
       break;
     }
@@ -105,7 +106,7 @@ std::optional<double> FromContent(uint64_t dtype, std::string_view bytes) {
   }
 }
 
-// The first element of a repeated field of numbers, packed or not, as its type has it.
+// Reads the first element of a repeated field of numbers, packed or not, according to its type.
 bool FirstNumber(WireReader* tensor, uint32_t field, uint32_t type, uint64_t* bits) {
   const bool fixed = field == 5 || field == 6;
   if (type != WireReader::kBytes) {
@@ -165,7 +166,8 @@ bool IsNumeric(uint64_t dtype) {
   }
 }
 
-// A TensorProto's number, where it is one. Zero is left out, as protocol buffers do. False: damage.
+// Reads the number of a TensorProto of one number. As usual in protocol buffers, zero is omitted.
+// Returns false if the bytes are damaged.
 bool ReadTensor(std::string_view bytes, std::optional<double>* value) {
   WireReader tensor(bytes);
   uint64_t dtype = 0, bits = 0;
@@ -191,7 +193,7 @@ bool ReadTensor(std::string_view bytes, std::optional<double>* value) {
     if (!read) return false;
   }
   if (tensor.failed()) return false;
-  // No shape at all is one of no dimensions, which is written as nothing.
+  // A shape without dimensions is written as no bytes, so a missing shape is scalar.
   if (elements.value_or(shape.data() == nullptr ? 1 : 0) != 1 || !IsNumeric(dtype)) return true;
   *value = content.empty() ? FromBits(dtype, bits) : FromContent(dtype, content);
   return true;
@@ -239,8 +241,8 @@ bool ReadSummary(std::string_view bytes, int64_t step, PointSink* sink) {
   return !summary.failed();
 }
 
-// As nearly all events are: a time, a step, and one simple value. False: it is another one, and
-// nothing was done.
+// Fast path for most events: a time, a step, and one simple value. Returns false for any other
+// event, and then does nothing.
 bool ReadPlainEvent(std::string_view bytes, PointSink* sink) {
   constexpr unsigned char kTimeKey = 0x09, kStepKey = 0x10, kSummaryKey = 0x2a;
   constexpr unsigned char kFirst = 0x0a, kSimpleKey = 0x15;
@@ -260,7 +262,8 @@ bool ReadPlainEvent(std::string_view bytes, PointSink* sink) {
   return true;
 }
 
-// A SessionLog whose status is START: from its step on what was written before is void.
+// Returns true for a SessionLog with status START: it invalidates what was written before from its
+// step on.
 bool IsStart(std::string_view bytes) {
   WireReader log(bytes);
   uint32_t field = 0, type = 0;

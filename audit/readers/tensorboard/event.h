@@ -1,4 +1,4 @@
-// One record of an event file (tensorflow.Event): the scalars that it holds.
+// Reads the scalars of one record of an event file (tensorflow.Event).
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace plumbline::audit {
 
-// Adds the event's scalars to the sink: simple values, and tensors of one number. False where the
-// bytes are no event; what was read before that is added all the same.
+// Adds the event's scalars to the sink: simple values, and tensors of one number. Returns false if
+// the bytes are not an event; what was read before the error is still added.
 bool ReadEvent(std::string_view bytes, PointSink* sink);
 
-// Seconds of Unix time at which the event was written; nullopt: the bytes are no event, or do not
-// say.
+// Returns the Unix time in seconds at which the event was written. If the bytes are not an event or
+// have no time, returns nullopt.
 std::optional<double> EventTime(std::string_view bytes);
 
 }  // namespace plumbline::audit

@@ -10,7 +10,8 @@
 namespace plumbline::audit {
 namespace {
 
-// The last bytes field `wanted` of a message; empty: it has none. False: it is no message.
+// Returns the last bytes field `wanted` of a message, or "" if it has none. Returns false if the
+// bytes are not a message.
 bool PartOf(std::string_view bytes, uint32_t wanted, std::string_view* part) {
   WireReader message(bytes);
   uint32_t field = 0, type = 0;
@@ -21,7 +22,7 @@ bool PartOf(std::string_view bytes, uint32_t wanted, std::string_view* part) {
   return !message.failed();
 }
 
-// A google.protobuf.Value as text; empty: null, a list, an object.
+// Returns a google.protobuf.Value as text; "" for null, a list or an object.
 bool ValueText(std::string_view bytes, std::string* text) {
   enum : uint32_t { kNumber = 2, kText = 3, kFlag = 4 };
   WireReader value(bytes);

@@ -1,5 +1,4 @@
-// The hyperparameters that a run states in its event file (add_hparams,
-// tensorboard.plugins.hparams).
+// Reads the hyperparameters in a run's event file (add_hparams, tensorboard.plugins.hparams).
 #pragma once
 
 #include <string_view>
@@ -9,7 +8,7 @@
 namespace plumbline::audit {
 
 // `metadata` is the SummaryMetadata of a value "_hparams_/session_start_info". Adds each
-// hyperparameter to the sink. False if the bytes are no such message.
+// hyperparameter to the sink. Returns false if the bytes are not such a message.
 bool ReadHparams(std::string_view metadata, PointSink* sink);
 
 }  // namespace plumbline::audit

@@ -1,5 +1,5 @@
-// TensorBoard's event files: records of a length, its checksum, the data, its checksum (TFRecord),
-// each an Event. Checksums are CRC-32C, masked.
+// Reads TensorBoard's event files: records of a length, its checksum, the data and its checksum
+// (TFRecord), each an Event. Checksums are masked CRC-32C.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -17,8 +17,9 @@ namespace {
 
 constexpr size_t kRecordHead = 12;            // length, and its checksum
 constexpr size_t kRecordTail = 4;             // the data's checksum
-constexpr uint64_t kMostEvent = 256u << 20;   // larger ones hold no scalars: checked, not read
-constexpr uint64_t kEventsAtOnce = 1u << 20;  // a call of Read
+constexpr uint64_t kMostEvent = 256u << 20;   // larger records hold no scalars: their checksum is
+                                              // checked, their content is not read
+constexpr uint64_t kEventsAtOnce = 1u << 20;  // per call of Read
 constexpr std::string_view kEventVersion = "brain.Event:";
 
 uint32_t Masked(std::string_view bytes, uint32_t crc = 0) {
@@ -44,8 +45,8 @@ bool IsZeros(std::string_view bytes) {
 
 bool LengthHolds(std::string_view head) { return Masked(head.substr(0, 8)) == EventWord(&head[8]); }
 
-// Writers that are given no step write 0 for each point. Until a file has another step, the points
-// of a series are counted.
+// Writers without a step write 0 for each point. Until a file has another step, the points of a
+// series are counted.
 class CountedSteps : public PointSink {
  public:
   void Forward(PointSink* sink) { sink_ = sink; }
@@ -109,7 +110,8 @@ class TensorBoardFile : public PointFile {
   }
 
  private:
-  // What stands behind the last whole record: one that is cut, or room that was never written.
+  // Reports what follows the last whole record: a truncated record, or preallocated space that was
+  // never written.
   void TellEnd() {
     const uint64_t at = in_->offset();
     if (!IsZeros(in_->Peek(kRecordHead))) {
@@ -135,13 +137,13 @@ class TensorBoardFile : public PointFile {
     ended_ = true;
   }
 
-  // False: no whole record is there.
+  // Reads one record. Returns false if there is no whole one.
   bool ReadRecord(PointSink* sink) {
     const std::string_view head = in_->Peek(kRecordHead);
     if (head.size() < kRecordHead) return false;
     if (!LengthHolds(head)) {
       if (!IsZeros(head)) Damaged(in_->offset());
-      return false;  // of zeros Close tells, when it is known what stands behind them
+      return false;  // Close reports zeros, when it is known what follows them
     }
     const uint64_t length = LengthOf(head);
     if (length > kMostEvent) return SkipLarge(length);
@@ -160,7 +162,7 @@ class TensorBoardFile : public PointFile {
     return true;
   }
 
-  // One that is larger than any event with scalars: its checksum alone is looked at.
+  // Skips a record that is larger than any event with scalars: checks only its checksum.
   bool SkipLarge(uint64_t length) {
     in_->Skip(kRecordHead);
     const uint64_t at = in_->offset();
@@ -195,7 +197,7 @@ class TensorBoardFile : public PointFile {
   bool ended_ = false;
 };
 
-// The file's first bytes, decompressed.
+// Returns the file's first bytes, decompressed.
 std::string HeadOf(std::string_view path, std::string_view head) {
   return IsCompressed(head) ? FirstBytes(path, head, Reader::kHeadBytes) : std::string(head);
 }
@@ -204,12 +206,12 @@ bool IsEventName(std::string_view path) {
   return path.substr(path.rfind('/') + 1).find("tfevents") != std::string_view::npos;
 }
 
-// Records of a data set look alike: what tells is that the first is an event.
+// Recognises event files. Records of a data set look similar, so the first one must be an event.
 bool IsTensorBoard(std::string_view path, std::string_view raw) {
   const std::string bytes = HeadOf(path, raw);
   const std::string_view head = bytes;
   const size_t version = head.substr(0, 64).find(kEventVersion);
-  // Of a file that was only just begun its name alone says what it will be.
+  // If the file was only just begun, its name alone identifies it.
   if (head.size() < kRecordHead) return IsEventName(path) && head.size() == raw.size();
   if (!LengthHolds(head)) return version != std::string_view::npos;
   if (version != std::string_view::npos) return true;

@@ -1,4 +1,4 @@
-// Offline runs of Weights & Biases (run-*.wandb).
+// Reads offline runs of Weights & Biases (run-*.wandb).
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -12,9 +12,9 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr uint64_t kRecordsAtOnce = 1u << 20;  // bytes of a call of Read
+constexpr uint64_t kRecordsAtOnce = 1u << 20;  // bytes per call of Read
 
-// "run-ID.wandb" -> "ID"; empty: the file is called otherwise.
+// Returns "ID" for "run-ID.wandb"; "" for any other name.
 std::string_view RunInName(std::string_view path) {
   constexpr std::string_view kBefore = "run-", kEnding = ".wandb";
   std::string_view name = path.substr(path.rfind('/') + 1);
@@ -30,7 +30,7 @@ class WandbFile : public PointFile {
       : log_(std::move(in), report), report_(report) {}
 
   bool Read(PointSink* sink) override {
-    if (!named_) sink->Belongs(RunInName(report_->path), -1);  // until the run's record says it
+    if (!named_) sink->Belongs(RunInName(report_->path), -1);  // until the run's record names it
     named_ = true;
     const uint64_t until = log_.offset() + kRecordsAtOnce;
     std::string_view record;
@@ -72,7 +72,8 @@ bool IsWandb(std::string_view path, std::string_view head) {
   return WandbLog::Recognise(FirstBytes(path, head, Reader::kHeadBytes));
 }
 
-// By the folder's name, "run-20240131_235959-id": no seconds, but of the same order.
+// Returns a number for sorting from the folder's name, "run-20240131_235959-id". It is not in
+// seconds, but in the same order.
 double WandbBegun(std::string_view path, std::string_view /*head*/) {
   constexpr std::string_view kBefore = "run-";
   constexpr size_t kDate = 8, kTime = 6;

@@ -1,5 +1,5 @@
-// The framing of .wandb files, which SwanLab's have, too: LevelDB's log (blocks of 32 KiB from the
-// file's start, records in chunks), with zlib's CRC-32 over a chunk's type and data.
+// Reads the framing of .wandb files, which SwanLab's share: LevelDB's log (blocks of 32 KiB from
+// the file's start, records in chunks), with zlib's CRC-32 over a chunk's type and data.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,23 @@ class WandbLog {
  public:
   WandbLog(std::unique_ptr<BlockReader> in, InputReport* report)
       : WandbLog(std::move(in), report, Head(), "a W&B run of version 0") {}
-  // The same framing behind the head of another tool's file. `head` and `what` outlive the log.
+  // Reads the same framing after the head of another tool's file. `head` and `what` must outlive
+  // the log.
   WandbLog(std::unique_ptr<BlockReader> in, InputReport* report, std::string_view head,
            std::string_view what)
       : in_(std::move(in)), report_(report), head_(head), what_(what) {}
 
-  // The next record, valid until the next call. False: no whole one is there (now; the file may
-  // grow), or the file is damaged and was read up to there.
+  // Reads the next record, valid until the next call. Returns false if there is no whole one now
+  // (the file may grow), or if the file is damaged and was read up to the damage.
   bool Next(std::string_view* record);
-  // The file is at its end for good: what is unfinished is noted.
+  // Ends the file: an unfinished record is reported.
   void Close();
 
   uint64_t offset() const { return in_->offset(); }
-  uint64_t record_at() const { return record_at_; }  // byte of the record that Next gave
+  uint64_t record_at() const { return record_at_; }  // offset of the record of the last Next
   uint64_t bytes_read() const { return in_->stream().file_bytes_read(); }
 
-  // Is this the beginning of such a file?
+  // Returns true if a file begins so.
   static bool Recognise(std::string_view head);
 
  private:
@@ -43,18 +44,18 @@ class WandbLog {
     std::string_view data;
   };
   bool ReadHead();
-  // False: none that is whole, or damage.
+  // Returns false if there is no whole chunk, or on damage.
   bool NextChunk(Chunk* chunk);
   void Damaged(uint64_t offset, std::string text);
 
   std::unique_ptr<BlockReader> in_;
   InputReport* report_;
-  std::string_view head_, what_;  // the file's first bytes, and their name for a message
+  std::string_view head_, what_;  // the file's first bytes, and their name for messages
   bool began_ = false;            // the head was read
   bool damaged_ = false;          // nothing more is read
   bool within_ = false;           // a record has begun and not ended
   uint64_t record_at_ = 0;
-  std::string record_;  // of several chunks
+  std::string record_;  // a record of several chunks
 };
 
 }  // namespace plumbline::audit

@@ -32,8 +32,7 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-// What a value is, where it is a number; words for what JSON cannot hold are numbers, quoted or
-// not.
+// Returns the number of a value. Words for values that JSON cannot hold are numbers, quoted or not.
 std::optional<double> NumberOfField(std::string_view json) {
   if (json.empty()) return std::nullopt;
   if (static_cast<unsigned char>(json.front()) <= ' ' ||
@@ -46,7 +45,7 @@ std::optional<double> NumberOfField(std::string_view json) {
     const auto [end, error] = std::from_chars(json.data(), json.data() + json.size(), value);
     if (end == json.data() + json.size() && error == std::errc()) return value;
     if (end == json.data() + json.size() && error == std::errc::result_out_of_range) {
-      // Beyond a double: as far as one goes.
+      // Outside the range of double: return zero or infinity.
       const bool tiny = json.find("e-") != json.npos || json.find("E-") != json.npos;
       const double most = tiny ? 0.0 : std::numeric_limits<double>::infinity();
       return first == '-' ? -most : most;
@@ -62,14 +61,14 @@ std::optional<double> NumberOfField(std::string_view json) {
   return std::nullopt;
 }
 
-// Of the writer itself: no series.
+// Returns true for names of the writer itself, which are not series.
 bool IsOwn(std::string_view name) {
   return !name.empty() && name[0] == '_' &&
          (name == "_timestamp" || name == "_runtime" || name == "_wandb" || name == "_step");
 }
 
-// As nearly all items are: a name, which writers call nested even where it is one word, and a
-// value. `head`: all of it up to the value's length.
+// Fast path for most items: a name, which writers encode as nested even if it is one word, and a
+// value. `head`: the bytes up to the value's length.
 bool ReadPlainItem(std::string_view bytes, std::string_view* head, std::string_view* name,
                    std::string_view* value) {
   constexpr unsigned char kKey = 0x0a, kNestedKey = 0x12;
@@ -121,8 +120,8 @@ void WandbRecords::TakeStep(std::string_view json) {
   if (whole && step >= 0 && step <= kMostStep) item_step_ = step;
 }
 
-// {"in": {"loss": 1}} under "d" is d/in/loss. An object that says what it is (`_type`: a histogram,
-// an image) holds no series.
+// Reads {"in": {"loss": 1}} under "d" as d/in/loss. An object with a `_type` (a histogram, an
+// image) holds no series.
 void WandbRecords::ReadObject(std::string_view name, std::string_view json, PointSink* sink) {
   struct Members : JsonRecord::Taker {
     void Take(std::string_view of, double value) override { numbers.emplace_back(of, value); }
@@ -131,7 +130,7 @@ void WandbRecords::ReadObject(std::string_view name, std::string_view json, Poin
       if (of.ends_with(kType)) media.emplace_back(of.substr(0, of.size() + 1 - kType.size()));
     }
     std::vector<std::pair<std::string, double>> numbers;
-    std::vector<std::string> media;  // with the slash behind them
+    std::vector<std::string> media;  // with a trailing slash
   } members;
   JsonCursor cursor(json);
   JsonShape shape;
@@ -216,7 +215,7 @@ bool WandbRecords::ReadHistory(std::string_view bytes, PointSink* sink) {
       if (!ReadItem(part, sink)) return false;
       continue;
     }
-    uint64_t number = 0;  // left out where it is zero
+    uint64_t number = 0;  // omitted in the message if zero
     WireReader step(part);
     while (step.Next(&field, &type)) {
       if (!(field == 1 && type == WireReader::kVarint ? step.Varint(&number) : step.Skip(type)))
@@ -236,7 +235,8 @@ bool WandbRecords::ReadHistory(std::string_view bytes, PointSink* sink) {
   return true;
 }
 
-// The row's value of the axis. A row without one belongs to the newest step of the axis.
+// Returns the row's value of the axis. If the row has none, it belongs to the newest step of the
+// axis.
 int64_t WandbRecords::StepOfRow(int64_t step, PointSink* sink) {
   if (axis_column_ == PointSink::kNoColumn) axis_column_ = sink->Column(axis_);
   for (const auto& [column, value] : row_) {
@@ -246,7 +246,8 @@ int64_t WandbRecords::StepOfRow(int64_t step, PointSink* sink) {
   return on_axis_.value_or(step);
 }
 
-// define_metric("*", step_metric="train/global_step"). An epoch is no axis: it has many rows.
+// Reads define_metric("*", step_metric="train/global_step"). An epoch is not accepted as an axis:
+// it has many rows.
 bool WandbRecords::ReadMetric(std::string_view bytes) {
   constexpr uint32_t kStepMetric = 4;
   WireReader metric(bytes);
@@ -284,7 +285,7 @@ bool WandbRecords::ReadConfig(std::string_view bytes) {
   return !config.failed();
 }
 
-// They have a time alone: they belong to the step of the row before them.
+// Machine statistics have only a time: they belong to the step of the preceding row.
 bool WandbRecords::ReadStats(std::string_view bytes, PointSink* sink) {
   WireReader stats(bytes);
   uint32_t field = 0, type = 0;
@@ -318,9 +319,9 @@ bool WandbRecords::ReadRun(std::string_view bytes, PointSink* sink) {
     if (!read) return false;
   }
   if (run.failed()) return false;
-  if (ran_) return true;  // said again as its settings change
+  if (ran_) return true;  // written again when its settings change
   ran_ = true;
-  // Runs may have one display name: the id tells them apart.
+  // Several runs may have one display name: the id distinguishes them.
   const bool named = !display.empty() && display != id;
   sink->Belongs(named ? std::string(display) + " (" + std::string(id) + ")" : std::string(id), -1);
   if (resumed != 0) sink->Resumed();

@@ -1,4 +1,4 @@
-// One record of a .wandb file (wandb_internal.Record), as far as series need it.
+// Reads one record of a .wandb file (wandb_internal.Record), as far as series need it.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,31 @@
 
 namespace plumbline::audit {
 
-// Keeps between records what steps are counted on from. All of a file's records go to one sink. Not
+// Keeps the state of the step counters between records. All records of a file go to one sink. Not
 // thread-safe.
 class WandbRecords {
  public:
-  // False where the bytes are no record; what was read of it before that counts.
+  // Returns false if the bytes are not a record; what was read before the error counts.
   bool Read(std::string_view record, PointSink* sink);
-  // Rows whose `_step` is no step.
+  // Returns the number of rows whose `_step` is not a step.
   uint64_t odd_steps() const { return odd_steps_; }
-  // The metric that the run declares as the axis of others (define_metric); empty: none.
+  // Returns the metric that the run declares as the axis of others (define_metric); "" if there is
+  // none.
   const std::string& axis() const { return axis_; }
-  // What its config states: numbers, texts and flags as JSON.
+  // Returns the config: numbers, texts and flags as JSON.
   const std::map<std::string, std::string>& config() const { return config_; }
 
  private:
-  // What begins an item that came before, up to its value, and what is to be done with that.
+  // The bytes of a known item up to its value, and what to do with the value.
   struct KnownItem {
     enum class What : uint8_t { kNumber, kStep, kNothing };
     std::string head;
     What what = What::kNothing;
     uint32_t column = 0;
-    uint32_t next = UINT32_MAX;  // the one that came behind it last
+    uint32_t next = UINT32_MAX;  // the item that followed it last time
   };
-  // False: it is another one, or its value no number, and nothing was done.
+  // Fast path for a known item. Returns false if the item is another one or its value is not a
+  // number, and then does nothing.
   bool ReadKnownItem(std::string_view bytes);
   void LearnItem(std::string_view head, KnownItem::What what, uint32_t column);
   bool ReadHistory(std::string_view bytes, PointSink* sink);
@@ -48,12 +50,12 @@ class WandbRecords {
   bool ReadConfig(std::string_view bytes);
   int64_t StepOfRow(int64_t step, PointSink* sink);
   bool ReadExit(std::string_view bytes, PointSink* sink);
-  // key and nested keys -> name_ or the key itself.
+  // Reads key and nested keys into name_, or returns the key itself.
   bool ReadKeyed(std::string_view bytes, std::string_view* name, std::string_view* value);
   void ReadObject(std::string_view name, std::string_view json, PointSink* sink);
   void TakeStep(std::string_view json);
 
-  int64_t next_step_ = 0;  // of a row that does not say
+  int64_t next_step_ = 0;  // step of a row that has none
   bool any_row_ = false;
   bool ran_ = false;  // the run's record was read
   uint64_t odd_steps_ = 0;
@@ -63,14 +65,14 @@ class WandbRecords {
   std::map<std::string, std::string> config_;
   std::string name_;
   JsonRecord object_;
-  // Of the row that is read.
+  // State of the current row.
   std::vector<std::pair<uint32_t, double>> row_;
   int64_t item_step_ = -1;
   bool has_step_item_ = false;
-  // Items come round in the same order again and again.
+  // Items repeat in the same order in each row.
   std::vector<KnownItem> known_;
   absl::flat_hash_map<std::string, uint32_t> known_by_head_;
-  uint32_t last_ = UINT32_MAX;  // of known_: the item before
+  uint32_t last_ = UINT32_MAX;  // index into known_ of the preceding item
 };
 
 }  // namespace plumbline::audit

@@ -8,7 +8,7 @@
 namespace plumbline::audit {
 namespace {
 
-// Where the directory lies, absolute in the file.
+// The position of the directory, absolute in the file.
 struct Directory {
   uint64_t at = 0, size = 0, members = 0;
 };
@@ -36,7 +36,7 @@ class ZipReader {
   }
 
  private:
-  // `size` bytes from `at` on, which lie within the archive.
+  // Reads `size` bytes from `at` on, which must be within the archive.
   std::optional<Problem> Bytes(uint64_t at, uint64_t size, const char* what, std::string* bytes) {
     if (at < begin_ || at - begin_ > size_ || size > size_ - (at - begin_)) {
       return Problem{at, "expected " + std::to_string(size) + " bytes of " + what +
@@ -48,7 +48,7 @@ class ZipReader {
     return std::nullopt;
   }
 
-  // The end record stands before a comment of at most 64 KiB.
+  // The end record is followed by a comment of at most 64 KiB.
   std::optional<Problem> FindDirectory() {
     const uint64_t tail = std::min<uint64_t>(size_, kZipEndSize + 0xffff);
     const uint64_t tail_at = begin_ + size_ - tail;
@@ -69,8 +69,8 @@ class ZipReader {
       return Problem{at, "expected an archive of one file, found one of several disks"};
     directory_ = {begin_ + Zip32(end, 16), Zip32(end, 12), Zip16(end, 10)};
     uint64_t ends = at;
-    // Something lies between the directory and this record: mostly the 64-bit one, which torch
-    // writes whatever the size.
+    // There is something between the directory and this record: usually the 64-bit record, which
+    // torch writes for any size.
     if (directory_.at > at || directory_.size != at - directory_.at) {
       if (auto problem = ReadEnd64(at, &ends)) return problem;
     }
@@ -88,13 +88,13 @@ class ZipReader {
     return std::nullopt;
   }
 
-  // Sizes beyond 32 bits: a locator stands before the end record, and names the 64-bit one.
+  // Sizes beyond 32 bits: a locator before the end record gives the position of the 64-bit record.
   std::optional<Problem> ReadEnd64(uint64_t at, uint64_t* ends) {
     std::string place, end;
     if (at - begin_ < kZipEnd64PlaceSize) return std::nullopt;
     if (auto p = Bytes(at - kZipEnd64PlaceSize, kZipEnd64PlaceSize, "a 64-bit locator", &place))
       return p;
-    if (Zip32(place, 0) != kZipEnd64Place) return std::nullopt;  // there is none
+    if (Zip32(place, 0) != kZipEnd64Place) return std::nullopt;  // there is no locator
     const uint64_t offset = Zip64(place, 8);
     if (offset > size_) {
       return Problem{at - kZipEnd64PlaceSize,
@@ -193,7 +193,8 @@ class ZipReader {
                    "expected the name of a member within the archive, found " + Quoted(name)};
   }
 
-  // The fields that are all ones stand in an extra field, in this order. False: they are cut.
+  // The fields whose bits are all ones are in an extra field, in this order. Returns false if they
+  // are cut.
   static bool ReadExtra64(std::string_view extra, std::initializer_list<uint64_t*> fields) {
     while (extra.size() >= 4) {
       const size_t size = Zip16(extra, 2);

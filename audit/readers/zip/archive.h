@@ -1,5 +1,5 @@
-// Where the members of a zip archive lie in its file. Members that are stored are given as places,
-// never as copies; nothing is inflated.
+// The positions of the members of a zip archive in its file. Stored members are returned as
+// positions, never as copies; nothing is inflated.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ namespace plumbline::audit {
 
 struct ZipMember {
   std::string name;
-  uint64_t begin = 0;  // of its data, in the file
-  uint64_t size = 0;   // bytes, as stored
-  uint64_t head = 0;   // where its local header stands
-  uint32_t crc = 0;    // of its data, as the directory says
-  // Why its data cannot be read in place; empty: it can.
+  uint64_t begin = 0;  // position of its data in the file
+  uint64_t size = 0;   // size in bytes, as stored
+  uint64_t head = 0;   // position of its local header
+  uint32_t crc = 0;    // CRC of its data, from the directory
+  // The reason why its data cannot be read in place, or empty.
   std::string unreadable;
 
   uint64_t end() const { return begin + size; }
 };
 
-// The members that are read in place or say why not. By name, each once.
+// The members, each readable in place or with a reason why not. Sorted by name, each once.
 struct ZipArchive {
   std::vector<ZipMember> members;  // sorted by name
 
-  // nullptr: none of this name.
+  // Returns nullptr if there is no member with this name.
   const ZipMember* Find(std::string_view name) const;
 };
 
@@ -39,11 +39,12 @@ struct ZipLimits {
   size_t name = 4096;  // bytes
 };
 
-// The part [begin, begin + size) of a file is an archive: all of it, mostly. Offsets of members are
-// the file's. Refused, with the byte and what was expected: a directory that is cut, damaged or
-// over a limit; members that overlap, leave the file or have another name in their local header;
-// names that are absolute, go upwards or come twice; archives of several disks. Deflated and
-// encrypted members are `unreadable`. Memory: the directory's bytes, some 100 a member.
+// Reads the archive in the part [begin, begin + size) of a file, usually the whole file. Member
+// positions are relative to the file. Refused, with the byte and what was expected: a directory
+// that is cut, damaged or over a limit; members that overlap, extend beyond the file or have
+// another name in their local header; names that are absolute, contain ".." or are repeated;
+// archives of several disks. Deflated and encrypted members are `unreadable`. Memory: the
+// directory's bytes and about 100 bytes per member.
 std::optional<Problem> ReadZip(const InputFile& file, uint64_t begin, uint64_t size,
                                ZipArchive* archive, const ZipLimits& limits = {});
 std::optional<Problem> ReadZip(const InputFile& file, ZipArchive* archive);

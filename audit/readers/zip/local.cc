@@ -1,4 +1,4 @@
-// Each member's own header, and that members do not share bytes.
+// Checks each member's own header, and that members do not share bytes.
 #include <algorithm>
 #include <vector>
 
@@ -37,7 +37,7 @@ std::optional<Problem> PlaceMembers(const InputFile& file, uint64_t end, ZipArch
   for (ZipMember& member : archive->members) order.push_back(&member);
   std::sort(order.begin(), order.end(),
             [](const ZipMember* a, const ZipMember* b) { return a->head < b->head; });
-  uint64_t taken = 0;  // up to here
+  uint64_t taken = 0;  // bytes before this position are in use
   for (ZipMember* member : order) {
     if (member->head < taken) {
       return Problem{member->head, "expected members one after the other, found " +

@@ -1,4 +1,4 @@
-// The records of a zip file, as far as they are read (APPNOTE.TXT 6.3.10).
+// The parts of zip records that are read (APPNOTE.TXT 6.3.10).
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ inline constexpr uint32_t kZipEnd64Place = 0x07064b50;
 inline constexpr size_t kZipLocalSize = 30, kZipEntrySize = 46, kZipEndSize = 22;
 inline constexpr size_t kZipEnd64Size = 56, kZipEnd64PlaceSize = 20;
 
-// Little-endian numbers at a place that the caller has checked.
+// Little-endian numbers at a position that the caller has checked.
 inline uint64_t ZipNumber(std::string_view bytes, size_t at, size_t width) {
   uint64_t value = 0;
   for (size_t i = width; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
@@ -34,8 +34,8 @@ inline uint32_t Zip32(std::string_view bytes, size_t at) {
 }
 inline uint64_t Zip64(std::string_view bytes, size_t at) { return ZipNumber(bytes, at, 8); }
 
-// Finds where each member's data begin, by its local header, and that no two members overlap.
-// `end`: where the directory begins, which no member may reach.
+// Finds where the data of each member begin, from its local header, and checks that no two members
+// overlap. `end`: where the directory begins; every member must end before it.
 std::optional<Problem> PlaceMembers(const InputFile& file, uint64_t end, ZipArchive* archive);
 
 }  // namespace plumbline::audit

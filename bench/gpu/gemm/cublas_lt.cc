@@ -9,7 +9,7 @@
 namespace plumbline::bench {
 namespace {
 
-// Finds functions; remembers the first that is not there.
+// Finds functions, and records the first that is missing.
 class Finder {
  public:
   explicit Finder(void* library) : library_(library) {}

@@ -1,4 +1,4 @@
-// cuBLASLt, opened when the program runs: what has no GPU builds and starts without it.
+// Opens cuBLASLt at run time: the program builds and starts without a GPU.
 #pragma once
 
 #include <cublasLt.h>
@@ -10,8 +10,8 @@
 
 namespace plumbline::bench {
 
-// The functions that gpu_gemm calls, by their names in cublasLt.h without the prefix. Stays open
-// until the process ends.
+// The functions that gpu_gemm calls, by their names in cublasLt.h without the prefix. The library
+// stays open until the process ends.
 struct CublasLt {
   decltype(&cublasLtGetVersion) GetVersion;
   decltype(&cublasLtGetStatusName) GetStatusName;
@@ -35,13 +35,13 @@ struct CublasLt {
   decltype(&cublasLtMatmulAlgoConfigGetAttribute) MatmulAlgoConfigGetAttribute;
 
   std::string Version() const;  // "13.1.0"
-  // Unimplemented (a refusal) where the library does not do what was asked, Internal where it or
-  // the device failed.
+  // Returns Unimplemented (a refusal) if the library does not support the request, Internal if it
+  // or the device failed.
   absl::Status StatusOf(const char* function, cublasStatus_t status) const;
 };
 
-// `path`: a file; empty: libcublasLt.so.13, then .12, as the loader finds them. NotFound: with what
-// dlopen said, or the function that the library lacks.
+// `path` is a file; if empty, the loader searches libcublasLt.so.13, then .12. NotFound has the
+// message of dlopen, or the function that the library lacks.
 absl::StatusOr<CublasLt> OpenCublasLt(const std::string& path);
 
 }  // namespace plumbline::bench

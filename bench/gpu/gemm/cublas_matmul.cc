@@ -31,8 +31,8 @@ size_t OutputBytes(const Product& p) {
          static_cast<size_t>(p.shape.columns) * DTypeSize(p.output);
 }
 
-// B lies behind A, so that A's last rows and B's first columns are one piece of memory and one
-// copy; and where A has fewer rows, it begins later.
+// B follows A in memory, so that A's last rows and B's first columns are contiguous and need one
+// copy. If A has fewer rows, it begins later.
 struct Memory {
   std::byte* b = nullptr;
   std::byte* d = nullptr;
@@ -104,7 +104,7 @@ class CublasMatmul : public Matmul {
     return Download(rows, lines, d);
   }
 
-  // Whatever it was, while the device works it is this product's fault.
+  // If the device still works, the failure is one of this product.
   absl::Status Failed(cublasStatus_t status) const {
     if (absl::Status s = StatusOf("cudaStreamSynchronize", cudaStreamSynchronize(memory_.stream));
         !s.ok()) {
@@ -148,7 +148,7 @@ class CublasMatmul : public Matmul {
   std::unique_ptr<CublasPlan> plan_;
   std::map<int, std::unique_ptr<CublasPlan>> batches_;  // by rows
   Algorithm algorithm_;
-  int held_lines_ = 0;  // rows and columns on the device that are not zero
+  int held_lines_ = 0;  // non-zero rows and columns on the device
 };
 
 class CublasMatmuls : public MatmulLibrary {
@@ -165,7 +165,7 @@ class CublasMatmuls : public MatmulLibrary {
   }
 
   absl::Status Start(const std::vector<Product>& products) {
-    // A call lasts microseconds: to sleep until it is over costs more.
+    // A call takes microseconds, so spinning costs less than sleeping.
     if (auto s = StatusOf("cudaSetDeviceFlags", cudaSetDeviceFlags(cudaDeviceScheduleSpin));
         !s.ok()) {
       return s;
@@ -191,7 +191,7 @@ class CublasMatmuls : public MatmulLibrary {
       d = std::max(d, OutputBytes(p));
       line = std::max(line, LineBytes(p));
     }
-    a = (a + 255) / 256 * 256;  // B is aligned as A is
+    a = (a + 255) / 256 * 256;  // aligns B like A
     constexpr size_t kLines = Matmul::kMostLines;
     cudaError_t error = cudaMalloc(&a_, a + b);
     if (error == cudaSuccess) error = cudaMalloc(reinterpret_cast<void**>(&memory_.d), d);

@@ -1,4 +1,4 @@
-// Products by cuBLASLt on device 0, as cheap to call again as can be: a call is one copy up, the
+// Products by cuBLASLt on device 0, optimised for repeated calls: a call is one copy up, the
 // product and one copy down on one stream.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace plumbline::bench {
 
-// Holds the memory for the largest of `products`, on the device and pinned on the host, until it is
-// destroyed. Internal: CUDA or cuBLASLt did not start.
+// Holds memory for the largest of `products`, on the device and pinned on the host, until it is
+// destroyed. Returns Internal if CUDA or cuBLASLt did not start.
 absl::StatusOr<std::unique_ptr<MatmulLibrary>> OpenCublasMatmuls(
     const CublasLt& lt, const std::vector<Product>& products);
 

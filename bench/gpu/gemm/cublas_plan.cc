@@ -59,7 +59,7 @@ void SetOne(Compute compute, std::byte* one) {
   }
 }
 
-// The steps to a plan. The first status that is no success ends them.
+// Makes a plan in steps. The first error ends them.
 class Planner {
  public:
   Planner(const CublasLt& lt, cublasLtHandle_t handle, const Product& product,
@@ -74,7 +74,7 @@ class Planner {
         scale_(ScaleTypeOf(product.compute)) {}
 
   absl::StatusOr<CublasPlan> Run() {
-    // Chosen for one shape, checked for the other.
+    // The algorithm is chosen for one shape, and checked for the other.
     auto chosen_for = Described(product_.algorithm);
     if (!chosen_for.ok()) return chosen_for.status();
     auto plan = Described(product_.shape);
@@ -160,7 +160,7 @@ class Planner {
     const cublasStatus_t status = lt_.MatmulAlgoGetHeuristic(
         handle_, plan.operation.get(), plan.a.get(), plan.b.get(), plan.d.get(), plan.d.get(),
         preference->get(), static_cast<int>(candidates.size()), candidates.data(), &found);
-    // A split may be accepted of an algorithm that the heuristics do not name.
+    // An algorithm that the heuristics do not name may accept a split.
     if (status != CUBLAS_STATUS_SUCCESS && product_.split_k == 0) {
       return lt_.StatusOf("cublasLtMatmulAlgoGetHeuristic", status);
     }
@@ -232,7 +232,7 @@ class Planner {
     return ids;
   }
 
-  // Its tiles and stages; the undefined one where it names none.
+  // Returns its tiles and stages; if it names none, the undefined one.
   std::vector<uint32_t> Capabilities(const cublasLtMatmulAlgo_t& algorithm,
                                      cublasLtMatmulAlgoCapAttributes_t which) {
     size_t bytes = 0;

@@ -1,4 +1,4 @@
-// One product as cuBLASLt knows it: descriptors, and an algorithm that was accepted for them.
+// One product for cuBLASLt: descriptors, and an algorithm that was accepted for them.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace plumbline::bench {
 template <typename T>
 using CublasHandle = std::unique_ptr<std::remove_pointer_t<T>, cublasStatus_t (*)(T)>;
 
-// A is stored row after row, B column after column ("TN", the one layout that fp8 takes), D column
-// after column; none has gaps. The library must outlive it.
+// A is stored row by row, B column by column ("TN", the only layout that fp8 supports), D column by
+// column, without gaps. The library must outlive it.
 struct CublasPlan {
   CublasHandle<cublasLtMatmulDesc_t> operation;
   CublasHandle<cublasLtMatrixLayout_t> a;
@@ -24,20 +24,20 @@ struct CublasPlan {
   cublasLtMatmulAlgo_t algorithm;
   size_t workspace_bytes;
   double waves;
-  // 1 and 0 in the type that the product is scaled in.
+  // 1 and 0 in the type in which the product is scaled.
   alignas(8) std::byte one[8];
   alignas(8) std::byte zero[8];
 };
 
-// What an algorithm may use.
+// Resources that an algorithm may use.
 struct CublasLimits {
   size_t workspace_bytes = 0;
   uint32_t a_alignment = 256;  // bytes
 };
 
-// The heuristics' first algorithm for product.algorithm, if it is accepted for product.shape; with
-// split_k the first, of theirs and then of all, that is accepted with that split and reduction. A
-// refusal says which step was refused.
+// Returns the heuristics' first algorithm for product.algorithm, if it is accepted for
+// product.shape. With split_k, returns the first of theirs, and then of all, that is accepted with
+// that split and reduction. A refusal names the step that was refused.
 absl::StatusOr<CublasPlan> PlanOf(const CublasLt& lt, cublasLtHandle_t handle,
                                   const Product& product, const CublasLimits& limits);
 

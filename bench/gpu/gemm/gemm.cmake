@@ -1,5 +1,5 @@
-# What gpu_gemm and its tests share, compiled once: gpu_gemm_host needs no CUDA, gpu_gemm_cublas is compiled against its
-# headers and linked over the runtime or over a test's stubs. bench/ is left out of some builds, tests/ of others.
+# Libraries of gpu_gemm and its tests, compiled once: gpu_gemm_host needs no CUDA; gpu_gemm_cublas is compiled against
+# its headers and linked with the runtime or with a test's stubs. Some builds leave out bench/, others tests/.
 include_guard(GLOBAL)
 file(GLOB gemm_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/gpu/gemm/gemm_*.cc)
 plumb_library(gpu_gemm_host SOURCES ${gemm_sources} ${CMAKE_SOURCE_DIR}/tests/audit/dump_builder.cc

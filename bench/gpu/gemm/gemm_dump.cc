@@ -29,14 +29,14 @@ const char* SafetensorsName(DType dtype) {
   }
 }
 
-// Rows, and as many columns, whose factors fit. More than 16 give no more elements; where K is
-// small they are other sums, though.
+// Returns the number of rows, and of columns, whose factors fit. More than 16 give no more
+// elements; if K is small, they give different sums, though.
 int LinesOf(const Product& p) {
   constexpr size_t kMostBytes = size_t{256} << 10;
   const size_t line = static_cast<size_t>(p.shape.inner) * DTypeSize(p.input);
   const size_t most = line <= 512 ? 32 : 16;
   const size_t lines = std::clamp<size_t>(kMostBytes / (2 * line), 1, most);
-  // The few arithmetics of a 32-bit result are told apart by 64 elements.
+  // For a 32-bit result, 64 elements distinguish the few possible arithmetics.
   const bool wide = DTypeSize(p.output) >= 4 && p.shape.inner >= 4096;
   return static_cast<int>(wide ? std::min<size_t>(lines, 8) : lines);
 }
@@ -48,7 +48,7 @@ void FillNormal(DType dtype, size_t count, std::byte* out) {
   Encode(dtype, values, out);
 }
 
-// Sample i: a row and a column of the corner, each pair once, every row as often as any other.
+// Sample i is a row and a column of the corner: each pair once, every row equally often.
 struct Samples {
   std::vector<int32_t> row, column;
 };
@@ -72,7 +72,7 @@ std::string Picked(const Samples& samples, int lines, size_t width, const std::b
   return bytes;
 }
 
-// Where in D, in C order: the corner is of its last rows and first columns.
+// Returns their offsets in D, in C order. The corner has D's last rows and first columns.
 std::vector<int64_t> Offsets(const Samples& samples, int lines, const Shape& shape) {
   std::vector<int64_t> offsets;
   for (size_t i = 0; i < samples.row.size(); ++i) {

@@ -1,4 +1,4 @@
-// Elements of a product of random data, as plumb audit reads them (docs/tensor_dumps.md, matmul).
+// Dumps elements of a product of random data for plumb audit (docs/tensor_dumps.md, matmul).
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace plumbline::bench {
 
-// Normal factors, the same for all products of one dtype and K; up to 256 elements, of as many rows
-// and columns as make at most 256 KiB. Writes over matmul->factors(). The status is that of
-// Matmul::Compute.
+// Uses normal factors, the same for all products of one dtype and K, and up to 256 elements, of as
+// many rows and columns as need at most 256 KiB. Overwrites matmul->factors(). Returns the status
+// of Matmul::Compute.
 absl::StatusOr<audit::testing::Dump> MatmulDump(const Product& product, const std::string& library,
                                                 Matmul* matmul);
 

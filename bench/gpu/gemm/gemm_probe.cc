@@ -16,10 +16,11 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// An fp8 product's rows come in sixteens, and a split is one algorithm, whatever the rows.
+// Returns true if batches are tested. An fp8 product needs a multiple of 16 rows, and a split is
+// one algorithm, whatever the rows.
 bool AsksBatches(const Product& p) { return p.input != DType::kE4M3 && p.split_k == 0; }
 
-// One element of the product as a sum, until the time is over.
+// Measures one element of the product as a sum, until the deadline.
 class Element {
  public:
   Element(const Product& product, Matmul* matmul, Clock::time_point deadline)
@@ -114,7 +115,7 @@ class Prober {
       out_.dump = dump->File();
     }
     absl::Status status = Fingerprint(AsksBatches(out_.product));
-    // A product that a batch size refuses is still a product.
+    // If a batch size is refused, the product can still be probed without batches.
     return batch_refused_ ? Fingerprint(false) : status;
   }
 

@@ -1,4 +1,5 @@
-// One product asked: its fingerprint, whether it depends on the batch, and elements of random data.
+// Probes one product: its fingerprint, whether it depends on the batch, and elements of random
+// data.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +14,30 @@ namespace plumbline::bench {
 
 enum class Outcome : uint8_t {
   kAsked,
-  kRefused,     // the library does not compute this product, or not so
-  kNotReached,  // there was no time for it, or not enough
+  kRefused,     // the library does not support this product, or not in this form
+  kNotReached,  // there was not enough time for it
 };
 const char* OutcomeName(Outcome outcome);  // "asked", "refused", "not reached"
 
 struct Probed {
   Product product;
   Outcome outcome = Outcome::kNotReached;
-  std::string why;  // it was not asked; empty when it was
+  std::string why;  // why it was not probed; empty if it was
   Algorithm algorithm;
-  sums::Fingerprint fingerprint;  // of those that were asked
-  std::string batch;              // does a row's result change with the rows? empty: not asked
+  sums::Fingerprint fingerprint;  // if it was probed
+  std::string batch;              // whether a row's result changes with the number of rows; empty
+                                  // if not tested
   int64_t calls = 0;
-  double seconds = 0;  // fingerprint and dump, with the opening
-  std::string dump;    // a safetensors file, all of it; empty: none
+  double seconds = 0;  // for fingerprint and dump, including the opening
+  std::string dump;    // the content of a safetensors file; empty: none
 };
 
 struct ProbeLimits {
-  double seconds = 10;  // in all; the search for a model at the end may run over
+  double seconds = 10;  // in total; the final search for a model may exceed it
   sums::FingerprintOptions options;
 };
 
-// Not OK only for an error of the device, or a request that makes no sense.
+// Returns an error only if the device fails, or the request is invalid.
 absl::StatusOr<Probed> Probe(const Product& product, const ProbeLimits& limits,
                              MatmulLibrary* library);
 

@@ -36,14 +36,14 @@ bool InTensorCores(const Product& p) {
          (p.input != DType::kF32 || p.compute == Compute::k32FFastTF32);
 }
 
-// Multiplications and additions a second.
+// Returns multiplications and additions per second.
 double RateOf(const Product& p) {
   if (!InTensorCores(p)) return 40e12;
   return p.input == DType::kF32 ? 300e12 : p.input == DType::kE4M3 ? 1000e12 : 600e12;
 }
 
-// Large products whose thousands of calls would take too long keep the algorithm that is chosen for
-// their size, on one that is smaller: an element's sum depends on the algorithm and on K alone.
+// Reduces large products whose thousands of calls would take too long. They keep the algorithm
+// chosen for their size: an element's sum depends only on the algorithm and on K.
 void Shrink(Product* p) {
   constexpr double kMostSeconds = 5;
   constexpr int kSide = 512;
@@ -55,9 +55,9 @@ void AddDefaults(std::vector<Product>* table) {
     for (const int side : kSides) {
       for (const int inner : kInner) {
         Product p = ProductOf(kind, {side, side, inner});
-        if (inner == 4096 && side == 512 && !InTensorCores(p)) continue;  // seconds each
+        if (inner == 4096 && side == 512 && !InTensorCores(p)) continue;  // each takes seconds
         Shrink(&p);
-        // f64 factors have no dump; the largest and the smallest are enough of long sums.
+        // f64 factors have no dump; for long sums the largest and the smallest are sufficient.
         p.dump = kind.input != DType::kF64 && (inner == 64 || side != 512);
         table->push_back(p);
       }
@@ -110,8 +110,8 @@ double EstimatedSeconds(const Product& p) {
   const double calls = 300 + (blocks ? 4 : 8) * n;
   const double work = 2.0 * p.shape.rows * p.shape.columns * n / RateOf(p);
   const double chain = n * (blocks ? 3e-9 : 6e-9);
-  const double search = n * 5e-5;  // of models, on the host
-  const double open = 0.1;         // the library loads its kernels when they are first called
+  const double search = n * 5e-5;  // for models, on the host
+  const double open = 0.1;         // the library loads its kernels at their first call
   return open + search + calls * (25e-6 + n * 5e-9 + std::max(work, chain));
 }
 

@@ -1,4 +1,4 @@
-// The matrix products that gpu_gemm asks: what they are called, and what one is likely to cost.
+// The matrix products that gpu_gemm probes: their names and estimated costs.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace plumbline::bench {
 
-// What cuBLAS is asked to compute in. Named like its CUBLAS_COMPUTE_ constants.
+// The computation type of cuBLAS, named like its CUBLAS_COMPUTE_ constants.
 enum class Compute : uint8_t { k32F, k32FPedantic, k32FFastTF32, k16F, k64F };
 const char* ComputeName(Compute compute);  // "32F", "32F_PEDANTIC", ...
 
-// How the parts of a split K are added up; values as cublasLtReductionScheme_t has them.
+// How the parts of a split K are added; values of cublasLtReductionScheme_t.
 enum class Reduction : uint8_t { kNone = 0, kInPlace = 1, kComputeType = 2, kOutputType = 4 };
 const char* ReductionName(Reduction reduction);  // "none", "inplace", "compute", "output"
 
@@ -29,24 +29,25 @@ struct Product {
   DType input = DType::kF32;
   DType output = DType::kF32;
   Compute compute = Compute::k32F;
-  bool fast_accumulation = false;  // of fp8: partial sums stay in the tensor core
+  bool fast_accumulation = false;  // for fp8: partial sums stay in the tensor core
   Shape shape;
-  Shape algorithm;  // the shape that the algorithm is chosen for; usually the same
-  int split_k = 0;  // 0: as the heuristics choose
+  Shape algorithm;  // the shape for which the algorithm is chosen; usually the same
+  int split_k = 0;  // 0: the heuristics choose
   Reduction reduction = Reduction::kNone;
-  bool dump = false;  // write elements of a product of random data too
+  bool dump = false;  // also write elements of a product of random data
 };
 
-// Unique in the table, and fit for a file's name: "bf16-f32-32F-512x512x4096-split2-compute".
+// Returns a name that is unique in the table and usable as a file name:
+// "bf16-f32-32F-512x512x4096-split2-compute".
 std::string NameOf(const Product& product);
 
-// The default table, cheapest first.
+// Returns the default table, cheapest first.
 std::vector<Product> GemmTable();
 
-// What a fingerprint is likely to take on an H100. Rough: calls by the number of addends (8 each
-// where they are added one by one, 4 in the blocks of tensor cores), each for a launch with its
-// copies, the placing of values on the host, and the product's arithmetic or the latency of its
-// longest chain.
+// Returns a rough estimate of the time of a fingerprint on an H100, in seconds. The number of calls
+// depends on the number of addends (8 each if they are added one by one, 4 in the blocks of tensor
+// cores). Each call has a launch with its copies, the placing of values on the host, and the
+// product's arithmetic or the latency of its longest chain.
 double EstimatedSeconds(const Product& product);
 
 }  // namespace plumbline::bench

@@ -1,4 +1,4 @@
-// What gpu_gemm leaves behind: DIR/gemm.json, DIR/dumps/*.safetensors and DIR/contracts/*.toml.
+// Writes the results of gpu_gemm: DIR/gemm.json, DIR/dumps/*.safetensors and DIR/contracts/*.toml.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,25 @@
 
 namespace plumbline::bench {
 
-// "bf16-f32-32F-128x128x64  verified 250/250  0.12 s  ..."
+// Returns "bf16-f32-32F-128x128x64  verified 250/250  0.12 s  ...".
 std::string LineOf(const Probed& probed);
 
-// The file is whole after every Add: a run that dies loses the product it died in. Not thread-safe.
+// The file is complete after every Add: if the run dies, only its current product is lost. Not
+// thread-safe.
 class Report {
  public:
-  // Of dumps and contracts together. gemm.json takes the rest of 8 MiB.
+  // Limit of dumps and contracts together. gemm.json has the rest of 8 MiB.
   static constexpr size_t kMostFileBytes = size_t{7} << 20;
 
-  // `folder` is made when it is not there.
+  // Creates `folder` if it does not exist.
   Report(std::string folder, std::string library, std::string device);
-  // Internal: a file could not be written.
+  // Returns Internal if a file could not be written.
   absl::Status Add(const Probed& probed);
 
   int count(Outcome outcome) const { return counts_[static_cast<int>(outcome)]; }
 
  private:
-  // Empty *name: there is no such file, or no room left for it.
+  // If there is no such file or it does not fit, sets *name to "".
   absl::Status WriteBeside(const std::string& name, const std::string& bytes,
                            nlohmann::ordered_json* entry, const char* key);
   absl::Status WriteJson();

@@ -1,4 +1,4 @@
-// Products asked one after the other within a budget of time.
+// Probes products one after another within a time budget.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@
 namespace plumbline::bench {
 
 struct RunLimits {
-  double seconds = 120;  // of all products
+  double seconds = 120;  // for all products
   ProbeLimits each;
 };
 
-// Every product ends in the report, and `say` gets its line; what there was no time for is not
-// reached. The first error of the device or of a file ends the run; the products behind it are not
-// in the report then.
+// Probes all products. Every product is added to the report, and `say` gets its line; if there was
+// no time for a product, it is marked as not reached. The first error of the device or of a file
+// ends the run; later products are not in the report then.
 absl::Status AskAll(const std::vector<Product>& products, const RunLimits& limits,
                     MatmulLibrary* library, Report* report,
                     const std::function<void(const std::string&)>& say);

@@ -77,7 +77,7 @@ void RowAndColumn::Set(absl::Span<const double> row, absl::Span<const double> co
   Update(column, held_.size() / 2);
 }
 
-// By their bits: a zero that changes its sign is a change.
+// Compares bits: a zero that changes its sign is a change.
 void RowAndColumn::Update(absl::Span<const double> values, size_t begin) {
   const size_t width = DTypeSize(dtype_);
   for (size_t i = 0; i < values.size(); i += kBlock) {

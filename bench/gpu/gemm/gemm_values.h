@@ -1,4 +1,4 @@
-// f64 values as the bytes of a dtype and back, and a row and a column of factors kept as such.
+// Converts f64 values to the bytes of a dtype and back, and stores a row and a column of factors.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,17 @@
 
 namespace plumbline::bench {
 
-// Values that the floating `dtype` represents; others are rounded by way of f32. `out` has room for
-// values.size() elements.
+// Encodes values that the floating `dtype` represents; others are rounded through f32. `out` must
+// have space for values.size() elements.
 void Encode(DType dtype, absl::Span<const double> values, std::byte* out);
 double Decode(DType dtype, const std::byte* element);
 
-// A row and a column of n factors each, one after the other. Of two calls only blocks that differ
-// are encoded again: a probe changes a few of thousands of values. Not thread-safe.
+// A row and a column of n factors each, one after the other. Only blocks that differ from the
+// preceding call are encoded again, because a probe changes a few of thousands of values. Not
+// thread-safe.
 class RowAndColumn {
  public:
-  // `out`: 2 n elements that outlive this and that nobody else writes meanwhile.
+  // `out`: 2 n elements, which must outlive this object and must not be changed by others.
   RowAndColumn(DType dtype, int n, std::byte* out);
   void Set(absl::Span<const double> row, absl::Span<const double> column);
 

@@ -1,8 +1,9 @@
-// gpu_gemm --out DIR [--seconds S] [--only REGEX]: what cuBLASLt's products do inside, on this GPU.
+// gpu_gemm --out DIR [--seconds S] [--only REGEX]: finds out how cuBLASLt's products are computed
+// on this GPU.
 //
-// Fingerprints of a table of products, and dumps of random ones for plumb audit, which needs no
-// GPU. Exit status 0: all was asked that the library computes and the time allowed (the last line
-// counts what it did not); 1: an error; 77: there is no GPU, or no cuBLASLt.
+// Writes fingerprints of a table of products, and dumps of random ones for plumb audit, which needs
+// no GPU. Exit status 0: everything was probed that the library computes and the time allowed (the
+// last line counts the rest); 1: an error; 77: there is no GPU, or no cuBLASLt.
 #include <cuda_runtime_api.h>
 
 #include <CLI/App.hpp>

@@ -1,6 +1,6 @@
-// A matrix product of which a corner is computed again and again: the rest of A and B is zero.
+// A matrix product of which a corner is computed repeatedly: the rest of A and B is zero.
 //
-// cuBLASLt is behind it where there is a GPU, a loop on the host in tests.
+// Implemented by cuBLASLt if there is a GPU, and by a loop on the host in tests.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace plumbline::bench {
 
-// As the library numbers them; -1: it did not say.
+// The library's numbers; -1: not stated.
 struct Algorithm {
   int id = -1;
   int tile = -1;
@@ -28,8 +28,8 @@ struct Algorithm {
   double waves = 0;
 };
 
-// Of Compute: what a refusal is to a caller that goes on with the next product. Any other status is
-// an error of the device, after which nothing works.
+// Returns true if Compute's status is a refusal, after which a caller can continue with the next
+// product. Any other error is one of the device, after which nothing works.
 inline bool IsRefusal(const absl::Status& status) { return absl::IsUnimplemented(status); }
 
 // Not thread-safe.
@@ -39,22 +39,23 @@ class Matmul {
 
   virtual ~Matmul() = default;
   virtual const Algorithm& algorithm() const = 0;
-  // For 2 kMostLines lines of K factors: rows of A, then columns of B, each contiguous. Owned by
-  // this; the caller writes it.
+  // Returns space for 2 kMostLines lines of K factors: rows of A, then columns of B, each
+  // contiguous. Owned by this object; the caller writes to it.
   virtual std::byte* factors() = 0;
-  // Takes the first `lines` rows and then `lines` columns of factors() for the last rows of A and
-  // the first columns of B. *d: their elements of D, column after column, until the next call.
+  // Uses the first `lines` rows and then `lines` columns of factors() as the last rows of A and the
+  // first columns of B. Sets *d to their elements of D, column by column, valid until the next
+  // call.
   virtual absl::Status Compute(int lines, const std::byte** d) = 0;
-  // The same with one line and `rows` rows in A, 1 to 128, by the algorithm chosen for that.
+  // Computes with one line and `rows` rows in A, 1 to 128, with the algorithm chosen for that.
   virtual absl::Status ComputeBatch(int rows, const std::byte** d) = 0;
 };
 
-// Not thread-safe; outlives its products, of which one is open at a time.
+// Not thread-safe. Must outlive its products, of which one is open at a time.
 class MatmulLibrary {
  public:
   virtual ~MatmulLibrary() = default;
   virtual std::string name() const = 0;  // with the version
-  // A refusal (IsRefusal) says which function refused and why.
+  // Opens a product. A refusal (IsRefusal) names the function that refused, and the reason.
   virtual absl::StatusOr<std::unique_ptr<Matmul>> Open(const Product& product) = 0;
 };
 

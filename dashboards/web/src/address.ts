@@ -1,12 +1,12 @@
-// Addresses of what the server says.
+// Addresses of the server's resources.
 
-// A browser takes "." and ".." out of any address, however they are written: such a name travels with a "=" before
-// it, which the server takes off.
+// A browser removes "." and ".." from any address, in any spelling: such a name is sent with a
+// leading "=", which the server removes.
 const segment = (name: string): string => encodeURIComponent(name).replace(/^(=|%3D)*\.{1,2}$/, (text) => '%3D' + text);
 
 export const path = (...parts: string[]): string => parts.map(segment).join('/');
 
-// The parts of the page's own address, "#/run/NAME?..."; its names as they are.
+// Returns the decoded parts of the page's own address, "#/run/NAME?...".
 export function partsOf(hash: string): string[] {
   const place = hash.replace(/^#/, '').split('?')[0];
   return place.split('/').filter(Boolean).map((part) => {

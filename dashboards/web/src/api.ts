@@ -1,4 +1,4 @@
-// What the server says: JSON under /api/v1.
+// The server's API: JSON under /api/v1.
 import { path } from './address';
 
 export interface IncidentRow {
@@ -13,7 +13,7 @@ export interface IncidentRow {
   title_short: string;
   act: string;
   command: string;
-  fill?: string;  // what of the command stands in capitals
+  fill?: string;  // the parts of the command in capitals
   where: string;
   step_first: number;
   step_last: number;
@@ -98,7 +98,7 @@ export interface Finding {
   details: { [key: string]: Value };
   fix: string;
   act: string;
-  commands: { where: string; command: string; fill?: string }[];  // `fill`: what stands in capitals
+  commands: { where: string; command: string; fill?: string }[];  // `fill`: the parts in capitals
   fingerprint: string;
   suppressed: boolean;
 }
@@ -161,7 +161,7 @@ export interface ServerInfo {
   may_change: boolean;
   replay: boolean;
   store_problem: string;
-  store_bytes?: number;  // of who may read all runs
+  store_bytes?: number;  // only for users that may read all runs
 }
 
 export interface RulePage {
@@ -174,7 +174,7 @@ export interface RulePage {
   incidents: IncidentRow[];
 }
 
-// What the server refused, in its own words.
+// A refusal of the server, with its text.
 export class ApiError extends Error {
   constructor(readonly status: number, words: string) {
     super(words);
@@ -183,7 +183,7 @@ export class ApiError extends Error {
 
 export const BASE = '/api/v1/';
 export { path };
-// A file: the browser asks for it and keeps it.
+// Returns the address of a file, which the browser downloads.
 export const capsuleAddress = (fingerprint: string): string => BASE + path('incidents', fingerprint, 'capsule');
 
 async function failed(answer: Response): Promise<ApiError> {
@@ -191,22 +191,22 @@ async function failed(answer: Response): Promise<ApiError> {
   try {
     words = ((await answer.json()) as { error: string }).error;
   } catch {
-    // No JSON: a refusal of the front.
+    // No JSON: a proxy refused the request.
   }
   return new ApiError(answer.status, words);
 }
 
-// Nobody has answered in time: the server, or a browser that has no connection left for this tab.
+// No answer in time: the server is down, or the browser has no connection left for this tab.
 export class Unanswered extends Error {}
 export const PATIENCE = 15000;  // ms; a change may take the server ten seconds
 
-// Who shows whether questions are answered.
+// Called with whether requests are answered.
 let onAnswered: (answered: boolean) => void = () => undefined;
 export function tellAnswered(listener: (answered: boolean) => void): void {
   onAnswered = listener;
 }
 
-// One question and its whole answer, within PATIENCE.
+// Sends one request and reads its whole answer, within PATIENCE.
 async function ask<T>(fetched: (signal: AbortSignal) => Promise<Response>, read: (answer: Response) => Promise<T>): Promise<T> {
   const stop = new AbortController();
   let timer = 0;
@@ -232,20 +232,20 @@ async function ask<T>(fetched: (signal: AbortSignal) => Promise<Response>, read:
 
 type Params = Record<string, string | number | undefined>;
 
-// A report has no server: it answers from what is in it.
+// A report has no server: this function answers from the data in it.
 let source: ((address: string, params: Params) => unknown) | null = null;
 export function setSource(answer: (address: string, params: Params) => unknown): void {
   source = answer;
 }
 
-// What start.ts asked for while this script was still on its way; each answer serves once.
+// Requests that start.ts sent before this script was loaded; each answer is used once.
 const early = (globalThis as { early?: Map<string, Promise<Response>> }).early;
 function takeEarly(address: string): Promise<Response> | undefined {
   const answer = early?.get(address);
   early?.delete(address);
   return answer;
 }
-// The first view stands: what nobody has taken would be old when it is asked for.
+// Discards unused early answers after the first view, because they would be outdated later.
 export function dropEarly(): void {
   early?.clear();
 }
@@ -269,20 +269,20 @@ function query(params: Params): string {
   return text ? '?' + text : '';
 }
 
-// A header has room for a reason in any script this way, and not in percent encoding.
+// A reason in any script fits into a header in this encoding; in percent encoding it would not.
 function base64(text: string): string {
   let bytes = '';
   for (const byte of new TextEncoder().encode(text)) bytes += String.fromCharCode(byte);
   return btoa(bytes).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
 }
 
-// A change has no body: it stands in a header that pages of other sites cannot send.
+// A change has no body: it is in a header that pages of other sites cannot send.
 export async function setState(fingerprint: string, update: Record<string, unknown>): Promise<IncidentPage> {
   const headers = { 'Plumbline-Update': 'b64.' + base64(JSON.stringify(update)) };
   return ask((signal) => fetch(BASE + path('incidents', fingerprint, 'state'), { method: 'POST', headers, signal, credentials: 'same-origin' }), (answer) => answer.json() as Promise<IncidentPage>);
 }
 
-// The token goes in a header once; what stays is a cookie that no script can read.
+// The token is sent in a header once; the result is a cookie that no script can read.
 export async function signIn(token: string): Promise<void> {
   const answer = await fetch(BASE + 'session', { method: 'POST', headers: { Authorization: 'Bearer ' + token } });
   if (!answer.ok) throw new ApiError(answer.status, (await answer.text()).trim());

@@ -1,5 +1,6 @@
-// Two runs side by side: their curves on one axis, what B has more than A, and the findings that only one has. What is
-// chance and what is not, `plumb diff` says; here nothing is claimed that a screen cannot show.
+// Compares two runs: their curves on one axis, the difference B - A, and the findings that only one
+// has. `plumb diff` separates chance from effect; this view claims nothing that a screen cannot
+// show.
 import type { IncidentRow, Points, RunPage, RunRow } from './api';
 import { get, path } from './api';
 import { card, h, s } from './dom';
@@ -11,7 +12,8 @@ export const compareAddress = (a: string, b: string): string => '#/compare?' + n
 
 const isNumber = (v: number | null | undefined): v is number => typeof v === 'number';
 
-// Steps that both have, with both values: columns are of the same width, since both were asked for the same steps.
+// Returns the steps that both have, with both values. Columns have the same width, because both
+// were requested for the same steps.
 function shared(a: Points, b: Points): { step: number; a: number; b: number }[] {
   const of = new Map(b.step.map((step, i) => [step, b.mean?.[i]]));
   return a.step.flatMap((step, i) => {
@@ -39,7 +41,7 @@ function draw(width: number, a: Points, b: Points): SVGElement {
   };
   const parts: (SVGElement | null)[] = ticks(low, high, 4).flatMap((t) => [line(GUTTER, Y(t), width - RIGHT, Y(t), 'gr'), words(GUTTER - 8, Y(t) + 4, num(Number(t.toPrecision(4))), 't3', 'end')]);
   parts.push(s('path', { d: path_(b), fill: 'none', stroke: 'var(--s2)', 'stroke-width': 4, 'stroke-opacity': 0.5 }), s('path', { d: path_(a), fill: 'none', stroke: 'var(--s1)', 'stroke-width': 1.4 }));
-  // What B has more than A, below.
+  // The difference B - A, below.
   const less = both.map((one) => one.b - one.a);
   const reach = less.reduce((most, v) => Math.max(most, Math.abs(v)), 0) || 1;
   const D = scale(-reach, reach, 300, 224);

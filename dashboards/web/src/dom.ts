@@ -1,4 +1,5 @@
-// Elements without a framework. Text goes in as text alone, so nothing that a trainer sent is ever markup.
+// Creates elements without a framework. Text is inserted only as text, so nothing that a trainer
+// sent becomes markup.
 import { ago, at, clean, ms } from './format';
 
 export type Child = Node | string | number | null | undefined | false | Child[];
@@ -12,7 +13,8 @@ function append(to: Element, children: Child[]): void {
   }
 }
 
-// `on…`: listeners; `value`, `checked`, `open`: properties; the others: attributes, left out where false.
+// `on…`: listeners; `value`, `checked`, `open`: properties; all others: attributes, left out if
+// false.
 export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
@@ -63,7 +65,7 @@ export function mark(name: string, size = '', box: Props = {}): SVGElement {
   const parts = (MARKS[name] ?? MARKS.none).map(([tag, props]) => s(tag, props));
   return s('svg', { class: 'g ' + size, viewBox: '0 0 16 16', 'aria-hidden': 'true', ...box }, ...parts);
 }
-// Inside another picture, its middle at (x, y).
+// Returns a mark inside another picture, with its centre at (x, y).
 export const markAt = (name: string, x: number, y: number, size = 16): SVGElement =>
   mark(name, '', { x: x - size / 2, y: y - size / 2, width: size, height: size, class: '' });
 
@@ -79,7 +81,7 @@ export function card(title: string, sub: Child, ...body: Child[]): HTMLElement {
   return h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, title), sub && h('span', { class: 'muted small' }, sub)), ...body);
 }
 
-// What may be wider than its place can be reached and scrolled by keyboard, where it is wider.
+// Makes an element that is wider than its place focusable, so that it can be scrolled by keyboard.
 export function scrolls<E extends HTMLElement>(element: E, label: string): E {
   requestAnimationFrame(() => {
     if (element.scrollWidth <= element.clientWidth + 1) return;
@@ -95,7 +97,7 @@ export function command(text: string, flat = false): HTMLElement {
     h('button', { onclick: () => copy(text), 'aria-label': 'Copy ' + clean(text, 80) }, 'Copy'));
 }
 
-// "14 min ago", kept up to date, with the time beside it in a tooltip.
+// Shows "14 min ago", kept up to date, with the time in a tooltip.
 export function time(ns: string, what: 'ago' | 'span' = 'ago'): HTMLElement {
   const t = ms(ns);
   const element = h('time', { datetime: new Date(t).toISOString(), title: at(t) }, '');
@@ -124,7 +126,7 @@ export function toast(text: string): void {
   toastTimer = window.setTimeout(() => element.classList.remove('on'), 2000);
 }
 
-// Announced to who listens instead of looking.
+// Announces a text to screen readers.
 export function say(text: string): void {
   document.querySelector('#said')!.textContent = text;
 }
@@ -133,7 +135,7 @@ export async function copy(text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // Not over plain HTTP from another host: the old way.
+    // Over plain HTTP from another host the clipboard is not available: use the old way.
     const area = h('textarea', { class: 'sr' });
     area.value = text;
     document.body.append(area);

@@ -1,25 +1,26 @@
-// Numbers, times and units as a person reads them. Blanks between a number and its unit do not break.
+// Formats numbers, times and units for display. The space between a number and its unit does not
+// break.
 
 const NB = '\u00a0';
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 
-// The server's clock less ours, in ms: a laptop's may be wrong.
+// The server's clock minus ours, in ms: a laptop's clock may be wrong.
 let skew = 0;
 export function setServerTime(ns: string): void {
   skew = ms(ns) - Date.now();
 }
 export const now = (): number => Date.now() + skew;
 
-// Unix ns as decimal text to ms.
+// Converts Unix ns as decimal text to ms.
 export const ms = (ns: string): number => Number(BigInt(ns) / 1000000n);
 
-// "12,345". The system's own formatter takes tens of milliseconds when it is asked first.
+// Returns "12,345". The system's own formatter takes tens of milliseconds at its first call.
 export function whole(n: number): string {
-  const text = String(Math.round(n) + 0);  // no -0
+  const text = String(Math.round(n) + 0);  // avoids -0
   return Number.isFinite(n) && Math.abs(n) < 1e15 ? text.replace(/\B(?=(\d{3})+$)/g, ',') : text;
 }
 
-// Six significant digits; what is not finite comes as text.
+// Returns six significant digits; non-finite values as text.
 export function num(value: number | string | null | undefined): string {
   if (value === null || value === undefined) return '–';
   if (typeof value === 'string') return value === 'nan' ? 'NaN' : value;
@@ -49,7 +50,7 @@ export function count(n: number, one: string, many = one + 's'): string {
   return whole(n) + NB + (n === 1 ? one : many);
 }
 
-// "3 s", "14 min", "1 h 52 min", "2 d 4 h"
+// Returns "3 s", "14 min", "1 h 52 min", "2 d 4 h".
 export function span(millis: number): string {
   const s = Math.max(0, Math.round(millis / 1000));
   if (s < 60) return s + NB + 's';
@@ -75,7 +76,7 @@ export const clock = (t: number): string => {
   return two(d.getUTCHours()) + ':' + two(d.getUTCMinutes()) + ':' + two(d.getUTCSeconds());
 };
 
-// "02:58:04 UTC", "yesterday 23:44:51 UTC", "22 Nov 18:31:07 UTC"
+// Returns "02:58:04 UTC", "yesterday 23:44:51 UTC", "22 Nov 18:31:07 UTC".
 export function at(t: number): string {
   const d = new Date(t);
   const midnight = (x: number): number => Math.floor(x / 86400000);
@@ -89,11 +90,11 @@ export function steps(first: number, last: number): string {
   return last > first ? 'steps' + NB + whole(first) + '–' + whole(last) : 'step' + NB + whole(first);
 }
 
-// Rules begin their titles small.
+// Rules' titles begin with a lower-case letter.
 export const sentence = (text: string): string => (/^[a-z]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
 
-// A title stands in a line of its own: no control characters, and nothing that turns the direction of
-// what follows. Long ones are cut, with the rest in a tooltip.
+// Cleans a title for a line of its own: removes control characters and those that change the
+// direction of the text. Long titles are cut, with the rest in a tooltip.
 export function clean(text: string, most = 400): string {
   const plain = text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd');
   return plain.length > most ? plain.slice(0, most) + '…' : plain;

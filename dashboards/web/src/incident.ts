@@ -1,4 +1,5 @@
-// One incident: what is wrong, the witness, how sure, what to do; acknowledge and silence.
+// Shows one incident: what is wrong, the witness, how sure, what to do; acknowledges and silences
+// it.
 import type { IncidentPage, ServerInfo } from './api';
 import { ApiError, capsuleAddress, get, path, setState, Unanswered } from './api';
 import { card, command, copy, h, mark, time, toast } from './dom';
@@ -25,13 +26,14 @@ function history(page: IncidentPage): HTMLElement {
         h('div', { class: 'muted small' }, time(one.time), one.step !== null ? `, step\u00a0${whole(one.step)}` : ''))))) : h('p', { class: 'small muted' }, 'Opened, and nothing since.')));
 }
 
-// Where the command line reaches this server, as far as a browser can know: what listens everywhere is on this page's host.
+// Returns where the command line reaches this server, as far as a browser knows. A server that
+// listens on all addresses is on this page's host.
 function reach(server: ServerInfo | null): string[] {
   const grpc = (server?.grpc ?? '').replace(/^(0\.0\.0\.0|\[::\]|\*)(?=:)/, location.hostname);
   return [grpc ? `--server ${grpc}` : '', location.protocol === 'https:' ? '--tls-ca CA_FILE' : '', server?.guarded ? '--token-file TOKEN_FILE' : ''].filter(Boolean);
 }
 
-// As one word of a shell's line; what would not be shown as it is stands there as its bytes.
+// Quotes a word for a shell; hidden characters are written as their bytes.
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const byteText = (c: string): string => [...new TextEncoder().encode(c)].map((one) => '\\x' + one.toString(16).padStart(2, '0')).join('');
 function shellWord(word: string): string {
@@ -67,7 +69,7 @@ function judgeYourself(page: IncidentPage, server: ServerInfo | null): HTMLEleme
 function inHours(hours: number): number {
   return now() + hours * 3600000;
 }
-// The next 08:00 UTC.
+// Returns the next 08:00 UTC.
 function morning(): number {
   const d = new Date(now());
   const today = Date.UTC(d.getUTCFullYear(), d.getUTCMonth(), d.getUTCDate(), 8);
@@ -188,7 +190,7 @@ export function incidentView(fingerprint: string, shell: Shell): View {
     async show(to) {
       main = to;
       await load();
-      // Where it stands among the others is told when that is known.
+      // Its position among the others is shown when it is known.
       this.whole = get<{ incidents: { fingerprint: string }[] }>('incidents', { state: 'open' }).then((list) => {
         order = list.incidents.map((one) => one.fingerprint);
         draw();
@@ -197,7 +199,8 @@ export function incidentView(fingerprint: string, shell: Shell): View {
     onEvent(event) {
       const mine = event.kind === 'again' || (event.kind === 'incident' && event.row.fingerprint === page?.fingerprint);
       if (!mine || timer) return;
-      // Found again a hundred times a second, it is drawn once in two; a change of state at once.
+      // An incident that is found a hundred times per second is drawn every two seconds; a change
+      // of state at once.
       const moved = event.kind === 'incident' && event.row.state !== page?.state;
       timer = window.setTimeout(() => {
         timer = 0;

@@ -1,4 +1,4 @@
-// What is said of a finding below its witness, by a server's page and by a report alike.
+// The text of a finding below its witness, shared by a server's page and a report.
 import type { IncidentPage } from './api';
 import { card, command, h, mark, scrolls, tag } from './dom';
 import { clean, count, num, quantity, steps, whole } from './format';
@@ -22,7 +22,7 @@ function falseAlarm(page: IncidentPage): string {
   return { proved: 'none by chance: what is claimed was checked exactly', bounded: 'none while the assumptions hold', heuristic: 'not known: the threshold is customary' }[page.strength] ?? 'not stated';
 }
 
-// A share is read as a percentage.
+// Returns a share as a percentage.
 const measured = (value: number | string, unit: string): string =>
   (unit === 'share' && typeof value === 'number' ? quantity(Number((100 * value).toPrecision(4)), '%') : quantity(value, clean(unit, 40)));
 

@@ -1,4 +1,4 @@
-// The one stream of events, while somebody looks.
+// The stream of events, while the page is visible.
 import { BASE, PATIENCE, type IncidentRow } from './api';
 
 export interface RunStep {
@@ -14,21 +14,22 @@ export interface RunStep {
 export type LiveEvent =
   | { kind: 'incident'; row: IncidentRow }
   | { kind: 'runs'; runs: RunStep[] }
-  | { kind: 'again' };  // after a break: anything may have changed
+  | { kind: 'again' };  // after a broken connection: anything may have changed
 
 export interface LiveState {
-  state: 'connecting' | 'live' | 'starting' | 'offline' | 'out';  // out: nobody is signed in
-  lag: number;        // ms that the judge is behind
-  since: number;      // when the server was heard last
-  next: number;       // when it is tried again, while offline
+  state: 'connecting' | 'live' | 'starting' | 'offline' | 'out';  // out: no user is signed in
+  lag: number;        // ms by which the judge lags
+  since: number;      // last time the server responded
+  next: number;       // time of the next attempt, while offline
 }
 
 const TRIES = [500, 1000, 2000, 4000, 5000];
-const STREAMS = 4;       // of one browser to one server: it has six connections, and views ask, too
-const ASK_AGAIN = 3000;  // ms, of a window beyond them
+const STREAMS = 4;       // per browser and server: it has six connections, and views need some
+const ASK_AGAIN = 3000;  // ms, for a window beyond that number
 
-// A place among the browser's streams, kept until `held` is over; false: all are taken by other windows. Without locks
-// (plain HTTP to another machine) nobody can count, and each window has its stream.
+// Reserves one of the browser's streams until `held` ends. Returns false if other windows have
+// taken all. Without locks (plain HTTP to another machine) they cannot be counted, and each window
+// has its stream.
 async function place(held: AbortSignal): Promise<boolean> {
   if (!navigator.locks) return true;
   const over = new Promise<void>((done) => held.addEventListener('abort', () => done()));
@@ -44,7 +45,7 @@ async function place(held: AbortSignal): Promise<boolean> {
   return false;
 }
 
-// Comes again by itself; the last event's id goes along, so nothing is missed and nothing is told twice.
+// Reconnects by itself and sends the last event's id, so that no event is missed or repeated.
 export class Live {
   state: LiveState = { state: 'connecting', lag: 0, since: Date.now(), next: 0 };
   private lastId = '';
@@ -56,7 +57,8 @@ export class Live {
   constructor(private readonly onEvent: (event: LiveEvent) => void, private readonly onState: () => void,
               private readonly onTime: (now: string) => void, private readonly onDenied: () => void) {}
 
-  // Not while the tab is hidden: a browser has six connections to a host, for all of its tabs.
+  // Does not connect while the tab is hidden: a browser has six connections per host for all of its
+  // tabs.
   connect(): void {
     this.close();
     if (document.hidden) return;
@@ -64,7 +66,7 @@ export class Live {
     this.stop = new AbortController();
     void this.follow(this.stop);
   }
-  // By the stream; where other windows have taken all of them, by asking for everything now and then.
+  // Follows the stream. If other windows have taken all streams, requests everything at intervals.
   private async follow(stop: AbortController): Promise<void> {
     const streams = await place(stop.signal);
     if (stop.signal.aborted) return;
@@ -86,7 +88,7 @@ export class Live {
       if (!stop.signal.aborted) this.lost();
     }
   }
-  // Until it is connected again.
+  // Stops until connect is called.
   pause(state: 'connecting' | 'out'): void {
     this.close();
     this.tries = 0;
@@ -103,7 +105,7 @@ export class Live {
       const headers: Record<string, string> = this.lastId ? { 'Last-Event-ID': this.lastId } : {};
       const answer = await fetch(BASE + 'events', { signal: stop.signal, headers, credentials: 'same-origin' });
       if (answer.status === 401) return this.onDenied();
-      if (answer.status === 403) return this.close();  // the views say what is missing
+      if (answer.status === 403) return this.close();  // the views show what is missing
       if (!answer.ok || !answer.body) throw new Error('no stream');
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let text = '';
@@ -117,10 +119,10 @@ export class Live {
         }
       }
     } catch {
-      // Told below: whatever happened, the stream is over.
+      // Handled below: whatever happened, the stream is over.
     }
     if (stop.signal.aborted) return;
-    stop.abort();  // gives the place back
+    stop.abort();  // releases the reservation
     this.lost();
   }
 
@@ -152,7 +154,7 @@ export class Live {
     }
   }
 
-  // Silence of a connection that looks whole is a break, too: beats come each second.
+  // Detects a connection that looks open but is silent: the server sends a beat each second.
   private heard(): void {
     this.state.since = Date.now();
     clearTimeout(this.watchdog);
@@ -166,7 +168,7 @@ export class Live {
     clearTimeout(this.watchdog);
     const wait = TRIES[Math.min(this.tries, TRIES.length - 1)];
     this.tries++;
-    // A stream that ends each hour comes back at once: nothing is said of that.
+    // A stream that ends each hour reconnects at once: that is not shown.
     const offline = Date.now() - this.state.since > 2000 || this.tries > 2;
     this.set({ state: offline ? 'offline' : this.state.state, lag: 0, next: Date.now() + wait });
     this.timer = window.setTimeout(() => this.connect(), wait);

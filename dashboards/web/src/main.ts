@@ -1,4 +1,4 @@
-// The page: addresses, keys, the one stream of events, and what stands above every view.
+// The page: addresses, keys, the stream of events, and what is above every view.
 import { partsOf } from './address';
 import { ApiError, dropEarly, get, signIn, signOut, tellAnswered, type IncidentRow, type RunRow, type ServerInfo } from './api';
 import { compareView } from './compare';
@@ -85,14 +85,14 @@ async function route(again = false): Promise<void> {
       return;
     }
     main.replaceChildren(failure(error));
-    // What failed because nobody answered is tried again as the stream is.
+    // Requests that got no answer are repeated when the stream reconnects.
     if (!(error instanceof ApiError)) setTimeout(() => { if (mine === turn) void route(true); }, 2000);
   }
   if (mine !== turn) return;
   dropEarly();
   if (!again) scrollTo(0, 0);
   setTitle();
-  // Once somebody is let in.
+  // After the user was admitted.
   if (shell.server && place !== '/signin' && live.state.state === 'connecting') live.connect();
   document.documentElement.dataset.ready = address;
   document.documentElement.dataset.readyAt = String(performance.now());
@@ -101,7 +101,7 @@ async function route(again = false): Promise<void> {
 }
 
 let back = '#/';
-// A token that ran out, or was taken back.
+// Asks for a token: the old one has expired or was revoked.
 function askToken(): void {
   live.pause('out');
   shell.server = null;
@@ -147,7 +147,7 @@ async function countErrors(): Promise<void> {
     openErrors = new Map(incidents.filter((one) => one.level === 'error' && !one.suppressed).map((one) => [one.fingerprint, true]));
     showErrors();
   } catch {
-    // The view says what is wrong.
+    // The view shows the error.
   }
 }
 function showErrors(): void {
@@ -293,7 +293,7 @@ document.querySelector('.skip')!.addEventListener('click', (event) => {
 });
 dialogBox.addEventListener('click', (event) => { if (event.target === dialogBox) dialogBox.close(); });
 addEventListener('hashchange', () => void route());
-// A tab that is hidden draws nothing, and leaves its connection to the others.
+// A hidden tab draws nothing, and releases its connection for others.
 document.addEventListener('visibilitychange', () => {
   if (live.state.state === 'out' || !shell.server) return;
   if (document.hidden) return live.pause('connecting');

@@ -1,4 +1,4 @@
-// Pictures of series: what the server has reduced to a minimum, a maximum and a mean a pixel.
+// Plots series, which the server has reduced to a minimum, a maximum and a mean per pixel.
 import type uPlot from 'uplot';
 import type { IncidentRow, Points } from './api';
 import { h, markAt, s } from './dom';
@@ -13,7 +13,7 @@ export const line = (x1: number, y1: number, x2: number, y2: number, cls = 'axis
   s('line', { x1: x1.toFixed(1), y1: y1.toFixed(1), x2: x2.toFixed(1), y2: y2.toFixed(1), class: cls, ...more });
 export const words = (x: number, y: number, text: string, cls = '', anchor = 'start'): SVGElement =>
   s('text', { x: x.toFixed(1), y: y.toFixed(1), class: cls, 'text-anchor': anchor }, text);
-// The onset: a thin line that ends in a bob.
+// Draws the onset: a thin line that ends in a bob.
 export const plumb = (x: number, y1: number, y2: number): SVGElement[] =>
   [line(x, y1, x, y2, 'pl'), s('path', { class: 'bob', d: `M${x - 4} ${y2}h8l-4 10z` })];
 export const scale = (a: number, b: number, c: number, d: number) => (x: number): number => (b === a ? (c + d) / 2 : c + ((x - a) / (b - a)) * (d - c));
@@ -23,7 +23,8 @@ export function picture(width: number, height: number, label: string, ...parts: 
 }
 
 let patterns = 0;
-// Not finite: a diagonal hatch. No evidence: dots. Each picture has its own, since ids are the document's.
+// Returns fill patterns. Non-finite: a diagonal hatch. No evidence: dots. Each picture has its own,
+// since ids are unique in the document.
 export function hatches(): { defs: SVGElement; bad: string; none: string } {
   const id = 'p' + ++patterns;
   const defs = s('defs', {},
@@ -52,7 +53,8 @@ export function rangeOf(points: Points): { low: number; high: number } | null {
   return { low: all.reduce((a, b) => Math.min(a, b)), high: all.reduce((a, b) => Math.max(a, b)) };
 }
 
-// What is drawn of the start of a curve may hide the rest of it: the axis leaves out the highest 2 % of the first tenth.
+// Returns an axis range without the highest 2 % of the first tenth, because the start of a curve
+// may hide the rest.
 function calm(points: Points): { low: number; high: number } | null {
   const all = rangeOf(points);
   if (!all) return null;
@@ -62,7 +64,7 @@ function calm(points: Points): { low: number; high: number } | null {
   return all;
 }
 
-// One path: an upright stroke a column, so that a spike of one step is never lost.
+// Returns one path: a vertical stroke per column, so that a spike of one step is never lost.
 function pathOf(points: Points, X: (x: number) => number, Y: (y: number) => number): string {
   let d = '';
   let pen = false;
@@ -81,7 +83,8 @@ function pathOf(points: Points, X: (x: number) => number, Y: (y: number) => numb
   return d;
 }
 
-// Columns that hold what is not finite, neighbours as one stretch: first and last step of each.
+// Returns the columns with non-finite values; neighbours are joined: first and last step of each
+// stretch.
 export function badStretches(points: Points): { from: number; to: number }[] {
   const out: { from: number; to: number }[] = [];
   const wide = points.bucket_steps ?? 1;
@@ -95,7 +98,7 @@ export function badStretches(points: Points): { from: number; to: number }[] {
   return out;
 }
 
-// A strip that is hatched there and nowhere else; three pixels wide at least.
+// Draws a strip that is hatched only there, at least three pixels wide.
 export function hatched(points: Points, X: (step: number) => number, right: number, y: number, height: number): SVGElement[] {
   const stretches = badStretches(points);
   if (stretches.length === 0) return [];
@@ -137,13 +140,13 @@ export function lastOf(points: Points): number | null | undefined {
 
 // ---- one series, drawn by uPlot ----
 
-// Curves come after what is read first, and so does their library.
+// Curves come after the first facts, and so does their library.
 let Curves: typeof uPlot | null = null;
 const curves = async (): Promise<void> => { Curves ??= (await import('uplot')).default; };
 
 export interface Plot {
   element: HTMLElement;
-  ready(): Promise<void>;  // it can draw; asks for what curves need, once
+  ready(): Promise<void>;  // it can draw; loads the library of curves once
   update(points: Points, marks: IncidentRow[]): void;
   resize(): void;
   destroy(): void;
@@ -177,7 +180,7 @@ export function seriesPlot(name: string, height: number, onZoom: (from: number, 
 
   const drawBad = (u: uPlot): void => {
     const { ctx, bbox } = u;
-    // Hatched one by one their lines would not meet.
+    // If each were hatched alone, their lines would not meet.
     for (const stretch of badStretches(shown)) {
       const from = u.valToPos(stretch.from, 'x', true);
       const to = u.valToPos(stretch.to + 1, 'x', true);
@@ -186,7 +189,7 @@ export function seriesPlot(name: string, height: number, onZoom: (from: number, 
       if (right > left) hatchFill(ctx, left, bbox.top, right - left, bbox.height);
     }
   };
-  // The range of each column, as an upright stroke.
+  // Draws the range of each column as a vertical stroke.
   const drawRange = (u: uPlot): void => {
     if (!shown.min || !shown.max) return;
     const { ctx } = u;
@@ -304,7 +307,7 @@ function rgb(name: string): [number, number, number] {
   return [0, 2, 4].map((i) => parseInt(text.slice(i, i + 2), 16)) as [number, number, number];
 }
 
-// A pixel a cell, but some more where there are few: the browser stretches it.
+// Draws one pixel per cell, or several if there are few: the browser stretches the picture.
 export function heatMap(cells: Cells, from: number, to: number): HTMLElement {
   const rows = cells.first_rank.length;
   const columns = cells.step.length;

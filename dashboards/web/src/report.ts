@@ -1,5 +1,5 @@
-// The report of `plumb audit --format html`: the page's views in one file, on what the file holds. Without a script its
-// plain form stands, which this replaces.
+// The report of `plumb audit --format html`: the page's views in one file, on the file's data. It
+// replaces the plain form, which is shown without a script.
 import { setSource, type IncidentPage, type IncidentRow, type Points } from './api';
 import { card, copy, h, mark, message, s, scrolls } from './dom';
 import { clean, count, sentence, whole } from './format';
@@ -16,7 +16,7 @@ interface Report {
   version: string;
   summary: string;
   left_out: string;
-  toll: string; // which is paid; empty: no trace says
+  toll: string; // the largest bottleneck; empty if there is no trace
   notes: string[];
   coverage: { judged: number; inconclusive: number; dropped: number };
   inputs: { path: string; format: string; bytes: number; records: number; problems: string[]; notes: string[] }[];
@@ -33,7 +33,7 @@ const rank = (row: IncidentRow): number => (row.suppressed ? 9 : KEYS.indexOf(ro
 const incidents = [...data.incidents].sort((a, b) => rank(a) - rank(b));
 const toCount = incidents.filter((one) => !one.suppressed);
 
-// The views ask as they ask a server.
+// The views send the same requests as to a server.
 setSource((address, params) => {
   const parts = address.split('/').map(decodeURIComponent);
   const found = parts[0] === 'runs' && parts[2] === 'points' && data.series.find((one) => one.run === parts[1] && one.name === params.series);

@@ -1,11 +1,12 @@
-// The rules there are, and the page of one.
+// Shows the list of rules, and the page of one.
 import type { IncidentRow, RulePage } from './api';
 import { get, path } from './api';
 import { card, command, h, mark, tag, type Child } from './dom';
 import { clean, count, sentence, whole } from './format';
 import { incidentRow, ruleAddress, type View } from './view';
 
-// A rule's page is text with a few marks (`code`, *words*, lists). It becomes elements, never markup.
+// Converts a rule's page, text with a few marks (`code`, *words*, lists), to elements, never to
+// markup.
 function inline(text: string): Child[] {
   return text.split(/(`[^`]+`|\*\*[^*]+\*\*|\*[^*\s][^*]*\*)/).filter(Boolean).map((part) => {
     if (part.length > 2 && part.startsWith('`') && part.endsWith('`')) return h('code', {}, part.slice(1, -1));

@@ -1,4 +1,5 @@
-// One run: the timeline with everything on one step axis, its series, what was looked at and what was lost.
+// Shows one run: the timeline with everything on one step axis, its series, what was observed and
+// what was lost.
 import type { Coverage, IncidentRow, Points, RunPage } from './api';
 import { get, getBytes, path } from './api';
 import { h } from './dom';
@@ -21,7 +22,7 @@ export function runView(name: string, params: URLSearchParams): View {
   let busy = false;
   let again = false;
 
-  // What is shown stands in the address.
+  // The address holds what is shown.
   let chosen = params.get('series') ?? '';
   let heat = params.get('heat') ?? '';
   let filter = params.get('filter') ?? '';
@@ -172,7 +173,7 @@ export function runView(name: string, params: URLSearchParams): View {
     cells = parseCells(body);
     showHeat(w);
   }
-  // Ranks that the worst finding names keep a row of their own.
+  // Returns the ranks that the worst finding names, which have a row of their own.
   function alone(): number[] {
     const where = run?.worst?.where.match(/rank (\d+)/);
     return where ? [Number(where[1])] : [];
@@ -225,7 +226,7 @@ export function runView(name: string, params: URLSearchParams): View {
       gone(main, error);
       throw error;
     }
-    // It was gone meanwhile.
+    // The view was replaced meanwhile.
     if (parts.length && !top.isConnected) main?.replaceChildren(...parts);
     drawAll();
   }
@@ -283,7 +284,7 @@ export function runView(name: string, params: URLSearchParams): View {
       parts = [top, h('div', { class: 'cols' }, h('div', { class: 'stack' }, timeline, list.element), rail)];
       main.replaceChildren(...parts);
       drawAll();
-      // Once the facts stand: what curves need is as much to read as all the rest.
+      // After the facts: the data of curves is as large as all the rest.
       this.whole = Promise.all([soon(), loadCoverage(), loadLoss().then(loadPlots)]).then(() => resized.observe(timeline));
     },
     onEvent(event) {
@@ -295,7 +296,7 @@ export function runView(name: string, params: URLSearchParams): View {
       Object.assign(run, { newest_step: step.newest_step, connected: step.connected, finished: step.finished, last_seen: step.last_seen });
       each(1, 1000, async () => {
         if (run) drawTop(top, run);
-        // A window that ends at the newest step follows; one that was dragged stays.
+        // A window that ends at the newest step follows it; one that was dragged stays.
         if (moved && (follows || !range)) await loadWindow();
         else drawAxis();
       });

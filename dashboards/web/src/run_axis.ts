@@ -1,4 +1,4 @@
-// The whole run with its window, and what lies on the step axis: findings, evidence, attempts.
+// Draws the whole run with its window, and what is on the step axis: findings, evidence, attempts.
 import type { IncidentRow, Points, RunPage } from './api';
 import { markAt, s } from './dom';
 import { clean, sentence, whole } from './format';
@@ -8,7 +8,7 @@ import { isCalm } from './view';
 export interface Range { from: number; to: number }
 export interface Axis { all: Range; shown: Range; open: IncidentRow[] }
 
-// At most so many marks on a lane: a cluster shows its worst shape and its count.
+// Joins marks that are too close on a lane: a cluster shows its worst shape and its count.
 function clusters(rows: IncidentRow[], X: (step: number) => number, apart: number): { row: IncidentRow; x: number; n: number }[] {
   const rank: Record<string, number> = { error: 0, warning: 1, note: 2 };
   const out: { row: IncidentRow; x: number; n: number }[] = [];
@@ -86,7 +86,7 @@ export function drawLanes(lanes: HTMLElement, axis: Axis, run: RunPage): void {
   }
   const worst = run.worst;
   if (worst && worst.step_first >= w.from && worst.step_first <= w.to) {
-    // One line hangs from the finding through all that stands below it.
+    // A line from the finding through everything below it.
     const x = X(worst.step_first);
     parts.push(plumb(x, 32, 62));
   }

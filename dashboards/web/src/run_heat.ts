@@ -1,4 +1,5 @@
-// Ranks by steps: the picture, its labels, what stands under the pointer or the arrow keys, the legend.
+// Draws ranks by steps: the picture, its labels, the value under the pointer or the arrow keys, the
+// legend.
 import { h, s } from './dom';
 import { clean, num, steps, whole } from './format';
 import { BAD, GUTTER, NO_EVIDENCE, RIGHT, hatches, heatMap, line, picture, plumb, scale, ticks, words, type Cells } from './plots';
@@ -7,7 +8,7 @@ import type { Range } from './run_axis';
 export interface HeatBoxes { picture: HTMLElement; title: HTMLElement; readout: HTMLElement }
 export interface HeatOf {
   series: string;
-  culprit: number | undefined;  // a rank that is named
+  culprit: number | undefined;  // the rank that a finding names
   onset: number | undefined;    // a step
   picker: HTMLElement;
 }

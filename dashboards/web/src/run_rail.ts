@@ -1,4 +1,5 @@
-// What stands above and beside the timeline of a run: its four facts, incidents, coverage, losses, processes.
+// Draws what is above and next to the timeline of a run: its four facts, incidents, coverage,
+// losses, processes.
 import type { Coverage, RunPage } from './api';
 import { compareAddress } from './compare';
 import { card, copy, h, mark, tag, time } from './dom';

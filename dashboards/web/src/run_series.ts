@@ -1,4 +1,5 @@
-// The series of a run by group, each with its curve: fetched when it comes into view.
+// Lists the series of a run by group, each with its curve, which is fetched when it comes into
+// view.
 import type { IncidentRow, Points, SeriesList, SeriesRow } from './api';
 import { get, path } from './api';
 import { h, mark, tag } from './dom';
@@ -11,7 +12,7 @@ const brief = (v: number): string => num(Number(v.toPrecision(4)));
 export interface SeriesCard {
   element: HTMLElement;
   load(): Promise<SeriesList>;
-  names(): string[];  // those that are listed
+  names(): string[];  // the listed names
   leave(): void;
 }
 

@@ -1,4 +1,4 @@
-// All runs, what hurts most first.
+// Lists all runs, the worst first.
 import type { Points, RunRow } from './api';
 import { get, isNew, path } from './api';
 import { command, h, mark, say, tag, time } from './dom';
@@ -26,7 +26,7 @@ export function runNote(run: RunRow): string {
   return run.over ? `${ranks}, ended at step\u00a0${whole(run.newest_step)}` : `${ranks}, now at step\u00a0${whole(run.newest_step)}`;
 }
 
-// What it costs: ranks that went on, or stand, since then.
+// Returns the cost: rank hours since the finding, of ranks that continue or are blocked.
 export function waste(run: RunRow): string | undefined {
   const since = run.worst && !run.over ? now() - ms(run.worst.opened) : 0;
   const hours = (since / 3600000) * run.world;
@@ -128,7 +128,7 @@ export function runsView(shell: Shell): View {
 
   async function load(): Promise<void> {
     data = await get<Answer>('runs');
-    // Rows under a hand stay where they are: the others wait for it.
+    // Rows under the pointer stay in place: updates wait.
     if (!main?.querySelector('.runs a:hover') || data.runs.length === 0) draw();
     else bar();
   }

@@ -1,4 +1,4 @@
-// An incident as text: the lines of `plumb watch`.
+// Returns an incident as text: the lines of `plumb watch`.
 import type { Finding, IncidentPage, Value } from './api';
 import { clean } from './format';
 
@@ -7,7 +7,7 @@ import { PICTURES } from './witness_parts';
 const WIDTH = 100;
 const LABEL = 11;
 
-// As the command line writes numbers: six significant digits.
+// Formats numbers like the command line: six significant digits.
 function short(value: number | string): string {
   if (typeof value === 'string') return value;
   if (Number.isInteger(value) && Math.abs(value) < 1e15) return String(value);

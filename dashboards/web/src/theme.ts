@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it.
+// Sets the theme: light, dark, or that of the system.
 import { h, mark } from './dom';
 
 const THEMES = ['auto', 'light', 'dark'];
@@ -10,13 +10,13 @@ export function setTheme(theme: string): void {
   document.querySelector('#theme')!.setAttribute('aria-label', `Theme: ${theme}`);
 }
 
-// A file that is opened may have no storage: the theme is then the window's.
+// A page opened as a file may have no storage: the theme then applies to the window only.
 export function nextTheme(): void {
   const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? 'auto') + 1) % 3];
   try {
     localStorage.setItem('theme', next);
   } catch {
-    // It is set all the same.
+    // The theme is set anyway.
   }
   setTheme(next);
 }

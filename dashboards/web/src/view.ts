@@ -1,4 +1,4 @@
-// What every view is, and what several of them show: the four facts, rows of incidents.
+// The interface of views, and what several of them show: the four facts, rows of incidents.
 import type { IncidentRow, ServerInfo } from './api';
 import { ApiError, Unanswered } from './api';
 import { command, h, mark, message, tag, time } from './dom';
@@ -8,19 +8,19 @@ import type { LiveEvent } from './live';
 export interface View {
   title: string;
   nav: 'runs' | 'incidents' | 'rules';
-  // Draws into `main`; again after a change. Throws ApiError.
+  // Draws into `main`; called again after a change. Throws ApiError.
   show(main: HTMLElement): Promise<void>;
-  whole?: Promise<void>;  // after `show`: what it still loads, below what is read first
+  whole?: Promise<void>;  // after `show`: the data that it still loads, for parts further down
   onEvent?(event: LiveEvent): void;
-  onKey?(key: string): boolean;  // true: it was for this view
+  onKey?(key: string): boolean;  // returns true if the view handled the key
   onTheme?(): void;
   leave?(): void;
 }
 
-// What all views share.
+// State that all views share.
 export interface Shell {
   server: ServerInfo | null;
-  loaded: Promise<void>;  // `server` is there
+  loaded: Promise<void>;  // `server` is loaded
   go(address: string): void;
   dialog(content: HTMLElement): HTMLDialogElement;
   refresh(): void;
@@ -38,10 +38,11 @@ interface Facts {
   run: string;
   runNote: string;
   waste?: string;
-  plain?: boolean;  // of a report: there is no page of the run
+  plain?: boolean;  // true in a report: there is no page of the run
 }
 
-// Which run, since when, where, what to do: the same order and place everywhere.
+// Returns the facts: which run, since when, where, what to do, in the same order and place
+// everywhere.
 export function facts(row: IncidentRow, of: Facts): HTMLElement {
   const more = row.sites > 1 ? `and ${whole(row.sites - 1)} more ${row.sites === 2 ? 'site' : 'sites'}` : steps(row.step_first, row.step_last);
   return h('dl', { class: 'facts' },
@@ -76,14 +77,14 @@ export function incidentRow(row: IncidentRow, withRun: boolean): HTMLElement {
 
 export const UNANSWERED = 'What this page asked was not answered in time. A browser has six connections to a host: are many of its tabs or windows open at once?';
 
-// After a load that was not the first: what is there no more is not shown as if it were. True: it is gone.
+// Call if a reload failed. If the item no longer exists, replaces the view and returns true.
 export function gone(main: HTMLElement | null, error: unknown): boolean {
   if (!main || !(error instanceof ApiError) || error.status !== 404) return false;
   main.replaceChildren(failure(error));
   return true;
 }
 
-// What went wrong, in words of somebody who cares.
+// Returns a message about an error, with advice.
 export function failure(error: unknown): HTMLElement {
   if (error instanceof ApiError) {
     if (error.status === 403) return message('You may not see this', error.message, h('a', { href: '#/signin' }, 'Sign in with another token'));

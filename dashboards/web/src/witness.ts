@@ -1,4 +1,4 @@
-// A finding's witness, drawn where its shape is known and listed where it is not: never left out.
+// Draws a finding's witness if its form is known, and lists its fields otherwise.
 import type { Finding, IncidentPage, Value } from './api';
 import { get, path, type Points } from './api';
 import { clean, count, num, steps, whole } from './format';
@@ -117,7 +117,7 @@ function seriesWitness(page: IncidentPage): Drawn | null {
   const figure = h('figure', { class: 'bd' }, caption);
   const reach = Math.max(60, finding.site.step_last - onset + 30);
   const plot = seriesPlot(name, 220, () => undefined, () => undefined);
-  // The row's own first step is the onset here.
+  // Here the onset is the row's own first step.
   const mark = { ...page, step_first: onset };
   void get<Points>(path('runs', page.run, 'points'), { series: name, from: onset - reach, to: onset + reach, px: 1200 }).then((points) => {
     if (points.step.length < 2) return;

@@ -1,4 +1,5 @@
-// The comb: gaps of the GPU that come again and again, what the host did under them, and how long each step idled.
+// Draws the comb: periodic gaps of the GPU, what the host did meanwhile, and the idle time of each
+// step.
 import type { Finding } from './api';
 import { clean, num, whole } from './format';
 import { hatches, line, picture, scale, ticks, words } from './plots';
@@ -13,7 +14,7 @@ const gapsOf = (lanes: Fields): Gap[] => {
   return from.map((one, i) => ({ from: one, ms: ms[i], host: host[i] === 1 }));
 };
 
-// Some periods around the longest gap, so that single ones are seen.
+// Returns a window of some periods around the longest gap, so that single gaps are visible.
 function windowOf(lanes: Fields, period: number, gaps: Gap[]): Window {
   const span = isNumber(lanes.span_ms) ? lanes.span_ms : Math.max(...gaps.map((gap) => gap.from + gap.ms));
   const middle = (isNumber(lanes.longest_from_ms) ? lanes.longest_from_ms : gaps[0].from) + (isNumber(lanes.longest_ms) ? lanes.longest_ms : 0) / 2;
@@ -52,7 +53,7 @@ function draw(width: number, lanes: Fields, period: number, cause: string): SVGE
   if (seen.some((gap) => gap.host)) parts.push(words(left, 112, clean(`under it: ${host || cause.replaceAll('-', ' ')}`, Math.floor((right - left) / 6.6)), 'b c2'));
   for (const t of ticks(w.from, w.to, narrow ? 3 : 6)) parts.push(line(X(t), 122, X(t), 127), words(X(t), 141, duration(t), 't3', X(t) > right - 30 ? 'end' : X(t) < left + 20 ? 'start' : 'middle'));
   parts.push(line(left, 122, right, 122));
-  // How long each step idled.
+  // The idle time of each step.
   const [steps, idle] = [numbersOf(lanes.step), numbersOf(lanes.step_idle)];
   let height = 152;
   if (steps.length > 1) {

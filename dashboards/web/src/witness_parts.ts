@@ -1,4 +1,5 @@
-// What all pictures of witnesses share: reading a witness's fields, a table of them, a picture that fits its place.
+// Functions shared by all pictures of witnesses: reading a witness's fields, a table of them, a
+// picture that fits its place.
 import type { Value } from './api';
 import { clean, num } from './format';
 import { h, scrolls } from './dom';
@@ -8,9 +9,9 @@ export const isFields = (value: Value | undefined): value is Fields => typeof va
 export const isNumber = (value: Value | undefined): value is number => typeof value === 'number';
 export const textOf = (value: Value | undefined): string => (typeof value === 'string' ? value : '');
 
-// Numbers of an array that is drawn; what is not finite comes as text and is NaN here.
+// Returns the numbers of an array that is drawn; non-finite values come as text and become NaN.
 export const numbersOf = (value: Value | undefined): number[] => (Array.isArray(value) ? value.map((one) => (isNumber(one) ? one : NaN)) : []);
-// Arrays that are drawn, and no rows of a table.
+// Arrays that are drawn and are not rows of a table.
 export const PICTURES = ['queue', 'scatter', 'lanes', 'waits'];
 
 export interface Drawn { title: string; element: HTMLElement }
@@ -31,7 +32,7 @@ export function fieldsTable(fields: Fields, caption: string): HTMLElement {
       h('tr', {}, h('td', {}, clean(key.replace(/_ms$/, '').replaceAll('_', ' '))), h('td', {}, clean(valueText(value), 4000) + (key.endsWith('_ms') ? '\u00a0ms' : ''))))))), caption);
 }
 
-// A picture that is drawn again when its width changes.
+// Draws a picture again when its width changes.
 export function fitted(draw: (width: number) => SVGElement): HTMLElement {
   const box = h('div', { class: 'plot' });
   let width = 0;

@@ -1,4 +1,5 @@
-// All that wanted a place at one expert: their scores by row, who got one, and the pair that accuses.
+// Draws all tokens that wanted a place at one expert: their scores by row, which were admitted, and
+// the pair that proves the leak.
 import type { Value } from './api';
 import { num, whole } from './format';
 import { line, picture, scale, words } from './plots';
@@ -15,7 +16,7 @@ function candidatesOf(queue: Value | undefined, of: Token): Candidate[] {
   return row.map((one, i) => ({ row: one, score: score[i], kept: kept[i] === 1, own: sequence[i] === of.sequence })).filter((one) => Number.isFinite(one.score) && Number.isFinite(one.row));
 }
 
-// Where all that were kept score above all that were not: between the two.
+// If all kept scores are above all others, returns the middle between the two.
 export function cutOf(all: { score: number; kept: boolean }[]): number | null {
   const low = Math.min(...all.filter((one) => one.kept).map((one) => one.score));
   const high = Math.max(...all.filter((one) => !one.kept).map((one) => one.score));
@@ -30,7 +31,7 @@ export function drawQueue(width: number, queue: Value | undefined, refused: Toke
   const right = width - 12;
   const [top, bottom] = [44, 236];
   const [a, b] = [refused.row, admitted.row];
-  // On a small screen the rows around the pair.
+  // On a small screen, show only the rows around the pair.
   const reach = Math.max(6, Math.abs(b - a) * 1.2);
   const all = narrow ? whole_.filter((one) => one.row >= Math.min(a, b) - reach && one.row <= Math.max(a, b) + reach) : whole_;
   const rows = [...all.map((one) => one.row), a, b];
@@ -45,7 +46,7 @@ export function drawQueue(width: number, queue: Value | undefined, refused: Toke
   if (cut !== null) {
     parts.push(s('rect', { x: left, y: Y(cut), width: right - left, height: Math.max(0, bottom - Y(cut)), fill: 'var(--error)', opacity: 0.05 }), line(left, Y(cut), right, Y(cut), 'axis', { 'stroke-dasharray': '5 4' }));
   }
-  // Kept ones are filled, refused ones open; those of the pair's own sequence are dark.
+  // Kept tokens are filled, refused ones open; those of the pair's own sequence are dark.
   for (const one of all) {
     if (one.row === a || one.row === b) continue;
     const ink = one.own ? 'var(--s1)' : 'var(--line-strong)';
@@ -58,7 +59,8 @@ export function drawQueue(width: number, queue: Value | undefined, refused: Toke
     s('circle', { cx: xa, cy: ya, r: 8, fill: 'var(--surface)', stroke: 'var(--error)', 'stroke-width': 2 }), s('path', { d: `M${xa - 3.5} ${ya - 3.5}l7 7m0-7l-7 7`, stroke: 'var(--error)', 'stroke-width': 2.2 }),
     s('circle', { cx: xb, cy: yb, r: 8, fill: 'var(--surface)', stroke: 'var(--error)', 'stroke-width': 2 }), s('circle', { cx: xb, cy: yb, r: 4.5, fill: 'var(--s1)' }));
   if (cut !== null) parts.push(words(right, bottom - 7, narrow ? 'below: refused' : `below ${num(Number(cut.toPrecision(4)))}: refused, whoever came first`, 't1 halo', 'end'));
-  // A line each, the lower one of the pair's right: however near they are, one stands clear of the other.
+  // One line each, with the lower label for the right token of the pair, so that labels do not
+  // overlap.
   const label = (x: number, y: number, head: string, below: string): void => {
     const room = 7 * (head.length + below.length) + 12;
     const to = x + room < right ? 1 : -1;
@@ -68,13 +70,13 @@ export function drawQueue(width: number, queue: Value | undefined, refused: Toke
   label(xa, xa <= xb ? 12 : 29, ...told(refused, 'refused'));
   label(xb, xa <= xb ? 29 : 12, ...told(admitted, 'admitted'));
   for (const value of [low, high]) parts.push(words(left - 8, Y(value) + 4, num(Number(value.toPrecision(3))), 't3', 'end'));
-  // Their rows below, apart.
+  // Their row numbers below, apart.
   const nearer = Math.min(right - 64, Math.max(left + 20, Math.min(xa, xb)));
   const farther = Math.min(right - 20, Math.max(nearer + 44, Math.max(xa, xb)));
   for (const [x, value] of [[xa <= xb ? nearer : farther, a], [xa <= xb ? farther : nearer, b]]) {
     parts.push(s('rect', { x: x - 20, y: bottom + 4, width: 40, height: 18, rx: 3, fill: 'var(--error)' }), s('text', { x, y: bottom + 17, 'text-anchor': 'middle', class: 'onerr b' }, whole(value)));
   }
-  // The key to the dots.
+  // The legend of the dots.
   const total = queue.candidates;
   const shown = isNumber(total) && total > all.length ? `, ${whole(all.length)} of ${whole(total)} shown` : '';
   const key = (x: number, filled: boolean, ink: string, text: string): number => {

@@ -1,4 +1,5 @@
-// How far the two sides' log-probabilities lie apart, token by token, and the line of the cause that was fitted.
+// Plots the difference of the two sides' log-probabilities, token by token, and the fitted line of
+// the cause.
 import type { Finding } from './api';
 import { clean, num, whole } from './format';
 import { line, picture, scale, ticks, words } from './plots';

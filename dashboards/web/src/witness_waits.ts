@@ -1,4 +1,5 @@
-// Who waits for whom: ranks that stand alike are a box, arrows go from who waits to who is awaited.
+// Draws which ranks wait for which: ranks in the same state are a box, and arrows go from waiting
+// ranks to awaited ones.
 import type { Finding, Value } from './api';
 import { clean, whole } from './format';
 import { picture, words } from './plots';
@@ -30,7 +31,7 @@ function graphOf(finding: Finding): Graph | null {
     const edges = from.map((one, i): [number, number] => [one, to[i]]).filter(([a, b]) => nodes[a] && nodes[b]);
     if (nodes.length > 0) return { nodes, edges };
   }
-  // What every finding of this kind says.
+  // Fields that every finding of this kind has.
   const [culprits, waiting] = [ranksOf(finding.details.ranks), ranksOf(finding.details.waiting)];
   if (culprits.length === 0 || waiting.length === 0) return null;
   const kind = textOf(finding.details.kind).replaceAll('-', ' ');
@@ -48,7 +49,7 @@ function draw(width: number, graph: Graph): SVGElement {
   const at = new Map<number, { x: number; y: number }>();
   const step = HEIGHT + GAP;
   const column = Math.max(others.length, 1) * step;
-  // Those that are named stand right, in the middle of the column; on a small screen on top.
+  // Named ranks are on the right, in the middle of the column; on a small screen on top.
   culprits.forEach((one, i) => at.set(one.i, narrow ? { x: 20, y: 6 + i * step } : { x: width - boxWidth - 1, y: Math.max(6, 6 + (column - culprits.length * step) / 2 + i * step) }));
   others.forEach((one, i) => at.set(one.i, { x: narrow ? 20 : 19, y: 6 + (narrow ? culprits.length * step + i * step : i * step) }));
   const parts: SVGElement[] = [];

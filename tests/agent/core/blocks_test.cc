@@ -1,4 +1,4 @@
-// The parts that need no run: cadence, sites, losses, spans, options.
+// The parts that work without a run: cadence, sites, losses, spans, options.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ TEST(Looks, AreGivenFromTheOpenStepOnAndNotTwice) {
   EXPECT_FALSE(looks.Covers(0));
   EXPECT_EQ(looks.Ask(100, 8, 1000), 107);
   EXPECT_TRUE(looks.Covers(107) && !looks.Covers(108) && !looks.Covers(-1));
-  EXPECT_EQ(looks.Ask(103, 8, 1000), 110);  // three more
+  EXPECT_EQ(looks.Ask(103, 8, 1000), 110);  // 3 more
   EXPECT_EQ(looks.Ask(103, 2, 1000), 110);  // none
   const auto covered = [&](SiteKind kind, const char* op) {
     Site site;
@@ -38,12 +38,13 @@ TEST(Looks, AreGivenFromTheOpenStepOnAndNotTwice) {
   };
   EXPECT_TRUE(covered(SiteKind::kTensor, "weight"));
   EXPECT_TRUE(covered(SiteKind::kReduction, "accumulation"));
-  // What several ranks must measure in the same steps is none of one rank's.
+  // Observations that several ranks must measure in the same steps are not included in one rank's
+  // look.
   EXPECT_FALSE(covered(SiteKind::kReduction, "sum") || covered(SiteKind::kLogprobs, "logprobs"));
 }
 
-// Whoever asks in every step gets one in 32 beyond the first 16, and never more bytes than half of
-// what the run may send.
+// A caller that asks in every step gets 1 step in 32 beyond the first 16, and never more than half
+// of the bytes that the run may send.
 TEST(Looks, HaveABudgetOfStepsAndOfBytes) {
   std::mt19937_64 random(5);
   for (int trial = 0; trial < 200; ++trial) {
@@ -76,7 +77,7 @@ std::vector<int64_t> SampledSteps(Cadence* cadence, uint64_t sample, uint64_t su
 
 TEST(Cadence, OpeningThenPowersOfTwoThenThePeriod) {
   Cadence cadence(1, 3072);
-  // 40 KiB a step: 40960 / 3072 = 13.3, so one of 16.
+  // 40 KiB per step: 40960 / 3072 = 13.3, so the period is 16.
   const auto sampled = SampledSteps(&cadence, 40960, 0, 100);
   EXPECT_EQ(cadence.sample_period(), 16u);
   EXPECT_THAT(sampled, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 58, 64, 83));
@@ -95,8 +96,8 @@ TEST(Cadence, SmallSamplesAreTakenEveryStep) {
   EXPECT_EQ(SampledSteps(&cadence, 2000, 1000, 200).size(), 200u);
 }
 
-// Whatever the sizes, beyond the opening the average stays within the budget, and it is the
-// densest power of two that does.
+// For all sizes, the average beyond the opening steps stays within the budget, and the period is
+// the smallest power of two for which it does.
 TEST(Cadence, AveragedBytesStayWithinTheBudget) {
   std::mt19937_64 random(11);
   for (int trial = 0; trial < 500; ++trial) {
@@ -179,7 +180,8 @@ TEST(Cadence, StretchThinsDueStepsToSomeOfThose) {
   EXPECT_EQ(cadence.NextDue(8), 9);
 }
 
-// One step of each block of a stretch, and what a rank with twice the stretch measures is measured.
+// One step in each block of a stretch is due. What a rank with twice the stretch measures, all
+// ranks measure.
 TEST(Cadence, DueStepsAreOneABlockAndNested) {
   Cadence cadence(1, 3072);
   std::set<int64_t> wider;
@@ -196,9 +198,10 @@ TEST(Cadence, DueStepsAreOneABlockAndNested) {
   }
 }
 
-// What lives in one of m steps alone is met, wherever the run stands and whatever the stretch.
+// An effect that is present only in one of m steps is sampled, at every position of the run and for
+// every stretch.
 TEST(Cadence, NoSmallPeriodIsMissed) {
-  constexpr size_t kEnough[] = {8, 15, 11, 24, 20, 23, 13};  // of m = 2, 3, ..., counted
+  constexpr size_t kEnough[] = {8, 15, 11, 24, 20, 23, 13};  // for m = 2, 3, ..., found by counting
   for (uint64_t stretch = 1; stretch <= 256; stretch *= 2) {
     Cadence cadence(1, 3072);
     cadence.Stretch(stretch);
@@ -229,8 +232,8 @@ TEST(Governor, StaysAtOneWithinTheBudget) {
   EXPECT_EQ(governor.stretch(), 1u);
 }
 
-// A trainer whose cost follows its due steps: the governor finds the least stretch that fits,
-// stays there, and comes back when the cost falls.
+// A trainer whose cost depends on its number of due steps: the governor finds the smallest stretch
+// that fits, keeps it, and reduces it when the cost falls.
 TEST(Governor, FindsTheLeastStretchAndComesBack) {
   Governor governor(0.01);
   uint64_t now = kSecond, threads = 0;

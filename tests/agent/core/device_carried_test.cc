@@ -1,5 +1,5 @@
-// CUDA tensors that the host measures, through the agent and over the fake device: copied in the
-// stream's order, the record holds the same bytes as if they had been on the host.
+// CUDA tensors that are measured on the host, through the agent and over the fake device: they are
+// copied in stream order, and the record holds the same bytes as for host tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ std::vector<float> Ramp(size_t n, float by) {
   return out;
 }
 
-// Three sites, a call each: what one returned, in that order.
+// Three sites with one call each, and the statuses of these calls in the same order.
 struct Carried {
   Carried(TestRun* of, DLDevice device)
       : run(of),
@@ -88,7 +88,7 @@ TEST_F(Device, IntegersLogitsAndLogprobsAreTheHostsByteForByte) {
   EXPECT_EQ(Held(), 0u);
 }
 
-// A stream that has not got there is not waited for.
+// The agent does not wait for a stream that has not reached the copy.
 TEST_F(Device, WhatIsCarriedComesInTheStreamsOrder) {
   TestRun run(RecordOptions(dir_.path()));
   Carried carried(&run, {kDLCUDA, 0});
@@ -121,7 +121,7 @@ TEST_F(Device, WhatIsCarriedIsLostByItsCause) {
   options.device_ring_bytes = 64 << 10;
   TestRun run(options);
   Carried carried(&run, {kDLCUDA, 0});
-  // Axes that no copy of two of them makes dense.
+  // Axes for which no pair makes a dense copy.
   int64_t strides[3] = {1, 2, 4};
   carried.ids.t.strides = strides;
   run.run().StepBegin(0);
@@ -149,7 +149,7 @@ TEST_F(Device, WhatIsCarriedIsLostByItsCause) {
   EXPECT_EQ(account.items, 2 + 600 - full);
 }
 
-// A device that fails under the copies.
+// The device fails during the copies.
 TEST_F(Device, ACopyThatFailsIsCounted) {
   g_fake->fail("copy", 0, kDeviceFailed, false);
   TestRun run(RecordOptions(dir_.path()));

@@ -1,5 +1,5 @@
-// CUDA tensors through the agent, over the fake device: the record holds the same bytes as if the
-// tensors had been on the host.
+// CUDA tensors through the agent, over the fake device: the record holds the same bytes as for host
+// tensors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace testing;  // NOLINT: the tests' own
 
-// A random call as a C caller hands it over, on the host or on a device.
+// A random call as a C caller passes it, on the host or on a device.
 class AnyCall {
  public:
   explicit AnyCall(uint32_t seed)
@@ -184,7 +184,7 @@ std::vector<std::string> RecordedProducts(DLDevice device, bool hold) {
     EXPECT_EQ(run.run().ObserveMatmul(static_cast<Site*>(made), step, call, &error), PLUMBLINE_OK)
         << error.text;
     run.run().StepEnd(step);
-    a[static_cast<size_t>(step)] += 1;  // read when the stream gets there: only without holding
+    a[static_cast<size_t>(step)] += 1;  // read when the stream reaches it: only without hold
     if (hold) a[static_cast<size_t>(step)] -= 1;
   }
   g_fake->hold(false);

@@ -1,5 +1,5 @@
 // Calls in CUDA graphs through the agent, over the fake device: the record holds the same bytes as
-// if each due step had made them, and what is lost is counted.
+// with a direct call in each due step, and lost items are counted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ constexpr DLDevice kDevice = {kDLCUDA, 1};
 void* Graph() { return Stream(9); }
 void* Replays() { return Stream(3); }
 
-// Captures what `observed` hands over, on Graph(): its statuses.
+// Captures the calls of `observed` on Graph() and returns their statuses.
 std::vector<plumbline_status_t> Capture(TestRun* run, Observed* observed) {
   EXPECT_EQ(run->run().CaptureBegin(Replays()), PLUMBLINE_OK);
   g_fake->capture(Graph(), true);
@@ -39,8 +39,8 @@ std::vector<v1::Evidence> Items(const TempFolder& dir) {
   return items;
 }
 
-// 60 steps of a run whose cadence is soon no longer every step, by calls of due steps or by a graph
-// that each step replays.
+// 60 steps of a run whose cadence soon skips steps, with calls in due steps or with a graph that
+// each step replays.
 std::vector<std::string> Recorded(bool by_graph) {
   TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
@@ -82,7 +82,7 @@ TEST_F(Device, AGraphsEvidenceIsThatOfItsCallsByteForByte) {
   EXPECT_EQ(Held(), 0u);
 }
 
-// Micro-batches: each replay is a call of its own, numbered in its order.
+// Micro-batches: each replay is a separate call, numbered in order.
 TEST_F(Device, EachReplayIsACall) {
   TestRun run(RecordOptions(dir_.path()));
   Observed observed(&run, kDevice, Graph());
@@ -118,7 +118,7 @@ TEST_F(Device, EachReplayIsACall) {
   EXPECT_EQ(account.complete_through, 3);
 }
 
-// A site that is called both ways in one step: no two calls have one number.
+// A site that is called directly and by a graph in one step: all call numbers are distinct.
 TEST_F(Device, CallsBesideAGraphHaveNumbersOfTheirOwn) {
   TestRun run(RecordOptions(dir_.path()));
   Observed observed(&run, kDevice, Graph());
@@ -188,7 +188,7 @@ TEST_F(Device, ReplaysWithoutRoomAreCounted) {
   EXPECT_EQ(account.lost_by_cause.at("device-ring-full"), 9u);
 }
 
-// The run is closed within a step, and while the device is still at it.
+// The run is closed within a step, also while the device is still working on it.
 TEST_F(Device, ClosingWithinAStep) {
   for (const bool hold : {false, true}) {
     SCOPED_TRACE(hold);
@@ -210,7 +210,7 @@ TEST_F(Device, ClosingWithinAStep) {
   }
 }
 
-// A trainer that replays beside its steps is told so once, and goes on.
+// A trainer that replays the graph outside a step gets one message, and continues.
 TEST_F(Device, AReplayBesideItsStepEndsTheMeasuring) {
   TestRun run(RecordOptions(dir_.path()));
   Observed observed(&run, kDevice, Graph());

@@ -1,6 +1,5 @@
 // Reductions of CUDA tensors, through the agent and over the fake device: their sampled elements
-// are gathered in the stream's order, and the record holds the same bytes as if they had been on
-// the host.
+// are gathered in stream order, and the record holds the same bytes as for host tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +16,7 @@ namespace {
 
 using namespace testing;  // NOLINT: the tests' own
 
-// 0, 1, ... in that shape.
+// 0, 1, ... in the given shape.
 template <typename T>
 struct Buffer : PlacedTensor<T> {
   Buffer(std::vector<int64_t> dims, DLDataType dtype, DLDevice device)
@@ -31,8 +30,8 @@ struct Buffer : PlacedTensor<T> {
   }
 };
 
-// A site a way of handing over: whole, whole of few elements, three ranks' at once, transposed, and
-// elements at offsets.
+// One site for each form of input: the whole tensor, a whole tensor with few elements, three ranks
+// at once, transposed, and elements at offsets.
 struct Reductions {
   Reductions(TestRun* of, DLDevice device, uint32_t ranks = 3)
       : run(of),
@@ -103,7 +102,7 @@ TEST_F(Device, ReductionsAreTheHostsByteForByte) {
   EXPECT_EQ(Held(), 0u);
 }
 
-// The rows of all ranks and the sum: one gather, and launches of 23 of them.
+// The rows of all ranks and the sum are gathered together, in launches of 23 rows.
 TEST_F(Device, StackedRowsAreGatheredAtOnce) {
   for (const uint32_t ranks : {3u, 30u}) {
     SCOPED_TRACE(ranks);
@@ -121,7 +120,7 @@ TEST_F(Device, StackedRowsAreGatheredAtOnce) {
   }
 }
 
-// The elements are those that the stream's earlier kernels left.
+// The elements have the values that earlier kernels of the stream wrote.
 TEST_F(Device, ReductionsComeInTheStreamsOrder) {
   TestRun run(RecordOptions(dir_.path()));
   Reductions reductions(&run, {kDLCUDA, 0});
@@ -137,7 +136,7 @@ TEST_F(Device, ReductionsComeInTheStreamsOrder) {
   EXPECT_EQ(found, 1);
 }
 
-// Offsets that lie on the device are looked at when they are here.
+// Offsets in device memory are checked after they are copied to the host.
 TEST_F(Device, OffsetsOfADeviceThatAreBeyondTheCountAreCounted) {
   TestRun run(RecordOptions(dir_.path()));
   Reductions reductions(&run, {kDLCUDA, 0});
@@ -162,7 +161,7 @@ TEST_F(Device, AGatherThatFailsIsCounted) {
   EXPECT_EQ(AccountOf(Batches(dir_)).lost_by_cause.at("device-error"), 5u);
 }
 
-// Input and output on different sides are no call that could be read.
+// A call whose input and output are on different devices is refused.
 TEST_F(Device, AReductionLiesOnOneDevice) {
   TestRun run(RecordOptions(dir_.path()));
   Reductions reductions(&run, {kDLCUDA, 0});

@@ -1,5 +1,5 @@
 // CUDA tensors and updates through the agent, over the fake device: the record holds the same bytes
-// as if they had been on the host, and each that is lost is counted by its cause.
+// as for host tensors, and each lost item is counted by its cause.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// CUDA tensors through the agent, over the fake device: a device that is slow, full, captured or
-// fails, from the call to the record. What it measures: device_evidence_test.cc.
+// CUDA tensors through the agent, over the fake device: a device that is slow, full, in capture or
+// fails, from the call to the record. For what it measures, see device_evidence_test.cc.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST_F(Device, AProductThatTheDeviceRefusesIsCounted) {
   EXPECT_EQ(account.lost_by_cause.at("device-error"), 1u);
 }
 
-// By the GPU's own clock: the fake's work takes a microsecond each.
+// Measured by the GPU's clock: each work item of the fake takes a microsecond.
 TEST_F(Device, TheGpusTimeIsCharged) {
   TestRun run(RecordOptions(dir_.path()));
   DeviceCall call(100, 8);
@@ -61,7 +61,7 @@ TEST_F(Device, TheGpusTimeIsCharged) {
   ASSERT_EQ(run.Close(), PLUMBLINE_OK);
 }
 
-// The GPU's time counts as it is, and the dearer side decides.
+// GPU time counts at its full value, and the larger of the two costs decides.
 TEST_F(Device, AGpusTimeIsGovernedToo) {
   constexpr uint64_t kSecond = 1'000'000'000;
   Governor governor(0.01);
@@ -104,8 +104,8 @@ TEST_F(Device, WhatTheRingCannotHoldIsCounted) {
   EXPECT_EQ(account.complete_through, 0);
 }
 
-// What does not depend on the device is written; the step is complete when the device has passed
-// it.
+// Items that do not depend on the device are written at once; the step is complete when the device
+// has finished it.
 TEST_F(Device, AStepIsCompleteWhenTheDeviceIsDoneWithIt) {
   TestRun run(RecordOptions(dir_.path()));
   DeviceCall call(32, 8);
@@ -194,7 +194,7 @@ TEST_F(Device, CloseInAHurryStillWritesWhatItHas) {
   ASSERT_EQ(run.Observe("layers.0", 0, call), PLUMBLINE_OK);
   run.run().Scalar(0, "loss", 1);
   run.run().StepEnd(0);
-  run.Close(200);  // in time or not; the drain thread ends its work either way
+  run.Close(200);  // in time or not; the drain thread ends its work in both cases
   Account account;
   test::Eventually([&] {
     account = AccountOf(Batches(dir_));
@@ -213,7 +213,7 @@ TEST_F(Device, CloseFetchesWhatIsStillUnderWayAndFreesAll) {
   run.run().StepBegin(0);
   ASSERT_EQ(run.Observe("layers.0", 0, call), PLUMBLINE_OK);
   run.run().StepEnd(0);
-  g_fake->release_after(10);  // not by the clock: close gives the device two seconds
+  g_fake->release_after(10);  // independent of the clock: close gives the device 2 seconds
   EXPECT_EQ(run.Close(60000), PLUMBLINE_OK);
   const Account account = AccountOf(Batches(dir_));
   EXPECT_EQ(account.items, 1u);
@@ -320,7 +320,7 @@ struct Fault {
 
 class FailingDevice : public Device, public ::testing::WithParamInterface<Fault> {};
 
-// Nothing waits, nothing breaks, the host's observations go on, and every call is in the record or
+// Nothing waits, nothing breaks, host observations continue, and every call is in the record or
 // counted.
 TEST_P(FailingDevice, IsCountedAndLeftAlone) {
   const Fault& p = GetParam();

@@ -1,5 +1,5 @@
 // Tensors and updates of a device that a thread observes together, through the agent and over the
-// fake: the record holds the same bytes as if each had been launched alone, in fewer launches.
+// fake: the record holds the same bytes as with separate launches, in fewer launches.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ struct Recorded {
   uint64_t launches = 0;
 };
 
-// Twenty steps of which some are sampled.
+// 20 steps, some of them sampled.
 Recorded Record(DLDevice device, bool together, int tensors, int updates, int streams) {
   TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
@@ -62,7 +62,7 @@ TEST_F(Device, TogetherTheRecordIsTheSameByteForByte) {
   EXPECT_EQ(Held(), 0u);
 }
 
-// A step's 64 tensors, and of each an update: figures, and elements on a step that keeps them.
+// A step with 64 tensors and an update of each: figures, and elements in a step that keeps them.
 TEST_F(Device, LaunchesOfAStepAreCounted) {
   for (const bool sampled : {false, true}) {
     SCOPED_TRACE(sampled);
@@ -72,7 +72,7 @@ TEST_F(Device, LaunchesOfAStepAreCounted) {
     TestRun run(options);
     Model model(&run, {kDLCUDA, 0}, 64, 64);
     uint64_t launches[2] = {};
-    // The first steps are sampled, whatever the traffic.
+    // The first steps are sampled at any traffic.
     const int64_t from = sampled ? 0 : 40;
     int64_t step = 0;
     for (; step < from; ++step) {
@@ -90,14 +90,14 @@ TEST_F(Device, LaunchesOfAStepAreCounted) {
                 sampled ? "sampled" : "not sampled", static_cast<int>(launches[0]),
                 static_cast<int>(launches[1]));
     EXPECT_EQ(launches[0], 128u);
-    // Fifteen tensors a launch and five updates; elements go along, or are one launch more. The
-    // tensor whose row is kept has its own, and what waited goes before it.
+    // 15 tensors per launch and 5 updates; elements are in the same launch or in one more. The
+    // tensor whose row is kept has its own launch, and pending items are launched before it.
     EXPECT_EQ(launches[1], sampled ? 35u : 18u);
     EXPECT_EQ(run.Close(), PLUMBLINE_OK);
   }
 }
 
-// One by one and as the trainer goes on; a host's tensor waits for nothing.
+// One by one while the trainer continues; a host tensor never waits.
 TEST_F(Device, NothingWaitsBeyondTheEnd) {
   TestRun run(RecordOptions(dir_.path()));
   Model model(&run, {kDLCUDA, 0}, 3, 0), host(&run, {kDLCPU, 0}, 3, 0);
@@ -135,8 +135,8 @@ TEST_F(Device, TogetherMayBeNested) {
   EXPECT_EQ(AccountOf(Batches(dir_)).items, 3u);
 }
 
-// The trainer may have written them anew by then: they are counted, not measured. The next step
-// begins with nothing.
+// The trainer may have overwritten the tensors by then: they are counted and not measured. The next
+// step begins with no pending items.
 TEST_F(Device, WhatNobodyEndedIsCountedAtTheStepsEnd) {
   TestRun run(RecordOptions(dir_.path()));
   Model model(&run, {kDLCUDA, 0}, 18, 2);
@@ -149,10 +149,10 @@ TEST_F(Device, WhatNobodyEndedIsCountedAtTheStepsEnd) {
   run.run().StepBegin(1);
   model.Tensor(1, 0);
   EXPECT_EQ(Launches(), before + 1) << "nobody has begun";
-  run.run().TogetherEnd();  // too late: of none
+  run.run().TogetherEnd();  // too late: there is nothing to end
   run.run().TogetherBegin();
   model.Tensor(1, 1);
-  ASSERT_EQ(run.Close(), PLUMBLINE_OK);  // within the step, and not ended either
+  ASSERT_EQ(run.Close(), PLUMBLINE_OK);  // within the step, and without TogetherEnd
   const Account account = AccountOf(Batches(dir_));
   const uint64_t lost = account.lost_by_cause.at("after-step-end");
   EXPECT_EQ(account.items + lost, 20u + 2);
@@ -160,7 +160,7 @@ TEST_F(Device, WhatNobodyEndedIsCountedAtTheStepsEnd) {
   EXPECT_LT(lost, 20u) << "what a launch was full of had left";
 }
 
-// A second thread is not made to wait, and ends nothing.
+// A second thread does not wait, and does not end the first thread's group.
 TEST_F(Device, AnotherThreadsCallsLeaveAtOnce) {
   TestRun run(RecordOptions(dir_.path()));
   Model model(&run, {kDLCUDA, 0}, 4, 0);
@@ -183,7 +183,7 @@ TEST_F(Device, AnotherThreadsCallsLeaveAtOnce) {
   EXPECT_EQ(AccountOf(Batches(dir_)).items, 3u);
 }
 
-// Steps end beside threads that observe together: each call is measured or counted, once.
+// Steps end while threads observe together: each call is measured or counted, once.
 TEST_F(Device, StepsEndBesideWhatWaits) {
   TestRun run(RecordOptions(dir_.path()));
   Model model(&run, {kDLCUDA, 0}, 4, 0);
@@ -214,8 +214,8 @@ TEST_F(Device, StepsEndBesideWhatWaits) {
   EXPECT_GT(account.items, 0u);
 }
 
-// What goes into a graph does not wait, and what waits leaves before a capture begins; a stream
-// that is captured all the same loses what waits for it, counted.
+// Calls that go into a graph do not wait, and pending calls are launched before a capture begins.
+// If a stream is captured in another way, its pending calls are lost and counted.
 TEST_F(Device, CapturesAndWhatWaits) {
   TestRun run(RecordOptions(dir_.path()));
   Model model(&run, {kDLCUDA, 0}, 3, 0);
@@ -240,7 +240,7 @@ TEST_F(Device, CapturesAndWhatWaits) {
   EXPECT_EQ(account.lost_by_cause.at("stream-capture"), 2u);
 }
 
-// Flush waits for all that was observed, also for what would have waited for the end.
+// Flush waits for all observations, including those that are pending until TogetherEnd.
 TEST_F(Device, AFlushLaunchesWhatWaits) {
   TestRun run(RecordOptions(dir_.path()));
   Model model(&run, {kDLCUDA, 0}, 3, 0);
@@ -257,7 +257,7 @@ TEST_F(Device, AFlushLaunchesWhatWaits) {
   EXPECT_EQ(AccountOf(Batches(dir_)).items, 3u);
 }
 
-// A call that is at fault costs no other; a launch that fails costs all that were in it.
+// An invalid call does not affect other calls; a launch that fails loses all its calls.
 TEST_F(Device, FaultsOfWhatWaitsAreCounted) {
   {
     TestRun run(RecordOptions(dir_.path()));
@@ -290,7 +290,7 @@ TEST_F(Device, FaultsOfWhatWaitsAreCounted) {
   EXPECT_EQ(account.lost_by_cause.at("device-error"), 6u);
 }
 
-// More streams than a batch keeps apart: what waits leaves, and nothing is lost.
+// More streams than a batch keeps separate: pending calls are launched, and nothing is lost.
 TEST_F(Device, ManyStreamsOfTwoDevices) {
   TestRun run(RecordOptions(dir_.path()));
   Model first(&run, {kDLCUDA, 0}, 12, 6, 4), second(&run, {kDLCUDA, 1}, 12, 6, 4);
@@ -306,7 +306,7 @@ TEST_F(Device, ManyStreamsOfTwoDevices) {
   EXPECT_EQ(AccountOf(Batches(dir_)).items, 54u);
 }
 
-// Of two devices each launches its own.
+// Each of two devices launches its own calls.
 TEST_F(Device, DevicesLaunchTheirOwn) {
   TestRun run(RecordOptions(dir_.path()));
   Model first(&run, {kDLCUDA, 0}, 3, 1), second(&run, {kDLCUDA, 1}, 3, 1);

@@ -1,6 +1,5 @@
-// Updates of sampled elements that lie on a device, through the agent and over the fake: they are
-// copied in the stream's order, and the record holds the same bytes as if they had been on the
-// host.
+// Updates of sampled elements in device memory, through the agent and over the fake: they are
+// copied in stream order, and the record holds the same bytes as for host tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +18,7 @@ using namespace testing;  // NOLINT: the tests' own
 constexpr int64_t kElements = 9;
 constexpr uint64_t kCount = 100;  // of the whole tensor
 
-// Two sites: an update of three tensors, strided ones among them, and one of six.
+// Two sites: an update of three tensors, some of them strided, and one of six.
 struct HandedUpdates {
   HandedUpdates(TestRun* of, DLDevice device, DLDevice offsets_on) : run(of) {
     for (float by : {1.0f, 1.5f, 1.25f, 0.5f, 2.0f, 2.5f}) {
@@ -95,7 +94,7 @@ TEST_F(Device, UpdatesOfHandedElementsAreTheHostsByteForByte) {
   EXPECT_EQ(Held(), 0u);
 }
 
-// The elements are those that the stream's earlier kernels left.
+// The elements have the values that earlier kernels of the stream wrote.
 TEST_F(Device, HandedElementsComeInTheStreamsOrder) {
   TestRun run(RecordOptions(dir_.path()));
   HandedUpdates updates(&run, {kDLCUDA, 0}, {kDLCUDA, 0});
@@ -110,7 +109,7 @@ TEST_F(Device, HandedElementsComeInTheStreamsOrder) {
   EXPECT_EQ(found, 2);
 }
 
-// Offsets of the host are looked at within the call, those of the device when they are here.
+// Host offsets are checked within the call, device offsets after they are copied to the host.
 TEST_F(Device, HandedElementsBeyondTheCountAreCounted) {
   for (const bool on_host : {true, false}) {
     SCOPED_TRACE(on_host);

@@ -1,4 +1,4 @@
-// What a process does with directives: denser sampling within its budget, capsules in parts.
+// How a process handles directives: denser sampling within its budget, capsules in parts.
 #include "agent/core/run/directives.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,8 @@ class DirectivesTest : public ::testing::Test {
 
   void Newest(int64_t step) { state_->newest_step.store(step); }
 
-  // The drain thread's view of one call: was it to keep its elements, and how many bytes.
+  // What the drain thread does for one call: whether its elements were to be kept, and its size in
+  // bytes.
   void Call(int64_t step, size_t bytes, uint32_t call = 0) {
     v1::Evidence e;
     e.mutable_site()->set_layer("layers.0");
@@ -133,7 +134,7 @@ TEST_F(DirectivesTest, GoesOnFromWhatTheServerHolds) {
   auto parts = Parts();
   parts.insert(parts.begin(), first.capsule());
   EXPECT_EQ(parts.back().sha256(), Sha256Of(Whole(parts)));
-  // And once more from the start.
+  // And again from the start.
   directives_->OnDirective(Send(7, 5, 0));
   EXPECT_EQ(parts.back().sha256(), Sha256Of(Whole(Parts())));
 }
@@ -162,10 +163,10 @@ TEST_F(DirectivesTest, SaysWhyThereIsNothing) {
   EXPECT_EQ(Error(Send(6, 40)).rfind("run-ended:", 0), 0u);
 }
 
-// The order came while the step was under way: half of a step is no step.
+// The directive arrived during the step: a capsule needs a complete step.
 TEST_F(DirectivesTest, AStepThatHadBegunIsNoneOfIt) {
   Newest(999);
-  state_->cadence.AtStepEnd(1 << 20, 1 << 10);  // hardly a step is sampled
+  state_->cadence.AtStepEnd(1 << 20, 1 << 10);  // few steps are sampled
   v1::Evidence unsampled;
   unsampled.set_step(1001);
   directives_->OnDirective(Send(7, 1001));
@@ -191,7 +192,7 @@ TEST_F(DirectivesTest, HoldsFewAndForgetsWhatIsReleased) {
   EXPECT_EQ(Error(Send(9, 5, 0, "l4")), "");
 }
 
-// Its release was lost with a connection: the server does not ask for it when it is back.
+// Its release was lost with a connection: the server does not ask for it after it reconnects.
 TEST_F(DirectivesTest, WhatIsNotAskedForAgainMakesRoom) {
   directives_->OnDirective(Send(1, 5));
   Call(5, 100);
@@ -223,7 +224,7 @@ TEST_F(DirectivesTest, AskedForALaterStepItBeginsAnew) {
   EXPECT_EQ(parts[0].error(), "");
 }
 
-// The ranks' copies differ, and no rank knows: the server has all of them look.
+// The copies of the ranks differ, and no rank can detect it: the server makes all of them look.
 TEST_F(DirectivesTest, TheChecksumOfAllWeightsMeansEachOfThem) {
   Newest(100);
   state_->cadence.AtStepEnd(1 << 20, 1 << 10);
@@ -271,12 +272,12 @@ TEST_F(DirectivesTest, DenserSamplingWithinTheBudget) {
   EXPECT_EQ(site_->orders.NextDue(10'013, 20'000, 1), 10'014);
   EXPECT_EQ(site_->orders.NextDue(10'021, 20'000, 1), 20'000);
 
-  // The governor thins it out.
+  // The governor makes it less dense.
   state_->cadence.Stretch(4);
   EXPECT_FALSE(state_->SampleDue(*site_, 10'012 + 2));
   EXPECT_TRUE(state_->SampleDue(*site_, 10'016));
 
-  // A site that is too large for it gets what there is, and says so.
+  // A site that is too large for it gets the available budget, and reports this.
   state_->cadence.Stretch(1);
   site_->NoteBytes(8 << 20, 10);
   site_->EndStep();
@@ -307,7 +308,7 @@ v1::Directive Stop(v1::Level level, int64_t step) {
   return directive;
 }
 
-// Of a process whose steps are 100 to 120.
+// For a process with the steps 100 to 120.
 std::string ReasonAfter(int32_t stop_on, const std::vector<v1::Directive>& directives,
                         size_t bytes = 256) {
   AgentOptions options;
@@ -332,7 +333,7 @@ TEST(StopOrder, OfTheLevelAndOfAStepOfThisProcess) {
   EXPECT_EQ(ReasonAfter(v1::LEVEL_WARNING, {warning}).substr(0, 7), "warning");
   EXPECT_EQ(ReasonAfter(v1::LEVEL_ERROR, {warning}), "");
   EXPECT_EQ(ReasonAfter(0, {error}), "");
-  // Of an attempt before, whose steps came further than those of this one, or are over.
+  // From an earlier attempt with more steps than this one, or already over.
   EXPECT_EQ(ReasonAfter(v1::LEVEL_ERROR, {Stop(v1::LEVEL_ERROR, 99)}), "");
   EXPECT_EQ(ReasonAfter(v1::LEVEL_ERROR, {Stop(v1::LEVEL_ERROR, 121)}), "");
 }

@@ -1,4 +1,4 @@
-// Stands where libnvidia-ml.so.1 would: two GPUs whose clocks, errors and events a test sets.
+// Loaded in place of libnvidia-ml.so.1: two GPUs whose clocks, errors and events a test sets.
 #include <atomic>
 #include <cstring>
 

@@ -1,5 +1,5 @@
-// What a GPU's driver is asked, over a library that stands in for it; and that a run reports it
-// beside its blocks.
+// Queries to a GPU's driver, with a library that replaces it. A run reports the results with its
+// blocks.
 #include "agent/core/devices/gpu_health.h"
 
 #include <dlfcn.h>
@@ -30,7 +30,7 @@ class NvmlTest : public ::testing::Test {
       unsetenv(name);
   }
 
-  // Of which of the two GPUs is told, by the environment that it has.
+  // Which of the two GPUs is reported, according to the environment.
   std::string Chosen() {
     set_(0, 0x40, 0, 0);
     set_(1, 0x80, 0, 0);
@@ -67,7 +67,7 @@ TEST_F(NvmlTest, OneLookTellsClocksErrorsAndEvents) {
   EXPECT_EQ(seen.reasons, 0x20u);
   EXPECT_EQ(seen.uncorrected, 2u);
   EXPECT_EQ(seen.xid, 79u);
-  set_(0, 0, 0, 0);  // a counter that was set back
+  set_(0, 0, 0, 0);  // a counter that was reset
   nvml->Look(&seen);
   EXPECT_EQ(seen.uncorrected, 0u);
   nvml.reset();
@@ -117,7 +117,7 @@ TEST_F(NvmlTest, TheThreadLooksAndGoesAtOnce) {
   EXPECT_TRUE(test::Eventually([&] { return inits_() == 0; }));
 }
 
-// Beside each block of a loop's times, in a run that says what it waits for.
+// With each block of a loop's times, in a run that reports its waits.
 TEST_F(NvmlTest, ARunReportsItBesideItsBlocks) {
   setenv("PLUMBLINE_NVML_LIBRARY", FAKE_NVML, 1);
   set_(0, 0x40, 0, 0);
@@ -135,7 +135,7 @@ TEST_F(NvmlTest, ARunReportsItBesideItsBlocks) {
     ASSERT_EQ(run.run().Flush(60000, &error), PLUMBLINE_OK) << error.text;
   };
   block(0);
-  // A second look from here on: then the first one's is there to be taken.
+  // A second query from here on: the result of the first one is then available.
   const int before = looks_();
   ASSERT_TRUE(test::Eventually([&] { return looks_() >= before + 2; }));
   block(16);

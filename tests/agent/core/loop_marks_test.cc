@@ -1,4 +1,4 @@
-// Stages that a loop tells by a word each: what the drain thread makes of them, and what is lost.
+// Stages that a loop marks with one word each: how the drain thread reads them, and what is lost.
 #include "agent/core/run/loop_marks.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kEver = ~uint64_t{0};
 
-// As plumbline_mark writes one, at a time of ours.
+// Writes a mark as plumbline_mark does, at a given time.
 bool Mark(plumbline_marks_t* marks, uint64_t ns, uint64_t stage) {
   if (marks->mark[marks->at] != 0) {
     ++marks->lost;
@@ -47,12 +47,13 @@ TEST(LoopMarks, AStageEndsWhereTheNextMarkStands) {
   Mark(marks.get(), 20, PLUMBLINE_STAGE_FORWARD);
   Mark(marks.get(), 30, PLUMBLINE_STAGE_BACKWARD);
   read.Read(marks.get());
-  // Of the step that ends at 29 the forward stage is not yet: it belongs to the one it ends in.
+  // For the step that ends at 29 the forward stage is not included: it belongs to the step in which
+  // it ends.
   EXPECT_EQ(All(&read, 29), (std::vector<Told>{{v1::Span::KIND_DATA, 10, 12}}));
   EXPECT_EQ(All(&read, 30), (std::vector<Told>{{v1::Span::KIND_FORWARD, 20, 30}}));
   Mark(marks.get(), 45, PLUMBLINE_STAGE_NONE);
   Mark(marks.get(), 50, PLUMBLINE_STAGE_OPTIMIZER);
-  Mark(marks.get(), 60, 7);  // of a newer header: no stage that is known here
+  Mark(marks.get(), 60, 7);  // from a newer header: an unknown stage
   Mark(marks.get(), 70, PLUMBLINE_STAGE_NONE);
   read.Read(marks.get());
   EXPECT_EQ(All(&read, kEver), (std::vector<Told>{{v1::Span::KIND_BACKWARD, 30, 45},
@@ -70,7 +71,7 @@ TEST(LoopMarks, ATimeThatGoesBackIsNoStage) {
   EXPECT_EQ(All(&read, kEver), (std::vector<Told>{{v1::Span::KIND_BACKWARD, 50, 60}}));
 }
 
-// A stage that has lost a mark has no length that anybody knows.
+// The length of a stage that has lost a mark is unknown.
 TEST(LoopMarks, WhatIsLostIsCountedAndStretchesNothing) {
   const auto marks = std::make_unique<plumbline_marks_t>();
   LoopMarks read;
@@ -85,7 +86,7 @@ TEST(LoopMarks, WhatIsLostIsCountedAndStretchesNothing) {
   Mark(marks.get(), 1'000'007, PLUMBLINE_STAGE_NONE);
   read.Read(marks.get());
   const std::vector<Told> all = All(&read, kEver);
-  ASSERT_EQ(all.size(), size_t{PLUMBLINE_MARKS});  // all but the one that was open, and the last
+  ASSERT_EQ(all.size(), size_t{PLUMBLINE_MARKS});  // all except the one that was open, and the last
   for (const Told& one : all) EXPECT_LE(one.end - one.start, 7u);
   EXPECT_EQ(all.back().start, 1'000'000u);
 }
@@ -107,7 +108,7 @@ TEST(LoopMarks, AStepWithoutAnEndHasABound) {
   EXPECT_EQ(All(&read, kEver), (std::vector<Told>{{v1::Span::KIND_FORWARD, 900'000, 900'001}}));
 }
 
-// Beside a thread that writes as fast as it can: each mark is read once, in order, or counted.
+// While a thread writes as fast as it can: each mark is read once and in order, or counted.
 TEST(LoopMarks, OneWritesWhileAnotherReads) {
   constexpr uint64_t kMany = 2'000'000;
   const auto marks = std::make_unique<plumbline_marks_t>();
@@ -131,7 +132,7 @@ TEST(LoopMarks, OneWritesWhileAnotherReads) {
   }
   writer.join();
   EXPECT_LE(stages + lost, kMany);
-  EXPECT_GE(2 * lost + stages + 1, kMany);  // a gap costs the stage beside it, too
+  EXPECT_GE(2 * lost + stages + 1, kMany);  // a gap also loses the adjacent stage
 }
 
 }  // namespace

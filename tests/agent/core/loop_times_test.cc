@@ -1,4 +1,4 @@
-// What a trainer's loop spends its time with: blocks of steps, by the spans of its own thread.
+// How a trainer's loop spends its time: blocks of steps, from the spans of its own thread.
 #include "agent/core/run/loop_times.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ SpanBody Data(uint64_t start, uint64_t ms, uint32_t thread = kLoop) {
   return span;
 }
 
-// A step of 10 ms, the first two of which load data. True: a block ended.
+// A step of 10 ms; its first 2 ms load data. Returns true when a block ended.
 bool Step(LoopTimes* times, int64_t step, uint32_t span_thread = kLoop, bool told = true) {
   const uint64_t begin = kStart + static_cast<uint64_t>(step) * 10 * kMs;
   EXPECT_TRUE(times->Span(Data(begin, 2, span_thread), "data"));
@@ -39,7 +39,7 @@ TEST(LoopTimes, BlocksEndAtTheSameStepsOnEveryRank) {
       EXPECT_EQ(timeline.steps(timeline.steps_size() - 1).number(), step);
       ASSERT_EQ(timeline.waits_size(), 1);
       EXPECT_EQ(timeline.waits(0).cause(), v1::TimelineGap::CAUSE_DATA_LOADING);
-      // The first step of a block begins with data, and a window with work.
+      // The first step of a block begins with data, and a window begins with work.
       const auto steps = static_cast<uint64_t>(timeline.steps_size());
       EXPECT_EQ(timeline.waits(0).union_ns(), (steps - 1) * 2 * kMs);
     }
@@ -49,7 +49,7 @@ TEST(LoopTimes, BlocksEndAtTheSameStepsOnEveryRank) {
       if (end >= first + 5) expected.push_back(end);
     }
     EXPECT_EQ(ends, expected) << first;
-    EXPECT_TRUE(times.any());  // what is left
+    EXPECT_TRUE(times.any());  // the remainder
   }
 }
 
@@ -73,7 +73,7 @@ TEST(LoopTimes, WithoutSpansThereIsNothing) {
   EXPECT_FALSE(times.any());
 }
 
-// A missed end begins anew; a clock that stands still makes no step.
+// After a missed end, counting starts again; without clock progress there is no step.
 TEST(LoopTimes, WhatIsNotKnownIsNoStep) {
   LoopTimes times;
   for (int64_t step = 0; step < 15; ++step) Step(&times, step, kLoop, step != 9);

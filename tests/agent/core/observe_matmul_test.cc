@@ -1,4 +1,4 @@
-// Matrix products from the C ABI's struct to a record that names how they were computed.
+// Matrix products from the C ABI's struct to a record that names their computation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace testing;  // NOLINT: the tests' own
 
-// A product by f32 sums from the first to the last, as it was computed.
+// A product by f32 sums from the first to the last element, as computed.
 struct Multiplied {
   int64_t rows, inner, columns;
   std::vector<float> a, w, d;  // w [N, K]
@@ -43,7 +43,8 @@ struct Multiplied {
   }
 };
 
-// What is recorded of a product, small or too large for the ring, names how it was computed.
+// The record of a product names its computation, for a small product and for one too large for the
+// ring.
 TEST(Observe, ProductsAreNamedByWhatIsKept) {
   for (const int64_t inner : {300, 9000}) {
     TempFolder dir;
@@ -121,8 +122,8 @@ std::vector<uint8_t> AsE4M3(const std::vector<float>& values) {
   return bytes;
 }
 
-// A product of e4m3 factors in blocks of 32 whose sums are scaled as they are added in f32, and
-// multiplied by one factor; as it was computed. Scales are powers of two, as e8m0 codes.
+// A product of e4m3 factors in blocks of 32 whose sums are scaled when they are added in f32, and
+// multiplied by one factor. Scales are powers of two, as e8m0 codes.
 struct Scaled {
   static constexpr int64_t kRows = 40, kInner = 256, kColumns = 36, kBlock = 32, kBlocks = 8;
   std::vector<uint8_t> a, w;              // w [N, K]
@@ -156,7 +157,7 @@ struct Scaled {
     return factor * sum;
   }
 
-  // As the trainer hands it over, with what of it is said.
+  // Passes the product as the trainer does, with the fields that `say` sets.
   plumbline_status_t Observe(Recorded& r, const std::function<void(plumbline_matmul_t&)>& say) {
     const Tensor left(a.data(), kE4M3, {kRows, kInner}), out(d.data(), {kRows, kColumns});
     const Tensor weight(w.data(), kE4M3, {kColumns, kInner});
@@ -182,7 +183,8 @@ struct Scaled {
   }
 };
 
-// Scales of blocks and one of the product, from the ABI's struct to a record that names the sum.
+// Scales of blocks and one scale of the product, from the ABI's struct to a record that names the
+// sum.
 TEST(Observe, ScaledProductsAreNamedByWhatIsKept) {
   TempFolder dir;
   Recorded r(dir.path());
@@ -206,7 +208,7 @@ TEST(Observe, ScaledProductsAreNamedByWhatIsKept) {
   EXPECT_EQ(replay.name, "sequential");
 }
 
-// Tiles: 128 rows of a share their scales, 4 columns of b theirs.
+// Tiles: 128 rows of a share one row of scales, 4 columns of b share one column.
 TEST(Observe, ScalesOfTilesReachEachRow) {
   TempFolder dir;
   Recorded r(dir.path());
@@ -236,7 +238,7 @@ TEST(Observe, ScalesOfTilesReachEachRow) {
   }
 }
 
-// Of one tensor each, in one element; and a store that rounds at random.
+// One scale for each tensor, in one element; and a store with stochastic rounding.
 TEST(Observe, ScalesOfTensorsAndAStochasticStore) {
   TempFolder dir;
   Recorded r(dir.path());
@@ -271,7 +273,7 @@ TEST(Observe, ScalesThatAreNoneAreRefusedByName) {
   const Tensor wrong(few.data(), {3, 1});
   const Mistake mistakes[] = {
       {"scale_format", [](auto& c) { c.scale_format = "e3m2"; }},
-      {"scale_format", [](auto& c) { c.scale_format = nullptr; }},  // of u8 it must be said
+      {"scale_format", [](auto& c) { c.scale_format = nullptr; }},  // required for u8
       {"output_rounding", [](auto& c) { c.output_rounding = "up"; }},
       {"a_scale", [&](auto& c) { c.a_scale = wrong.get(); }},
       {"b_scale", [&](auto& c) { c.b_scale = wrong.get(); }},

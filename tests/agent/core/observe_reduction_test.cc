@@ -16,8 +16,8 @@ namespace {
 
 using namespace testing;  // NOLINT: the tests' own
 
-// Ranks that hand over whole buffers keep the same elements, without talking to each other; a rank
-// that asks for the indices and gathers by itself keeps them too.
+// Ranks that pass whole buffers keep the same elements, without communication; a rank that asks for
+// the indices and gathers by itself keeps them too.
 TEST(Observe, ReductionsOfAllRanksKeepTheSameElements) {
   constexpr int64_t kCount = 5000;
   std::vector<std::vector<uint32_t>> offsets;
@@ -104,7 +104,8 @@ TEST(Observe, AddendsOfARunningSumAreRows) {
   }
 }
 
-// Of a reduction to one rank, or of a part that is scattered to one, the others have no result.
+// In a reduction to one rank, or in a reduce-scatter part that goes to one rank, the other ranks
+// have no result.
 TEST(Observe, AnInputWithOffsetsNeedsNoResult) {
   TempFolder dir;
   Recorded r(dir.path());
@@ -145,8 +146,8 @@ TEST(Observe, CallAloneComparesRanks) {
   EXPECT_THAT(red.call().ring_order(), ::testing::ElementsAre(1, 0));
 }
 
-// A run whose steps all keep elements would exceed its budget: most keep none, and say so before
-// anything is gathered.
+// If all steps of the run kept elements, it would exceed its budget: most steps keep none, and
+// report this before the gather.
 TEST(Observe, StepsWithoutSamplesGiveNoIndices) {
   TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());

@@ -50,7 +50,7 @@ struct BothLogits {
   }
 };
 
-// Rows drawn by the step's key, measured later (gathered, or whole in the ring) or in the call.
+// Rows selected by the step's key, measured later (gathered, or whole in the ring) or in the call.
 TEST(Observe, LogitsAreMeasuredByRow) {
   for (const auto& [rows, vocabulary] :
        {std::pair<int64_t, int64_t>{5, 50}, {2000, 100}, {50, 2500}, {70, 3000}, {3, 400000}}) {
@@ -142,7 +142,7 @@ TEST(Observe, LogitsCostNothingAtStepsWithoutSamples) {
 
 // ---- log-probabilities -------------------------------------------------------------------------
 
-// Two sequences of three rows and padding, as one engine's batch.
+// Two sequences of three rows each and padding, as one engine batch.
 struct Batch {
   std::vector<int64_t> tokens = {5, 6, 7, 8, 9, 10}, ids = {41, 42}, versions = {3, 3, 3, 3, 4, 4};
   std::vector<int32_t> cached = {2, 0};
@@ -216,7 +216,8 @@ TEST(Observe, LogprobsAreKeptBySequence) {
   EXPECT_EQ(s.worker(), "w0");
 }
 
-// A façade built before the struct grew hands over a shorter one: nothing behind it is read.
+// A façade built before the struct became longer passes a shorter one: nothing beyond its end is
+// read.
 TEST(Observe, AnOlderLogprobsStructIsReadToItsEnd) {
   TempFolder dir;
   Recorded r(dir.path());
@@ -257,7 +258,7 @@ TEST(Observe, LogprobsOfMixedRowsComeTogether) {
   EXPECT_FALSE(l.sequences(1).has_rollout());
 }
 
-// Each side keeps what its own budget allows; what both keep are the lower threshold's sequences.
+// Each side keeps what its own budget allows; both keep the sequences of the lower threshold.
 TEST(Observe, BothSidesKeepTheSameSequences) {
   const int64_t sequences = 400, length = 8;
   std::vector<int64_t> ids;

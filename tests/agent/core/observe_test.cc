@@ -1,5 +1,5 @@
-// Tensors and updates from the C ABI's structs to a record, and of every kind of observation: its
-// order, its mistakes, its losses.
+// Tensors and updates from the C ABI's structs to a record. For every kind of observation: order,
+// mistakes and losses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ TEST(Observe, TensorIsMeasuredAndSampled) {
   call.target_format = PLUMBLINE_DTYPE_E4M3;
   r.run->StepBegin(5);
   EXPECT_EQ(r.run->ObserveTensor(r.tensor, 5, call, &r.error), PLUMBLINE_OK) << r.error.text;
-  std::fill(w.begin(), w.end(), 0.0f);  // the trainer goes on
+  std::fill(w.begin(), w.end(), 0.0f);  // the trainer continues
   r.run->StepEnd(5);
   const auto all = r.Close(dir.path());
   ASSERT_EQ(all.size(), 1u);
@@ -122,7 +122,7 @@ TEST(Observe, UpdateOfWholeTensorsAndOfSamples) {
   EXPECT_EQ(all[1].call(), 1u);
 }
 
-// What is noticed in a step that is not due is observed in it, and in the next ones.
+// A look requested in a step that is not due takes effect in this step and in the next ones.
 TEST(Observe, ALookMakesTheOpenStepDue) {
   TempFolder dir;
   SparseRun sparse(dir.path(), PLUMBLINE_KIND_TENSOR, "w", "weight");
@@ -136,7 +136,8 @@ TEST(Observe, ALookMakesTheOpenStepDue) {
     ASSERT_EQ(sparse.run->StepBegin(step), PLUMBLINE_OK);
     if (step == kNoticed) {
       EXPECT_GT(sparse.due, static_cast<uint64_t>(step));
-      EXPECT_EQ(sparse.run->Look(step, 3), PLUMBLINE_NOT_DUE);  // a byte a step: nothing is left
+      EXPECT_EQ(sparse.run->Look(step, 3), PLUMBLINE_NOT_DUE);  // a budget of one byte per step:
+                                                                // nothing remains
     }
     if (static_cast<uint64_t>(step) >= sparse.due) {
       looked.push_back(step);
@@ -190,7 +191,8 @@ TEST(Observe, ALookIsSampledAndEndsByItself) {
   EXPECT_EQ(std::count(sampled.begin(), sampled.end(), 36), 0);
 }
 
-// A site that is called in steps in which nothing is due is heard once, and then as all others are.
+// A site that is called only in steps in which nothing is due is observed once, and then like all
+// others.
 TEST(Observe, TheFirstCallOfASiteIsDue) {
   TempFolder dir;
   SparseRun sparse(dir.path(), PLUMBLINE_KIND_TENSOR, "w", "weight");
@@ -229,8 +231,8 @@ TEST(Observe, TheFirstCallOfASiteIsDue) {
   ASSERT_EQ(sparse.run->Close(20000, &sparse.error), PLUMBLINE_OK);
 }
 
-// Every kind shares one running number a step. A scalar, here the second, takes one too but leaves
-// in the row of its step, which has no order.
+// All kinds share one running number per step. A scalar, here the second item, takes a number too
+// but is sent in the row of its step, which has no order.
 TEST(Observe, OrderIsThatOfTheTrainer) {
   TempFolder dir;
   Recorded r(dir.path());
@@ -337,7 +339,7 @@ TEST(Observe, DeviceTensorsAreLossesNotMistakes) {
   EXPECT_EQ(r.account.lost_by_cause.at("device-kernels-not-loaded"), 2u);
 }
 
-// More tensors in one step than the ring holds: some are dropped, none is forgotten.
+// More tensors in one step than the ring holds: some are dropped, all are counted.
 TEST(Observe, AFullRingIsCounted) {
   TempFolder dir;
   Recorded r(dir.path(), 0, 1 << 18);

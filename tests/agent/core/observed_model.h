@@ -1,4 +1,4 @@
-// A model that a run is told of: tensors of several sizes, and updates, one by one or together.
+// A model that a run observes: tensors of several sizes, and updates, one by one or together.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ class Model {
     for (size_t i = 0; i < weights_.size(); ++i) statuses.push_back(Tensor(step, i));
     return statuses;
   }
-  // All there is.
+  // All calls.
   Statuses At(int64_t step) {
     Statuses statuses = Tensors(step);
     for (size_t i = 0; i < update_sites_.size(); ++i) statuses.push_back(Update(step, i));
@@ -81,7 +81,7 @@ class Model {
   std::vector<Site*> weight_sites_, update_sites_;
 };
 
-// Begins and ends what leaves together around all calls of a step, or not.
+// Calls TogetherBegin and TogetherEnd around all calls of a step, or does not.
 struct Around {
   Model* model;
   TestRun* run;

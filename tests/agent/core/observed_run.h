@@ -1,4 +1,4 @@
-// A run that records, and reading back what it recorded: for the tests of the observations.
+// A run that records, and functions that read the record: for the tests of observations.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace plumbline::agent::testing {
 
-// A run that records, one site of each kind.
+// A run that records, with one site of each kind.
 class Recorded {
  public:
   explicit Recorded(const std::string& dir, uint32_t rank = 0, uint64_t ring_bytes = 0) {
@@ -39,7 +39,7 @@ class Recorded {
     return static_cast<Site*>(made);
   }
 
-  // Ends the run; its evidence, batches checked.
+  // Ends the run and returns its evidence after checking the batches.
   std::vector<v1::Evidence> Close(const std::string& dir, uint32_t rank = 0) {
     EXPECT_EQ(run->Close(20000, &error), PLUMBLINE_OK) << error.text;
     const auto batches = ReadRecord(RecordPath(dir, v1::ROLE_TRAINER, rank, 0));
@@ -60,7 +60,7 @@ class Recorded {
   uint64_t due_ = 0;
 };
 
-// A run with one site and a budget so small that hardly a step keeps elements.
+// A run with one site and a budget so small that few steps keep elements.
 class SparseRun {
  public:
   SparseRun(const std::string& dir, int32_t kind, const char* layer, const char* op,

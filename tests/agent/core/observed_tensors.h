@@ -1,4 +1,4 @@
-// Tensors and an update that a run is handed at each step.
+// Tensors and an update that a run observes in each step.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace plumbline::agent::testing {
 
-// A tensor, rows of probabilities, and an update, handed over at each step of a run.
+// A tensor, rows of probabilities, and an update, observed in each step of a run.
 class Observed {
  public:
   Observed(TestRun* run, DLDevice device, void* stream = nullptr) : run_(run) {
@@ -52,7 +52,7 @@ class Observed {
   }
   DLTensor& tensor(size_t i) { return tensors_[i]; }
   bool due(int64_t step) const { return static_cast<uint64_t>(step) >= due_; }
-  // As At, of calls that nobody has made.
+  // The same change as in At, without the calls.
   void Change(int64_t step) { values_[0][static_cast<size_t>(step) % values_[0].size()] += 1; }
   plumbline_error_t error{};
 

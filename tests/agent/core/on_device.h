@@ -1,4 +1,4 @@
-// The fake device as the agent's tests have it: its control, reset for each test, and calls on it.
+// The fake device for the agent's tests: its control, reset for each test, and calls on it.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -15,17 +15,17 @@
 
 namespace plumbline::agent::testing {
 
-// Of the library that the agent opens; set before the tests run.
+// Control of the library that the agent opens; set before the tests run.
 inline const FakeDeviceControl* g_fake = nullptr;
 
 inline std::vector<v1::Batch> Batches(const TempFolder& dir) {
   return ReadRecord(FirstRecord(dir.path()));
 }
 
-// A stream of the fake: any address.
+// A stream of the fake: any address is valid.
 inline void* Stream(uintptr_t number) { return reinterpret_cast<void*>(number); }
 
-// A tensor of the test's, wherever it is said to be.
+// A tensor in the test's memory, on any declared device.
 template <typename T>
 struct PlacedTensor {
   PlacedTensor(std::vector<T> of, std::vector<int64_t> dims, DLDataType dtype, DLDevice device)
@@ -56,8 +56,8 @@ inline Site* DeclareSite(TestRun* run, int32_t kind, const char* layer, const ch
   return static_cast<Site*>(made);
 }
 
-// `calls.At(step)` in twenty steps, `change(step)` before each: what the record holds, in any
-// order.
+// Calls `calls.At(step)` in 20 steps, with `change(step)` before each. Returns the items of the
+// record in any order.
 template <typename Calls, typename Change>
 std::vector<std::string> ItemsOfTwentySteps(TestRun* run, const TempFolder& dir, Calls* calls,
                                             Change change) {
@@ -66,7 +66,7 @@ std::vector<std::string> ItemsOfTwentySteps(TestRun* run, const TempFolder& dir,
     run->run().StepBegin(step);
     EXPECT_THAT(calls->At(step), ::testing::Each(PLUMBLINE_OK)) << calls->error.text;
     run->run().StepEnd(step);
-    // So that the device's ring has room, however late the drain thread wakes.
+    // So that the device's ring has room, even if the drain thread wakes late.
     plumbline_error_t error{};
     if (step % 4 == 3) {
       EXPECT_EQ(run->run().Flush(60000, &error), PLUMBLINE_OK) << error.text;
@@ -81,15 +81,15 @@ std::vector<std::string> ItemsOfTwentySteps(TestRun* run, const TempFolder& dir,
   return items;
 }
 
-// One step while the stream is held; what it brings is overwritten before it goes on. Evidence of
-// that step.
+// One step while the stream is held; its values are overwritten before the stream continues.
+// Returns the evidence of that step.
 template <typename Calls, typename Overwrite>
 std::vector<v1::Evidence> ItemsOfAHeldStep(TestRun* run, const TempFolder& dir, Calls* calls,
                                            Overwrite overwrite) {
   g_fake->hold(true);
   run->run().StepBegin(0);
   EXPECT_THAT(calls->At(0), ::testing::Each(PLUMBLINE_OK)) << calls->error.text;
-  overwrite();  // by a kernel before ours, say
+  overwrite();  // for example by a kernel before ours
   run->run().StepEnd(0);
   g_fake->hold(false);
   EXPECT_EQ(run->Close(), PLUMBLINE_OK);

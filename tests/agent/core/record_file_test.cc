@@ -1,5 +1,5 @@
-// The file of a run that records: readable at any time, one an attempt, through a full disk and the
-// end of its process; and what the thread that writes it costs.
+// The file of a run that records: readable at any time, one per attempt, with a full disk and after
+// the end of its process; and the cost of the thread that writes it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -65,7 +65,7 @@ TEST(Record, ARepeatedRunGetsTheNextAttempt) {
   EXPECT_TRUE(std::filesystem::exists(dir.File("trainer-r00001-a0.plr")));
 }
 
-// Several processes of one rank that begin together: nobody's record is lost.
+// Several processes of one rank that begin together: every process has its own record.
 TEST(Record, OneFileOnePerProcess) {
   for (int round = 0; round < 20; ++round) {
     TempFolder dir;
@@ -97,11 +97,11 @@ TEST(Record, OneFileOnePerProcess) {
   }
 }
 
-// What the other process wrote is not touched, however late it wrote it.
+// The file of the other process is not changed, even if it is written late.
 TEST(Record, AnEmptyFileIsAnothers) {
   TempFolder dir;
   const std::string theirs = RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0);
-  std::ofstream(theirs).flush();  // created, its header is under way
+  std::ofstream(theirs).flush();  // created, its header is not yet written
   TestRun run(RecordOptions(dir.path()));
   EXPECT_EQ(run.run().state().source.attempt(), 1u);
   EXPECT_EQ(run.Close(), PLUMBLINE_OK);
@@ -116,8 +116,8 @@ TEST(Record, AnUnusableDirectoryIsAnErrorThatNamesIt) {
   EXPECT_THAT(std::string(run.status().message()), HasSubstr(dir.File("file/sub")));
 }
 
-// A disk that is full: nothing stops, flush and close say so, and once there is room again the
-// record says exactly what it misses.
+// A full disk: nothing stops, flush and close report it, and when there is room again the record
+// states exactly what is missing.
 TEST(Record, AFullDiskIsCountedAndSaid) {
   TempFolder dir;
   signal(SIGXFSZ, SIG_IGN);
@@ -133,7 +133,7 @@ TEST(Record, AFullDiskIsCountedAndSaid) {
   step(0);
   ASSERT_EQ(run.run().Flush(10000, &error), PLUMBLINE_OK) << error.text;
   rlimit full = before;
-  full.rlim_cur = std::filesystem::file_size(FirstRecord(dir.path())) + 20;  // tears a frame too
+  full.rlim_cur = std::filesystem::file_size(FirstRecord(dir.path())) + 20;  // also cuts a frame
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
   for (int64_t n = 1; n <= 5; ++n) {
     step(n);
@@ -141,7 +141,7 @@ TEST(Record, AFullDiskIsCountedAndSaid) {
   }
   EXPECT_THAT(error.text, HasSubstr(FirstRecord(dir.path())));
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  // Tried again once a second.
+  // Tried again every second.
   int64_t n = 6;
   for (const auto start = std::chrono::steady_clock::now();
        std::chrono::steady_clock::now() - start < std::chrono::seconds(30); ++n) {
@@ -149,7 +149,7 @@ TEST(Record, AFullDiskIsCountedAndSaid) {
     if (run.run().Flush(10000, &error) == PLUMBLINE_OK) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  EXPECT_EQ(run.Close(), PLUMBLINE_INTERNAL);  // something measured is not in the record
+  EXPECT_EQ(run.Close(), PLUMBLINE_INTERNAL);  // a measured item is not in the record
   EXPECT_THAT(run.error(), HasSubstr("File too large"));
   const auto batches = ReadRecord(FirstRecord(dir.path()));
   const Account account = AccountOf(batches);
@@ -160,7 +160,7 @@ TEST(Record, AFullDiskIsCountedAndSaid) {
   for (size_t i = 0; i < batches.size(); ++i) EXPECT_EQ(batches[i].sequence(), i + 1);
 }
 
-// The thread's own CPU time over some seconds of nothing to do; the target is 0.3 % of a core.
+// The thread's CPU time over some idle seconds; the target is 0.3 % of a core.
 TEST(Record, IdleCostsNextToNothing) {
   TempFolder dir;
   TestRun run(RecordOptions(dir.path()));
@@ -173,7 +173,7 @@ TEST(Record, IdleCostsNextToNothing) {
   run.Close();
 }
 
-// The evidence of its last steps is there after the trainer was killed.
+// The evidence of the last steps is in the record after the trainer is killed.
 TEST(Record, SurvivesSigkill) {
   TempFolder dir;
   const std::string file = FirstRecord(dir.path());

@@ -1,5 +1,5 @@
-// Prints a run record, or several, as JSON: one line an evidence item, with its source's rank. For
-// the tests that are not written in C++.
+// Prints one or more run records as JSON: one line per evidence item, with its source's rank. For
+// tests that are not written in C++.
 #include <google/protobuf/util/json_util.h>
 
 #include <cstdio>

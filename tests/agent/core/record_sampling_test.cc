@@ -15,7 +15,7 @@ namespace {
 
 using namespace testing;  // NOLINT: the tests' own
 
-// Sampled steps are the same on every rank, and average out within the budget.
+// The sampled steps are the same on every rank, and their average is within the budget.
 TEST(Record, RanksSampleTheSameStepsWithinTheBudget) {
   TempFolder dir;
   constexpr int kRanks = 3;
@@ -59,8 +59,8 @@ TEST(Record, RanksSampleTheSameStepsWithinTheBudget) {
   EXPECT_LE(static_cast<double>(sample_bytes) / (kSteps - 1024 - 1), 3072.0);
 }
 
-// A trainer that does nothing but be watched costs more than its budget: fewer steps are due, all
-// and a series says so.
+// A trainer that only makes observations costs more than its budget: fewer steps are due, and a
+// series reports the change.
 TEST(Record, TheGovernorThinsWhatCostsTooMuch) {
   TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
@@ -95,7 +95,7 @@ TEST(Record, TheGovernorThinsWhatCostsTooMuch) {
   EXPECT_GT(stretch, 1.0);
 }
 
-// What a binding spends around the calls counts too, although the calls cost nothing.
+// The time that a binding spends around the calls also counts, although the calls cost nothing.
 TEST(Record, TheGovernorCountsWhatTheCallerSays) {
   TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
@@ -104,7 +104,7 @@ TEST(Record, TheGovernorCountsWhatTheCallerSays) {
   const auto stretch = [&] { return run.run().state().governor.stretch(); };
   for (int64_t step = 0; stretch() == 1 && step < 3000; ++step) {
     run.run().StepBegin(step);
-    run.run().Charge(100'000'000);  // of a step of milliseconds
+    run.run().Charge(100'000'000);  // in a step of a few milliseconds
     run.run().StepEnd(step);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -72,7 +72,7 @@ TEST(Record, HoldsEveryObservation) {
   EXPECT_NE(*streams.begin(), 0u);
 }
 
-// The sample is the trainer's rows, bit for bit, taken when the call was made.
+// The sample holds the trainer's rows, bit for bit, at the time of the call.
 TEST(Record, SamplesAreTheRowsAtTheTimeOfTheCall) {
   TempFolder dir;
   TestRun run(RecordOptions(dir.path()));
@@ -80,7 +80,7 @@ TEST(Record, SamplesAreTheRowsAtTheTimeOfTheCall) {
   const std::vector<float> before = call.scores();
   run.run().StepBegin(0);
   ASSERT_EQ(run.Observe("l", 0, call), PLUMBLINE_OK);
-  for (float& s : call.scores()) s = -1;  // the trainer goes on with its memory
+  for (float& s : call.scores()) s = -1;  // the trainer reuses its memory
   run.run().StepEnd(0);
   ASSERT_EQ(run.Close(), PLUMBLINE_OK);
   const auto batches = ReadRecord(FirstRecord(dir.path()));
@@ -160,7 +160,7 @@ TEST(Record, NaNScalarsAreData) {
   EXPECT_TRUE(std::isinf(values.at("grad")));
 }
 
-// A call larger than the ring is measured on the caller's thread, and says why it has no sample.
+// A call larger than the ring is measured on the caller's thread, and records why it has no sample.
 TEST(Record, CallsLargerThanTheRingKeepTheirSummary) {
   TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
@@ -184,7 +184,7 @@ TEST(Record, CallsLargerThanTheRingKeepTheirSummary) {
   EXPECT_EQ(seen, 1u);
 }
 
-// More than the ring can hold at once: what is missing is exactly what was refused.
+// More than the ring can hold at once: exactly the refused items are missing.
 TEST(Record, RingOverflowIsCounted) {
   TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
@@ -293,7 +293,7 @@ TEST(Record, SpansMeasureTimeAndBelongToTheStepTheyEndIn) {
   EXPECT_EQ(spans.at("save").span().kind(), v1::Span::KIND_CHECKPOINT);
 }
 
-// Stages by marks are evidence as spans are; those that nobody could read are counted.
+// Stages by marks are evidence like spans; those that could not be read are counted.
 TEST(Record, MarkedStagesBelongToTheStepTheyEndInAndLostOnesAreCounted) {
   TempFolder dir;
   TestRun run(RecordOptions(dir.path()));
@@ -310,7 +310,7 @@ TEST(Record, MarkedStagesBelongToTheStepTheyEndInAndLostOnesAreCounted) {
   run.run().StepBegin(5);
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_OPTIMIZER);
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_NONE);
-  marks->lost = 3;  // as a thread counts them that finds no room
+  marks->lost = 3;  // as a thread counts marks for which there is no room
   run.run().StepEnd(5);
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_DATA);
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_NONE);
@@ -338,7 +338,7 @@ TEST(Record, MarkedStagesBelongToTheStepTheyEndInAndLostOnesAreCounted) {
   EXPECT_EQ(lost, (std::map<std::string, uint64_t>{{"stage-marks", 3}}));
 }
 
-// As a loop writes one (plumbline/steps.h).
+// Writes a step as a loop does (plumbline/steps.h).
 void WriteStep(plumbline_steps_t* steps, int64_t step, double loss, double rate, uint64_t given) {
   plumbline_step_facts_t& facts = steps->facts[steps->written % PLUMBLINE_STEPS];
   facts.step = step;
@@ -349,8 +349,8 @@ void WriteStep(plumbline_steps_t* steps, int64_t step, double loss, double rate,
   __atomic_store_n(&steps->written, steps->written + 1, __ATOMIC_RELEASE);
 }
 
-// Steps that the loop writes itself and steps of calls come in their order, each once; a NaN stays
-// one, a value that was not given is none, and a step that goes back is lost and counted.
+// Steps that the loop writes itself and steps by calls are in order, each once. A NaN remains a
+// NaN, an absent value remains absent, and a step that goes back is lost and counted.
 TEST(Record, StepsThatTheLoopWritesItself) {
   const TempFolder dir;
   Recorded recorded(dir.path());

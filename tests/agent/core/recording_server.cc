@@ -22,7 +22,7 @@ struct RecordingServer::State {
   mutable std::mutex mutex;
   std::map<uint64_t, std::map<uint64_t, v1::Batch>> streams;  // stream id, sequence
   std::map<uint64_t, uint64_t> acknowledged;
-  std::map<uint64_t, v1::Hello> hello;  // the newest of each stream
+  std::map<uint64_t, v1::Hello> hello;  // the newest for each stream
   uint64_t duplicates = 0;
   uint64_t heartbeats = 0;
   v1::Heartbeat heartbeat;
@@ -95,7 +95,7 @@ class RecordingServer::Service : public v1::Ingest::Service {
     const uint64_t stream = hello.stream_id();
     state_.hello[stream] = hello;
     ++state_.hellos;
-    // Everything contiguous from the first that it still has, or had acknowledged.
+    // All contiguous batches from the first one that it still holds, or had acknowledged.
     uint64_t held = state_.acknowledged[stream];
     const auto& batches = state_.streams[stream];
     while (batches.count(held + 1) != 0) ++held;
@@ -110,7 +110,7 @@ class RecordingServer::Service : public v1::Ingest::Service {
       v1::Rejected* r = reply->mutable_ack()->add_rejected();
       r->set_sequence(batch.sequence());
       r->set_reason("refused by the test");
-      v1::Batch empty;  // its place is taken
+      v1::Batch empty;  // reserves its place
       empty.set_stream_id(stream);
       empty.set_sequence(batch.sequence());
       state_.streams[stream].emplace(batch.sequence(), empty);
@@ -176,7 +176,7 @@ std::vector<v1::Batch> RecordingServer::Batches() const {
 
 namespace {
 
-// Those that no batch here declares: the batch that did was forgotten, and the hello said them.
+// Sets that no stored batch declares: the declaring batch was forgotten, and the hello listed them.
 void AddSets(const v1::Hello& hello, std::vector<v1::Batch>* batches) {
   for (const v1::SeriesSet& set : hello.series_sets()) {
     const auto declares = [&](const v1::Batch& b) {

@@ -1,5 +1,5 @@
-// All that leaves a process, read byte by byte: with redaction no raw id is in it, without it they
-// are.
+// All data that leaves a process, read byte by byte: with redaction it contains no raw id, without
+// redaction it does.
 #include "transport/redact.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ namespace {
 using namespace testing;  // NOLINT: the tests' own
 using ::testing::HasSubstr;
 
-// Recognisable in any form: no float, count or hash of these tests has such bytes.
+// Recognisable in every form: no float, count or hash in these tests has these bytes.
 constexpr int64_t kSequence = 0x6b5a4b4c4d4e4f51, kPool = 0x6a59484746454443;
 constexpr int32_t kToken32 = 0x5d4b3c2a, kSequence32 = 0x5b4a3927;
 constexpr int64_t kToken64 = 0x68574635241302f1, kElement = 0x6756453423120f1d;
@@ -39,7 +39,7 @@ std::string Varint(uint64_t id) {
   return bytes + static_cast<char>(id);
 }
 
-// The ids as they would stand in a message: little-endian, as a varint, as text.
+// The ids in each form that a message can contain: little-endian, varint, text.
 std::vector<std::string> Spellings() {
   std::vector<std::string> all;
   for (const int64_t id : {kSequence, kPool, kToken64, kElement}) {
@@ -70,7 +70,7 @@ std::string Frames(const std::string& dir) {
   return all;
 }
 
-// A router of four rows and a rollout of one sequence, whose ids are of type Id.
+// A router call of four rows and a rollout of one sequence, whose ids have the type Id.
 template <typename Id>
 struct Ids {
   std::vector<Id> sequence, pool, tokens;
@@ -159,7 +159,7 @@ struct Left {
   std::vector<v1::Batch> record;
 };
 
-// A run with a record, a spool that keeps everything, and a server that asks for a capsule.
+// A run with a record, a spool that keeps everything, and a server that requests a capsule.
 Left RunOnce(bool redact) {
   ServerBehaviour behaviour;
   behaviour.ack = false;
@@ -179,7 +179,8 @@ Left RunOnce(bool redact) {
   observed.Step(0);
   EXPECT_TRUE(test::Eventually([&] { return server.hellos() > 0; }));
   observed.Step(1);
-  // The order is taken once the process has read it: until then the site has no capsule's step.
+  // The request takes effect when the process has read it: until then the site has no step for the
+  // capsule.
   const auto& sites = observed.run().state().sites;
   EXPECT_TRUE(test::Eventually([&] { return sites.at(0)->orders.capsule_step() == 1000; }));
   observed.Step(1000);
@@ -212,7 +213,7 @@ TEST(Redacted, NoRawIdLeavesTheProcess) {
   EXPECT_GT(*tokens.begin(), 1000);
 }
 
-// The search above can find them.
+// The search above can find the ids.
 TEST(Redacted, WithoutItTheyDo) {
   const Left left = RunOnce(false);
   for (const int64_t id : {kSequence, kPool, kToken64, kElement}) {
@@ -238,7 +239,7 @@ uint64_t KeyInHeader(const std::string& dir) {
   return header.redacted_key();
 }
 
-// Two processes of one key give one id one hash; the record states the key's name.
+// Two processes with one key produce one hash for one id; the record states the name of the key.
 TEST(Redacted, TheRecordNamesItsKey) {
   setenv("PLUMBLINE_REDACT_KEY", "0123456789abcdef", 1);
   std::set<std::string> sequences;

@@ -1,5 +1,5 @@
-// Scalars leave as rows, and what cannot leave as a row leaves as evidence: nothing twice, nothing
-// lost.
+// Scalars are sent as rows, and those that cannot be sent as rows as evidence: nothing twice,
+// nothing lost.
 #include "agent/core/sites/scalar_rows.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class Rows : public ::testing::Test {
   void Add(int64_t step, const std::string& op, double value, uint32_t call = 0) {
     rows_.Add(step, {SiteOf(op), call, 0, value});
   }
-  // What a batch says, by name.
+  // The values in a batch, by name.
   std::map<Key, double> Values(const v1::Batch& batch) {
     std::map<Key, double> values;
     for (const v1::Evidence& e : batch.evidence())

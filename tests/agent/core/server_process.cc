@@ -1,4 +1,4 @@
-// A server to be stopped or killed: prints its address, then serves until it dies.
+// A server to be stopped or killed: prints its address, then serves until it ends.
 #include <unistd.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// A run that streams to a server in another process: which is stopped and goes on, and what the run
-// does to its own process meanwhile, its threads and its time.
+// A run that streams to a server in another process, which is stopped and continued; and the
+// effects of the run on its own process: threads and time.
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,12 +68,12 @@ TEST(Stream, CloseReturnsWhenTheServerIsStopped) {
   EXPECT_GE(seconds, 1.9);
   EXPECT_LT(seconds, 10.0) << "about 2 s are meant; more only if the machine is very busy";
   std::printf("close of a stopped server: %.2f s\n", seconds);
-  // The call was cancelled, not left to itself.
+  // The call was cancelled, not abandoned.
   EXPECT_TRUE(test::Eventually([] { return !ThreadNamed("plumb-stream"); }));
   EXPECT_FALSE(ThreadNamed("plumb-drain"));
 }
 
-// Stopped before it could even greet.
+// Stopped before it could send its first message.
 TEST(Stream, CloseReturnsWhenTheServerNeverGreets) {
   ServerProcess server;
   server.Stop();
@@ -96,9 +96,9 @@ TEST(Stream, GoesOnWhenTheServerContinues) {
   EXPECT_EQ(run.Close(20000), PLUMBLINE_OK) << run.error();
 }
 
-// Every thread that appears with the run blocks the signals that a trainer handles.
+// Every thread that the run starts blocks the signals that a trainer handles.
 TEST(Stream, ThreadsBlockSignals) {
-  ServerProcess server;  // another process: its gRPC threads are not ours
+  ServerProcess server;  // another process: its gRPC threads are not in this process
   const std::set<std::string> before = ThreadIds();
   TestRun run(ServerOptions(server.target()));
   RouterCall call(32, 8, 2);
@@ -116,7 +116,7 @@ TEST(Stream, ThreadsBlockSignals) {
       if (line.rfind("Name:", 0) == 0) name = line.substr(6);
       if (line.rfind("SigBlk:", 0) == 0) blocked = std::stoull(line.substr(8), nullptr, 16);
     }
-    if (name.empty()) continue;  // it has ended meanwhile
+    if (name.empty()) continue;  // it has ended in the meantime
     names.insert(name);
     ++checked;
     for (const int signal :

@@ -1,4 +1,4 @@
-// A run that streams to a real gRPC server: which dies, comes back, forgets, refuses, hangs.
+// A run that streams to a real gRPC server that stops, restarts, forgets, refuses or hangs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,8 +64,8 @@ TEST(Stream, RecordAndServerHoldTheSameEvidence) {
   }
 }
 
-// Killed and restarted under the run, three times, each time forgetting what it had not
-// acknowledged: in the end every batch is there once, and the trainer kept its pace.
+// Killed and restarted during the run, three times, each time losing what it had not acknowledged:
+// at the end every batch is present once, and the trainer was not slowed.
 TEST(Stream, ServerKilledAndRestartedMidway) {
   ServerBehaviour slow;
   slow.ack_every = 8;
@@ -77,7 +77,7 @@ TEST(Stream, ServerKilledAndRestartedMidway) {
   for (int round = 0; round < 3; ++round) {
     longest = std::max(longest, Train(&run, &call, step, 150, milliseconds(1)));
     step += 150;
-    // A life that the run never met would be none.
+    // Each life of the server must include a connection from the run.
     ASSERT_TRUE(test::Eventually([&] { return server.hellos() > static_cast<uint64_t>(round); }));
     server.Kill(false);
     longest = std::max(longest, Train(&run, &call, step, 150, milliseconds(1)));
@@ -93,7 +93,7 @@ TEST(Stream, ServerKilledAndRestartedMidway) {
   EXPECT_LT(longest, 1.0) << "a step waited for the server";
 }
 
-// A server that was never there is not an error, and appearing late it gets everything.
+// A server that is absent at first is not an error; when it appears, it gets everything.
 TEST(Stream, ServerThatComesLater) {
   RecordingServer server;
   const std::string target = server.target();
@@ -114,7 +114,7 @@ TEST(Stream, WithoutAServerCloseIsShortAndSaysWhatIsMissing) {
   TestRun run(ServerOptions(target));
   RouterCall call(32, 8, 2);
   Train(&run, &call, 0, 20, milliseconds(0));
-  // All is measured, nothing delivered: a close before that says something else.
+  // Everything is measured and nothing delivered: before this point, close reports something else.
   plumbline_error_t error{};
   ASSERT_TRUE(test::Eventually([&] {
     run.run().Flush(50, &error);
@@ -127,7 +127,7 @@ TEST(Stream, WithoutAServerCloseIsShortAndSaysWhatIsMissing) {
   EXPECT_THAT(run.error(), ::testing::HasSubstr(target));
 }
 
-// The queue overflows while the server is away: what is missing is exactly what is reported lost.
+// The queue overflows while the server is away: the missing items are exactly those reported lost.
 TEST(Stream, QueueOverflowIsCountedExactly) {
   RecordingServer server;
   const std::string target = server.target();
@@ -173,7 +173,7 @@ TEST(Stream, AServerThatForgotIsToldItsSitesAgain) {
   server.ForgetEverything();
   server.Start();
   Train(&run, &call, 50, 50, milliseconds(10));
-  // Its sequences begin where the agent stands: no gap check here.
+  // The sequences begin at the agent's position: no check for gaps here.
   EXPECT_TRUE(test::Eventually([&] {
     std::set<SiteKey> declared;
     for (const auto& b : server.Batches()) {
@@ -209,8 +209,8 @@ TEST(Stream, RejectedBatchesAreReportedLost) {
   EXPECT_EQ(account.lost, account.lost_by_cause.at("rejected"));
 }
 
-// Ten thousand processes that dial at once answer each other's handshakes late; who then dials
-// again makes it worse.
+// When ten thousand processes connect at once, handshakes are slow, and connecting again makes it
+// worse.
 TEST(Stream, AHandshakeMayTakeLongerThanTheBackoff) {
   RecordingServer server;
   transport::testing::SlowLink link(server.target(), milliseconds(1000));
@@ -234,15 +234,15 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   Train(&run, &call, 0, 20, milliseconds(0));
   plumbline_error_t error;
   ASSERT_EQ(run.run().Flush(20000, &error), PLUMBLINE_OK) << error.text;
-  // One that left amid the steps says less.
+  // A process that left during the steps reports less.
   EXPECT_TRUE(test::Eventually([&] {
     const v1::Heartbeat beat = server.heartbeat();
     return beat.any_step() && beat.newest_step() == 19 && beat.oldest_unsent_step() == 20 &&
            beat.steps_ended() == 20;
   })) << "all is sent";
-  // Between two steps, and in no stage: it may be done.
+  // Between two steps and in no stage: the loop may be finished.
   EXPECT_EQ(server.heartbeat().open_stage(), v1::Span::KIND_OTHER);
-  // How long the trainer stands, and in what.
+  // How long the trainer has been idle, and in which stage.
   uint64_t span = 0;
   ASSERT_EQ(run.run().SpanBegin(20, "checkpoint", "save", &span, &error), PLUMBLINE_OK);
   const auto wait_for = [&](v1::Span::Kind stage) {
@@ -258,14 +258,15 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   EXPECT_TRUE(wait_for(v1::Span::KIND_PAUSE));
   ASSERT_EQ(run.run().SpanEnd(span, &error), PLUMBLINE_OK);
   EXPECT_TRUE(wait_for(v1::Span::KIND_OTHER));
-  // Within a stage of another kind, and within a step, it is not.
+  // Within a stage of another kind, and within a step, it is not finished.
   ASSERT_EQ(run.run().SpanBegin(20, "data", "loader", &span, &error), PLUMBLINE_OK);
   EXPECT_TRUE(wait_for(v1::Span::KIND_UNSPECIFIED));
   ASSERT_EQ(run.run().SpanEnd(span, &error), PLUMBLINE_OK);
   EXPECT_TRUE(wait_for(v1::Span::KIND_OTHER));
   ASSERT_EQ(run.run().StepBegin(20), PLUMBLINE_OK);
   EXPECT_TRUE(wait_for(v1::Span::KIND_UNSPECIFIED));
-  // Once a step has stages: between them it may be done, and within the forward one, being alone.
+  // Once a step has stages: it may be finished between them, and within the forward stage if that
+  // is the only one.
   ASSERT_EQ(run.run().SpanBegin(20, "backward", "backward", &span, &error), PLUMBLINE_OK);
   ASSERT_EQ(run.run().SpanEnd(span, &error), PLUMBLINE_OK);
   EXPECT_TRUE(wait_for(v1::Span::KIND_OTHER));
@@ -275,7 +276,7 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   ASSERT_EQ(run.run().SpanBegin(20, "forward", "forward", &span, &error), PLUMBLINE_OK);
   EXPECT_TRUE(wait_for(v1::Span::KIND_OTHER));
   ASSERT_EQ(run.run().SpanEnd(span, &error), PLUMBLINE_OK);
-  // The same where stages are told by marks.
+  // The same with stages by marks.
   const auto marks = std::make_unique<plumbline_marks_t>();
   ASSERT_EQ(run.run().Marks(marks.get()), PLUMBLINE_OK);
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_OPTIMIZER);
@@ -283,13 +284,13 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_FORWARD);
   EXPECT_TRUE(wait_for(v1::Span::KIND_OTHER));
   ASSERT_EQ(run.run().StepEnd(20), PLUMBLINE_OK);
-  // Between steps a wait for data is no end.
+  // A wait for data between steps is not an end.
   plumbline_mark(marks.get(), PLUMBLINE_STAGE_DATA);
   EXPECT_TRUE(wait_for(v1::Span::KIND_UNSPECIFIED));
   EXPECT_EQ(run.Close(), PLUMBLINE_OK);
 }
 
-// A server that takes and never answers: dialled again, nothing lost, nothing waits.
+// A server that accepts and never answers: the run connects again, nothing is lost, nothing waits.
 TEST(Stream, SilentServerIsDialledAgain) {
   ServerBehaviour silent;
   silent.ack = false;
@@ -300,7 +301,7 @@ TEST(Stream, SilentServerIsDialledAgain) {
   RouterCall call(32, 8, 2);
   Train(&run, &call, 0, 10, milliseconds(1));
   EXPECT_TRUE(test::Eventually([&] { return server.hellos() >= 2; }));
-  // Each welcome says what it holds, which is an acknowledgement too.
+  // Each welcome states what the server holds, which is also an acknowledgement.
   EXPECT_EQ(run.Close(20000), PLUMBLINE_OK) << run.error();
   ExpectAllArrived(server, 30, 9);
 }

@@ -1,4 +1,4 @@
-// Steps of a run that streams, and how long they take: for the tests of the stream.
+// Steps of a run that streams, and their duration: for the tests of the stream.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,14 +17,15 @@ using Clock = std::chrono::steady_clock;
 
 inline double Seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
-// How often this thread has waited for something; not how often others were let run before it.
+// How often this thread has waited; preemptions are not counted.
 inline int64_t Waits() {
   rusage usage{};
   getrusage(RUSAGE_THREAD, &usage);
   return usage.ru_nvcsw;
 }
 
-// Steps with one router and two series. Returns the seconds of the longest step that waited.
+// Steps with one router and two series. Returns the duration in seconds of the longest step that
+// waited.
 inline double Train(TestRun* run, RouterCall* call, int64_t first, int64_t steps,
                     std::chrono::milliseconds pause) {
   double longest = 0;

@@ -106,7 +106,7 @@ AgentOptions RecordOptions(const std::string& dir) {
   AgentOptions options;
   options.run = "test";
   options.record_dir = dir;
-  options.budget = 1;  // the tests do nothing but be watched
+  options.budget = 1;  // the tests only make observations
   return options;
 }
 

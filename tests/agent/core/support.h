@@ -1,5 +1,5 @@
-// What the agent's tests share: directories, router calls, records read back, an accounting of what
-// was produced, received and reported lost, and a real gRPC server that records batches.
+// Shared parts of the agent's tests: directories, router calls, records read back, counts of
+// produced, received and lost items, and a real gRPC server that records batches.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace plumbline::agent::testing {
 
 using test::TempFolder;
 
-// A router call over host memory, as C callers hand it over.
+// A router call in host memory, as C callers pass it.
 class RouterCall {
  public:
   RouterCall(int64_t tokens, int64_t experts, int64_t k, uint32_t seed = 1);
@@ -40,7 +40,7 @@ class RouterCall {
   plumbline_routing_t routing_ = PLUMBLINE_ROUTING_INIT;
 };
 
-// A run of the core with one call an operation; every failure is a test failure.
+// A run of the core with one call for each operation; every failure is a test failure.
 class TestRun {
  public:
   explicit TestRun(AgentOptions options);
@@ -61,28 +61,27 @@ class TestRun {
   plumbline_error_t error_{};
 };
 
-// The share of one core that this process takes over some seconds in which nothing is asked of it:
-// the least of up to five measurements, until one is below `enough`. A busy machine makes waking
-// dear.
+// The share of one core that this idle process uses over some seconds: the smallest of up to five
+// measurements, until one is below `enough`. On a busy machine waking costs more.
 double IdleCpuShare(double enough);
 
 AgentOptions RecordOptions(const std::string& dir);
 AgentOptions ServerOptions(const std::string& target);
 
-// Puts an evidence item in the place of each scalar that travelled by columns. `batches` are all of
-// their streams: a set may be declared after its rows where a batch was refused.
+// Replaces each scalar that was sent in columns with an evidence item. `batches` are all batches of
+// their streams: a set may be declared after its rows if a batch was refused.
 void RowsToEvidence(std::vector<v1::Batch>* batches);
 
-// Where a run of RecordOptions writes.
+// The path of the record that a run with RecordOptions writes.
 std::string FirstRecord(const std::string& dir);
 
-// Batches of a record, its header first checked, rows as evidence. A torn tail is allowed, damage
-// is a failure.
+// The batches of a record, after its header is checked, with rows as evidence. A truncated end is
+// allowed, damage is a failure.
 std::vector<v1::Batch> ReadRecord(const std::string& path);
 
 using SiteKey = std::pair<std::string, std::string>;
 
-// What batches say they hold and miss. "sample-…" causes count samples, not items.
+// What batches hold and report as missing. "sample-…" causes count samples, not items.
 struct Account {
   uint64_t items = 0;
   uint64_t samples = 0;
@@ -101,13 +100,13 @@ Account AccountOf(const std::vector<v1::Batch>& batches);
 
 struct ServerBehaviour {
   uint64_t ack_every = 1;                        // batches
-  bool ack = true;                               // false: takes everything, acknowledges nothing
+  bool ack = true;                               // false: accepts everything, acknowledges nothing
   std::function<bool(const v1::Batch&)> refuse;  // answered by Ack.rejected
   v1::Directive directive;                       // sent with each welcome, if set
 };
 
-// A server of v1::Ingest on a free port of loopback, kept for its whole life, that stores what it
-// gets, by stream and sequence, as a server with a journal would.
+// A v1::Ingest server on a free loopback port, which it keeps for its whole life. It stores what it
+// receives, by stream and sequence, as a server with a journal does.
 class RecordingServer {
  public:
   explicit RecordingServer(ServerBehaviour behaviour = {});
@@ -115,21 +114,21 @@ class RecordingServer {
 
   std::string target() const;  // "127.0.0.1:PORT"
   void Start();
-  // Breaks every stream at once, as a killed process does. keep_unacknowledged false: what was
-  // received and not acknowledged is forgotten, as it would be by a crash before the commit.
+  // Breaks every stream at once, like a killed process. With keep_unacknowledged false, received
+  // batches without acknowledgement are forgotten, as after a crash before the commit.
   void Kill(bool keep_unacknowledged);
   void ForgetEverything();
 
-  // Stored batches in the order of their sequence. Fails the test on a gap or on two streams.
+  // Stored batches in sequence order. Fails the test if there is a gap or a second stream.
   std::vector<v1::Batch> Batches() const;
-  // The same of each stream.
+  // The same for each stream.
   std::map<uint64_t, std::vector<v1::Batch>> Streams() const;
-  uint64_t duplicates() const;  // batches that came again
+  uint64_t duplicates() const;  // batches that were received again
   uint64_t heartbeats() const;
   v1::Heartbeat heartbeat() const;  // the last
   uint64_t hellos() const;
-  std::string capsule() const;  // the data of the capsule parts that came, one after the other
-  // True when the condition on the stored batches comes true in time.
+  std::string capsule() const;  // the data of the received capsule parts, concatenated
+  // Returns true if the condition on the stored batches becomes true in time.
   bool WaitFor(const std::function<bool(const Account&)>& condition) const;
 
  private:

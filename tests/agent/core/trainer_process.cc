@@ -1,4 +1,4 @@
-// A trainer to be killed: `agent_trainer_process record DIR` steps until it dies.
+// A trainer to be killed: `agent_trainer_process record DIR` runs steps until it is killed.
 #include <chrono>
 #include <cstring>
 #include <thread>

@@ -1,4 +1,4 @@
-// The façade with the real agent: what loading protobuf and gRPC into a process can break.
+// The façade with the real agent: problems from loading protobuf and gRPC into a process.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -14,28 +14,28 @@ namespace fs = std::filesystem;
 using plumbline::test::Environment;
 using plumbline::test::Outcome;
 
-// The output without what children say that open a run behind a fork; *lines: how often they did.
+// The output without the messages of children that open a run after a fork; *lines is their number.
 std::string WithoutForked(std::string output, int* lines) {
   const std::string begin = "plumbline: open: this process was forked from one";
   for (*lines = 0; output.starts_with(begin); ++*lines) output.erase(0, output.find('\n') + 1);
   return output;
 }
 
-// Runs a scenario that records to a directory of its own; true when something was recorded.
+// Runs a scenario that records to its own directory; true when something was recorded.
 void RunRecorded(const std::string& scenario, Environment extra = {},
                  const std::string& said = "") {
   const plumbline::test::TempFolder folder;
   const std::string record = folder.File("record");
   extra["SCENARIO_RECORD"] = record;
 #if defined(PLUMBLINE_SANITIZED)
-  // It cannot stop a forked child's threads, of which there are none, and says so.
+  // It cannot stop a forked child's threads (there are none), and prints a message.
   extra["ASAN_OPTIONS"] = "detect_leaks=0";
 #endif
   const Outcome o = plumbline::test::SpawnScenario(scenario, extra);
   EXPECT_EQ(o.status, 0) << o.output;
   int forked = 0;
   EXPECT_EQ(WithoutForked(o.output, &forked), said);
-  // A child that opens a run where nothing can be observed hears of it.
+  // A child that opens a run where nothing can be observed gets a message.
   const bool forks = scenario == "fork-after-load" || scenario == "fork-storm";
   EXPECT_EQ(forked > 0, forks) << o.output;
   uintmax_t bytes = 0;
@@ -60,7 +60,7 @@ TEST(FacadeWithAgent, ServerThatIsNotThere) {
       "meanwhile, and sent when one answers there.\n");
 }
 
-// A sanitizer is the allocator itself.
+// A sanitizer replaces the allocator.
 #if !defined(PLUMBLINE_SANITIZED)
 class AgentAllocator : public ::testing::TestWithParam<const char*> {};
 

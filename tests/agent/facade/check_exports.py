@@ -1,4 +1,4 @@
-"""check_exports.py facade|agent|cuda LIBRARY: what the library shows and what it needs."""
+"""check_exports.py facade|agent|cuda LIBRARY: checks the library's exports and dependencies."""
 
 import pathlib
 import re
@@ -47,7 +47,7 @@ def main():
         failures += expect("needs besides libc", libc, set())
     elif kind == "cuda":
         failures = expect("exports", exports(library), {"plumbline_device_table"})
-        # Neither the driver nor the shared runtime, so that it loads where there is none.
+        # Without the driver and the shared runtime, so that it loads on machines that have neither.
         others = {n for n in needed(library) if not re.match(SYSTEM + r"|libstdc\+\+|libgcc_s|libm\.so|librt", n)}
         failures += expect("needs besides libc and libstdc++", others, set())
     else:

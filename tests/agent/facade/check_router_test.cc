@@ -146,7 +146,7 @@ TEST(CheckRouter, TheCAbiRefusesWhatItCannotRead) {
   EXPECT_NE(std::string(plumbline_last_error()).find("route is NULL"), std::string::npos);
 }
 
-// An older program's verdict ends earlier: nothing is written behind it.
+// An older program's verdict struct is shorter: nothing is written beyond its end.
 TEST(CheckRouter, AShorterVerdictIsNotOverrun) {
   plumbline::RouterInputs inputs = Inputs();
   int64_t shape[2] = {kTokens, kExperts};
@@ -167,7 +167,7 @@ TEST(CheckRouter, AShorterVerdictIsNotOverrun) {
   verdict.calls = -77;
   ASSERT_EQ(plumbline_check_router(&check, &verdict), PLUMBLINE_OK) << plumbline_last_error();
   EXPECT_EQ(verdict.calls, -77);
-  EXPECT_EQ(verdict.verdict, PLUMBLINE_VERDICT_PASS);  // one sequence: first come is clean
+  EXPECT_EQ(verdict.verdict, PLUMBLINE_VERDICT_PASS);  // one sequence: first-come order is clean
 }
 
 TEST(CheckRouter, AForkedChildReturnsAtOnce) {

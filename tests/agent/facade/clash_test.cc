@@ -1,4 +1,4 @@
-// A trainer with protobuf messages of its own in the same libprotobuf as the agent's.
+// A trainer with its own protobuf messages in the same libprotobuf as the agent's.
 #include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
 

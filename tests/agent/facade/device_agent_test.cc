@@ -1,5 +1,5 @@
-// A trainer with CUDA tensors, the façade and the real agent: without a device, and over one that
-// is none. The trainer is a process of its own, which is all that knows no message.
+// A trainer with CUDA tensors, the façade and the real agent: without a device, and with the fake
+// device. The trainer is a separate process that contains no protobuf messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -67,7 +67,7 @@ TEST_F(Trainer, WithALibraryOfAnotherBuildIsToldOnce) {
   ExpectUnharmed();
 }
 
-// The real library where it was built, else none at all; no GPU is visible in either case.
+// The real library if it was built, otherwise none; no GPU is visible in either case.
 TEST_F(Trainer, WithoutAGpuIsToldOnce) {
   const std::string out = Run("unavailable", "CUDA_VISIBLE_DEVICES=");
 #if defined(HAVE_CUDA_LIBRARY)

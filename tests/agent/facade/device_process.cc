@@ -44,7 +44,7 @@ void Unavailable(plumbline_run_t* run, plumbline_site_t* site) {
   REQUIRE(plumbline_close(run, 30000) == PLUMBLINE_OK);
 }
 
-// The device goes on when the exit handler has waited for it a while.
+// The device continues when the exit handler has waited for it for a while.
 void Exit(plumbline_run_t* run, plumbline_site_t* site) {
   Fake().hold(true);
   static DeviceCall call;

@@ -1,5 +1,5 @@
-// The façade with a stand-in agent. Each scenario runs in a process of its own: this program again,
-// with --scenario=NAME.
+// The façade with a stand-in agent. Each scenario runs in its own process: this program, started
+// again with --scenario=NAME.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,8 @@ Outcome Spawn(const std::string& scenario, Environment extra = {}) {
   return plumbline::test::SpawnScenario(scenario, extra);
 }
 
-// Where a sanitizer keeps the agent library out, the stand-in is linked and these are no tests.
+// With a sanitizer the agent library is not loaded and the stand-in is linked: these are then not
+// tests.
 #if defined(PLUMBLINE_SANITIZED)
 #define AGENT_LIBRARY_TEST(name) [[maybe_unused]] void name()
 #else
@@ -167,7 +168,7 @@ TEST(Facade, TensorsFromCpp) {
                         "b=2:32[2,3]91 d=2:32[2,3]91 scale=0.5 a_scale=1:8[2,1]380 "
                         "b_scale=1:8[2,1]380 block=32 tiles=128,2 scale_format=e8m0 "
                         "output_rounding=stochastic|",
-                        // Elements 3 and 5 of 1 ... 6, before and after they were doubled.
+                        // Elements 3 and 5 of 1 ... 6, before and after doubling.
                         "reduction gradients/sum step=3| input=2:32[2]16 output=2:32[2]32 "
                         "offsets=1:64[2]13",
                         "reduction deep/sum step=3| input=2:32[]0 output=2:32[]0"));
@@ -232,7 +233,7 @@ TEST(Facade, ForkedChildrenReturnAtOnce) {
   const Outcome o = Spawn("fork-after-load");
   ExpectOk(o);
   EXPECT_EQ(std::count(o.calls.begin(), o.calls.end(), "close"), 1);
-  // A run of its own that a child opens is no run, which is said.
+  // A run that a child opens is disabled, with a message.
   EXPECT_THAT(o.output, HasSubstr("this process was forked from one that had opened a run"));
 }
 
@@ -249,14 +250,14 @@ TEST(Facade, CppApi) {
   EXPECT_EQ(std::count(o.calls.begin(), o.calls.end(), "span_end #3"), 1);
 }
 
-// A program that carries a sanitizer's runtime would be aborted by deep binding.
+// Deep binding would abort a program that contains a sanitizer's runtime.
 AGENT_LIBRARY_TEST(StaysOutOfSanitizedProcesses) {
   const Outcome o = Spawn("unavailable", {{"LD_PRELOAD", FAKE_SANITIZER}});
   ExpectOk(o);
   EXPECT_THAT(o.output, HasSubstr("AddressSanitizer"));
 }
 
-// Without being told: the library's own directory, also through a symbolic link.
+// Without settings: in the library's own directory, also through a symbolic link.
 AGENT_LIBRARY_TEST(FindsTheAgentBesideItself) {
   namespace fs = std::filesystem;
   const plumbline::test::TempFolder folder;
@@ -313,7 +314,7 @@ TEST(Facade, LaunchersInTheirOrder) {
   slurm["SLURM_NTASKS"] = "2";
   slurm["OMPI_COMM_WORLD_RANK"] = "5";
   slurm["OMPI_COMM_WORLD_SIZE"] = "6";
-  slurm["RANK"] = "0";  // without WORLD_SIZE: not torchrun's
+  slurm["RANK"] = "0";  // without WORLD_SIZE: not set by torchrun
   EXPECT_THAT(Spawn("open-only", slurm).calls[0], HasSubstr("rank=1/2"));
   Environment mpi = record;
   mpi["OMPI_COMM_WORLD_RANK"] = "5";

@@ -1,2 +1,2 @@
-// Preloaded, it makes a process look as if it ran under AddressSanitizer.
+// When preloaded, it makes a process look as if it ran under AddressSanitizer.
 extern "C" __attribute__((visibility("default"))) void __asan_init() {}

@@ -78,7 +78,7 @@ def main(build):
         config = run("find", prefix, "-name", "plumbline.pc")
         libdir = os.path.dirname(os.path.dirname(config))
         assert os.path.exists(f"{prefix}/include/plumbline/agent.h")
-        for name in os.listdir(f"{build}/lib"):  # the device kernels, where they were built, too
+        for name in os.listdir(f"{build}/lib"):  # and the device kernels, if they were built
             if name.startswith("libplumbline"):
                 assert os.path.exists(f"{libdir}/{name}"), name
         environment = {**os.environ, "PKG_CONFIG_PATH": os.path.dirname(config)}

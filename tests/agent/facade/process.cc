@@ -33,7 +33,7 @@ std::vector<std::string> ReadLines(const std::string& path) {
   return lines;
 }
 
-// This process's environment without launchers' and our own variables, plus `extra`.
+// This process's environment without the variables of launchers and Plumbline, plus `extra`.
 std::vector<std::string> MakeEnvironment(const Environment& extra) {
   std::vector<std::string> entries;
   for (char** e = environ; *e != nullptr; ++e) {

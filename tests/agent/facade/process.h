@@ -1,4 +1,4 @@
-// Runs this test program again as a trainer process.
+// Starts this test program again as a trainer process.
 #pragma once
 
 #include <map>
@@ -10,15 +10,16 @@ namespace plumbline::test {
 struct Outcome {
   int status = -1;                 // exit status; 1000 + signal
   std::string output;              // standard output and error
-  std::vector<std::string> calls;  // what the stand-in agent was told
+  std::vector<std::string> calls;  // the calls that the stand-in agent received
 };
 
 using Environment = std::map<std::string, std::string>;
 
-// This program with --scenario=NAME, without launchers' and our own variables, but with `extra`.
+// This program with --scenario=NAME, without the variables of launchers and Plumbline, and with
+// `extra`.
 Outcome SpawnScenario(const std::string& scenario, const Environment& extra);
 
-// The main() of such a program: the scenario that it was asked for, else its tests.
+// The main() of such a program: runs the requested scenario, or its tests.
 int RunScenarioOrTests(int argc, char** argv);
 
 // Allocators to preload; tools/setup installs them.

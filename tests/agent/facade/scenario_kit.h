@@ -1,4 +1,4 @@
-// What the scenarios are written with: a run, a site, a router call, and REQUIRE.
+// Tools for the scenarios: a run, a site, a router call, and REQUIRE.
 #pragma once
 
 #include <cstdio>
@@ -27,7 +27,7 @@ inline constexpr bool kLinked = true;
 inline constexpr bool kLinked = false;
 #endif
 
-// Looks for the library that the façade opens; a program linked with the agent has none.
+// Looks for the library that the façade opens; a program linked with the agent does not have it.
 inline bool AgentIsLoaded() {
   FILE* maps = fopen("/proc/self/maps", "r");
   char line[4096];
@@ -44,7 +44,7 @@ inline plumbline_run_t* Open(uint32_t every = 0) {
   plumbline_open_options_t options = PLUMBLINE_OPEN_OPTIONS_INIT;
   options.run = "scenario";
   options.record = getenv("SCENARIO_RECORD");
-  if (options.record == nullptr) options.record = "/nonexistent";  // the stand-in does not look
+  if (options.record == nullptr) options.record = "/nonexistent";  // the stand-in does not use it
   options.every = every;
   plumbline_run_t* run = nullptr;
   REQUIRE(plumbline_open(&options, &run) == PLUMBLINE_OK);
@@ -84,7 +84,7 @@ inline plumbline_status_t Observe(plumbline_site_t* site) {
   return plumbline_observe_routing_if_due(site, &call.routing);
 }
 
-// The agent on a slow machine may have to drop, and counts it.
+// On a slow machine the agent may have to drop a call, and counts it.
 inline bool Taken(plumbline_status_t status) {
   return status == PLUMBLINE_OK || status == PLUMBLINE_DROPPED;
 }

@@ -16,7 +16,7 @@ extern "C" __attribute__((visibility("default"), used)) const char* test_depende
 namespace scenario {
 namespace {
 
-// Known late, as long as nothing was recorded.
+// The rank can be set late, before anything is recorded.
 void SetRank() {
   plumbline_run_t* run = Open();
   plumbline_site_t* site = Site(run, "layers.3");
@@ -82,7 +82,7 @@ void LoadsAtFirstStepEnd() {
   REQUIRE(!AgentIsLoaded() || kLinked);
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
   REQUIRE(AgentIsLoaded() || kLinked);
-  // No close: the exit handler says goodbye.
+  // No close: the exit handler ends the run.
 }
 
 void Mistakes() {
@@ -119,7 +119,7 @@ void Mistakes() {
           PLUMBLINE_INVALID_ARGUMENT);
   REQUIRE(plumbline_moved(&no_tensor, &size, &size, 1, nullptr, nullptr) ==
           PLUMBLINE_INVALID_ARGUMENT);
-  REQUIRE(!AgentIsLoaded());  // mistakes load nothing
+  REQUIRE(!AgentIsLoaded());  // mistakes do not load the agent
   REQUIRE(plumbline_step_begin(run, 5) == PLUMBLINE_OK);
   REQUIRE(plumbline_step_begin(run, 5) == PLUMBLINE_FAILED_PRECONDITION);
   REQUIRE(plumbline_step_begin(run, 4) == PLUMBLINE_FAILED_PRECONDITION);
@@ -137,7 +137,7 @@ void Mistakes() {
   REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
-// While a graph is captured every site is due, and the step stands still behind it.
+// During the capture of a graph every site is due, and the step does not advance.
 void Capturing() {
   plumbline_run_t* run = Open(4);
   plumbline_site_t* site = Site(run, "a");
@@ -152,7 +152,8 @@ void Capturing() {
   REQUIRE(plumbline_capture_begin(run, stream) == PLUMBLINE_FAILED_PRECONDITION);
   REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_FAILED_PRECONDITION);
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_FAILED_PRECONDITION);
-  REQUIRE(plumbline_scalar(run, "loss", 1) == PLUMBLINE_FAILED_PRECONDITION);  // no step behind it
+  REQUIRE(plumbline_scalar(run, "loss", 1) ==
+          PLUMBLINE_FAILED_PRECONDITION);  // no step during a capture
   REQUIRE(plumbline_capture_end(run) == PLUMBLINE_OK);
   REQUIRE(run->step == PLUMBLINE_NO_STEP);
   REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_OK);
@@ -173,7 +174,7 @@ void Capturing() {
   REQUIRE(plumbline_capture_end(run) == PLUMBLINE_DISABLED);
 }
 
-// Nothing is loaded for it; then it goes to the agent, from begin to end.
+// It does not load the agent; afterwards the calls go to the agent, from begin to end.
 void Together() {
   plumbline_run_t* run = Open(4);
   plumbline_site_t* site = Site(run, "a");
@@ -191,7 +192,7 @@ void Together() {
   REQUIRE(plumbline_together_end(run) == PLUMBLINE_DISABLED);
 }
 
-// The memory is one of the run's, and stays when that is closed.
+// The memory belongs to the run, and remains when the run is closed.
 void Marks() {
   plumbline_run_t* run = Open();
   plumbline_marks_t *marks = nullptr, *again = nullptr;
@@ -210,7 +211,7 @@ void Marks() {
   REQUIRE(plumbline_marks(run, &again) == PLUMBLINE_DISABLED && again == nullptr);
 }
 
-// Mistakes are refused and named. An agent that has no steps (the test agent) is an older one.
+// Mistakes are refused and named. An agent without steps (the test agent) is an older one.
 void Steps() {
   plumbline_run_t* run = Open();
   const char* const names[] = {"loss", "\xff"};
@@ -229,7 +230,7 @@ void Steps() {
   REQUIRE(plumbline_steps(run, names, 1, &steps) == PLUMBLINE_DISABLED && steps == nullptr);
 }
 
-// Callers built against an older or a newer header.
+// Callers built with an older or a newer header.
 void Sizes() {
   plumbline_run_t* run = Open();
   plumbline_site_t* site = Site(run, "a");
@@ -276,14 +277,14 @@ void Disabled() {
   REQUIRE(!AgentIsLoaded());
 }
 
-// The agent cannot be had; the driver decides why.
+// The agent is not available; the caller of the scenario decides why.
 void Unavailable() {
   plumbline_run_t* run = Open();
   plumbline_site_t* site = Site(run, "layers.3");
   for (int64_t step = 0; step < 3; ++step) {
     REQUIRE(plumbline_step_begin(run, step) == (step == 0 ? PLUMBLINE_OK : PLUMBLINE_UNAVAILABLE));
     REQUIRE(plumbline_scalar(run, "loss", 1) == PLUMBLINE_UNAVAILABLE);
-    REQUIRE(Observe(site) == PLUMBLINE_NOT_DUE);  // it costs a branch from now on
+    REQUIRE(Observe(site) == PLUMBLINE_NOT_DUE);  // from now on it costs one branch
     Call call;
     REQUIRE(plumbline_observe_routing(site, &call.routing) == PLUMBLINE_UNAVAILABLE);
     REQUIRE(strlen(plumbline_last_error()) > 10);
@@ -304,7 +305,7 @@ void OpenRefused() {
   REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_INVALID_ARGUMENT);
 }
 
-// The C++ API, written as a trainer would.
+// The C++ API, as a trainer uses it.
 void CppApi() {
   {
     plumbline::Run empty;
@@ -381,7 +382,8 @@ constexpr Scenario kScenarios[] = {{"set-rank", SetRank},
 
 int RunScenario(const char* name) {
 #if defined(PLUMBLINE_SANITIZED)
-  // A sanitizer does not allow an agent library to be opened: this program is linked with one.
+  // A sanitizer does not allow the program to open an agent library: this program is linked with
+  // one.
   REQUIRE(plumbline_link_agent(&plumbline_agent_table) == PLUMBLINE_OK);
 #endif
   for (const scenario::Scenario& entry : scenario::kScenarios) {

@@ -21,7 +21,7 @@ std::string BesideLog(const char* suffix) {
   return std::string(getenv("PLUMBLINE_TEST_LOG")) + suffix;
 }
 
-// Until another thread is where the stand-in agent was made slow.
+// Waits until another thread is at the point where the stand-in agent was made slow.
 void AwaitBusy() {
   const std::string busy = BesideLog(".busy");
   REQUIRE(plumbline::test::Eventually([&] { return access(busy.c_str(), F_OK) == 0; }));
@@ -37,7 +37,7 @@ void Threads() {
   std::vector<std::thread> threads;
   std::atomic<int> failures{0};
   for (int i = 0; i < 8; ++i) {
-    threads.emplace_back([&, i] {  // the first calls race for loading the agent
+    threads.emplace_back([&, i] {  // the first calls compete to load the agent
       for (int n = 0; n < 200; ++n) {
         if (!Taken(Observe(sites[static_cast<size_t>((i + n) % 8)]))) ++failures;
         if (!Taken(plumbline_scalar(run, "loss", n))) ++failures;
@@ -57,7 +57,7 @@ void Threads() {
   REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
-// Close while others observe: they see OK or DISABLED, and nothing is used after it was freed.
+// Close while other threads observe: they get OK or DISABLED, and no freed memory is used.
 void CloseUnderFire() {
   for (int round = 0; round < 8; ++round) {
     plumbline_run_t* run = Open();
@@ -88,14 +88,14 @@ void CloseWhileStuck() {
   plumbline_site_t* site = Site(run, "layers.3");
   REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_OK);
   REQUIRE(plumbline_scalar(run, "loss", 1) == PLUMBLINE_OK);
-  std::thread observer([&] { Observe(site); });  // inside the agent until it may go
+  std::thread observer([&] { Observe(site); });  // inside the agent until it is released
   AwaitBusy();
   REQUIRE(plumbline_close(run, 20) == PLUMBLINE_DEADLINE_EXCEEDED);
   std::ofstream(BesideLog(".go")).put('\n');
   observer.join();
 }
 
-// A server that does not answer costs the trainer nothing but the time that close was given.
+// A server that does not answer costs the trainer only the time that was given to close.
 void NoServer() {
   plumbline_run_t* run = Open();
   plumbline_site_t* site = Site(run, "layers.3");
@@ -110,7 +110,7 @@ void NoServer() {
   REQUIRE(std::chrono::steady_clock::now() - before < std::chrono::seconds(30));
 }
 
-// All calls of a child, which must return at once.
+// All calls in a child, which must return at once.
 int ChildCalls(plumbline_run_t* run, plumbline_site_t* site) {
   Call call;
   uint64_t span = 0;
@@ -152,13 +152,13 @@ void ForkAfterLoad() {
   const auto bare = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
   if (bare == 0) _exit(ChildCalls(run, site));
   WaitFor(bare);
-  REQUIRE(Observe(site) == PLUMBLINE_OK);  // the parent goes on
+  REQUIRE(Observe(site) == PLUMBLINE_OK);  // the parent continues
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
   REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
-// Another thread is inside dlopen, for 400 ms more; the fork waits, so that the child's loader
-// is whole.
+// Another thread is inside dlopen for 400 ms more. The fork waits, so that the child's loader is in
+// a complete state.
 void ForkWhileLoading() {
   plumbline_run_t* run = Open();
   plumbline_site_t* site = Site(run, "layers.3");
@@ -169,7 +169,7 @@ void ForkWhileLoading() {
   if (child == 0) {
     if (ChildCalls(run, site) != 0) _exit(2);
     if (getenv("PLUMBLINE_TEST_LOADED") == nullptr) _exit(4);  // forked into a half-loaded library
-    // The child may load libraries of its own.
+    // The child may load its own libraries.
     exit(dlopen("libz.so.1", RTLD_NOW) != nullptr || dlerror() != nullptr ? 0 : 3);
   }
   WaitFor(child);
@@ -206,7 +206,7 @@ void ForkStorm() {
   REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
-// A launcher that forks its ranks before anything was opened: each child is a trainer of its own.
+// A launcher that forks its ranks before it opens a run: each child is a separate trainer.
 void ForkBeforeOpen() {
   const pid_t child = fork();
   if (child == 0) {

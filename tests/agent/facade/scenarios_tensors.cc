@@ -71,7 +71,7 @@ void Tensors() {
   REQUIRE(plumbline_observe_logits_if_due(logits_site, &logits) == PLUMBLINE_OK);
   REQUIRE(plumbline_step_begin(run, 2) == PLUMBLINE_OK);
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
-  REQUIRE(plumbline_step_begin(run, 3) == PLUMBLINE_OK);  // the next due one is 4
+  REQUIRE(plumbline_step_begin(run, 3) == PLUMBLINE_OK);  // the next due step is 4
   REQUIRE(plumbline_observe_tensor_if_due(tensor_site, &tensor) == PLUMBLINE_NOT_DUE);
   REQUIRE(plumbline_observe_reduction(reduction_site, &reduction) == PLUMBLINE_NOT_DUE);
   REQUIRE(plumbline_observe_update(update_site, &update) == PLUMBLINE_NOT_DUE);
@@ -111,11 +111,11 @@ void TensorMistakes() {
           PLUMBLINE_INVALID_ARGUMENT);
   REQUIRE(plumbline_sample_indices(reduction_site, 9, out, 4, nullptr) ==
           PLUMBLINE_INVALID_ARGUMENT);
-  // The agent's own errors come through.
+  // The agent's own errors reach the caller.
   tensor.values = nullptr;
   REQUIRE(plumbline_observe_tensor(tensor_site, &tensor) == PLUMBLINE_INVALID_ARGUMENT);
   REQUIRE(strstr(plumbline_last_error(), "values") != nullptr);
-  // An older caller's struct ends before `replicas`, a newer one's is longer.
+  // An older caller's struct ends before `replicas`, a newer one is longer.
   tensor.values = v.tensor.get();
   tensor.size = offsetof(plumbline_tensor_t, replicas);
   REQUIRE(plumbline_observe_tensor(tensor_site, &tensor) == PLUMBLINE_OK);
@@ -133,7 +133,8 @@ void TensorMistakes() {
   REQUIRE(plumbline_sample_indices(reduction_site, 9, out, 4, &n) == PLUMBLINE_DISABLED);
 }
 
-// An agent that knows routing alone: the rest is never due, and says why when it is called.
+// An agent that supports only routing: the other kinds are never due, and report why when they are
+// called.
 void OlderAgent() {
   plumbline_run_t* run = Open();
   plumbline_site_t* gate = Site(run, "layers.3");
@@ -169,7 +170,7 @@ void CppTensors() {
   {
     plumbline::Step first(run, 0);
     plumbline::SampledReduction sums(gradients, plumbline::Tensor(g, {n}));
-    REQUIRE(sums.Done() == PLUMBLINE_OK);  // a step without samples: the call alone
+    REQUIRE(sums.Done() == PLUMBLINE_OK);  // a step without samples: only the call
   }
   plumbline::Step step(run, 3);
   const plumbline::Together none(nullptr), together(run.handle());
@@ -197,7 +198,7 @@ void CppTensors() {
   const plumbline::Tensor deep(w, {1, 1, 1, 2, 3});
   REQUIRE(deep.get()->ndim == -1);  // refused by name, not read past its end
   plumbline::SampledReduction unknown(run.ReductionSite("deep"), deep);
-  REQUIRE(unknown.Done() == PLUMBLINE_OK);  // handed on as it is, for the agent to refuse
+  REQUIRE(unknown.Done() == PLUMBLINE_OK);  // passed unchanged, so that the agent refuses it
 }
 
 }  // namespace scenario

@@ -1,6 +1,6 @@
-// A small agent library for the façade's tests: writes every call as one line to the file that
-// PLUMBLINE_TEST_LOG names. PLUMBLINE_TEST_AGENT chooses a misbehaviour. It allocates in a static
-// initialiser and frees what libc allocated, as the real agent's libraries do.
+// A small agent library for the façade's tests: writes every call as one line to the file in
+// PLUMBLINE_TEST_LOG. PLUMBLINE_TEST_AGENT selects a fault. The library allocates in a static
+// initialiser and frees memory that libc allocated, like the real agent's libraries.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ bool Mode(const char* mode) {
 
 void Sleep(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-// A file beside the log, by which this library and the test tell each other how far they are.
+// A file next to the log, through which this library and the test exchange their progress.
 std::string Beside(const char* suffix) {
   const char* log = getenv("PLUMBLINE_TEST_LOG");
   return log == nullptr ? "" : std::string(log) + suffix;
@@ -39,7 +39,7 @@ std::string Beside(const char* suffix) {
 
 void SayBusy() { close(creat(Beside(".busy").c_str(), 0600)); }
 
-// Frees through this library's `free` what libc's own code allocated, and the reverse.
+// Frees memory that libc's own code allocated with this library's `free`, and the reverse.
 struct MixHeaps {
   MixHeaps() {
     for (int i = 0; i < 1000; ++i) {
@@ -71,7 +71,7 @@ void Log(const std::string& line) {
   fclose(file);
 }
 
-// Stages that the trainer has marked since, each in front of the call behind it.
+// Stages that the trainer has marked since the last call, each written before the next call.
 plumbline_marks_t* marks_of_loop = nullptr;
 size_t next_mark = 0;
 void LogMarks() {
@@ -181,7 +181,7 @@ double Element(const DLTensor& t, const char* p) {
   return NAN;
 }
 
-// Weights each element by its position, so that a wrong stride is a wrong sum.
+// Weights each element by its position, so that a wrong stride changes the sum.
 void Sum(const DLTensor& t, int axis, int64_t offset, int64_t* index, double* sum) {
   if (axis == t.ndim) {
     const char* base = static_cast<const char*>(t.data) + t.byte_offset;
@@ -341,7 +341,7 @@ plumbline_status_t ObserveUpdate(void*, void* site, int64_t step, const plumblin
                 Show("moment_after", u->moment_after) + Show("offsets", u->offsets));
 }
 
-// What is said of scales, where anything is.
+// The scales of the product, if there are any.
 std::string Scales(const plumbline_matmul_t& m) {
   std::string text = m.scale == 0 ? "" : Number("scale", m.scale);
   text += Show("a_scale", m.a_scale) + Show("b_scale", m.b_scale);
@@ -393,7 +393,7 @@ plumbline_status_t Marks(void*, plumbline_marks_t* marks, plumbline_error_t*) {
   return Logged("marks");
 }
 
-// From the step on that PLUMBLINE_TEST_STOP_AT names.
+// From the step in PLUMBLINE_TEST_STOP_AT on.
 plumbline_status_t StopOrder(void*, char* text, uint32_t bytes, int32_t* ordered,
                              plumbline_error_t*) {
   const char* at = getenv("PLUMBLINE_TEST_STOP_AT");
@@ -406,7 +406,7 @@ plumbline_status_t Look(void*, int64_t step, uint32_t steps, plumbline_error_t*)
   return Logged("look step=" + std::to_string(step) + " steps=" + std::to_string(steps));
 }
 
-// Every second element from the step's number on; none at steps that are multiples of 5.
+// Every second element from the step's number on; none in steps that are multiples of 5.
 plumbline_status_t SampleIndices(void*, void*, int64_t step, uint64_t count, uint64_t* out,
                                  uint32_t capacity, uint32_t* n, plumbline_error_t*) {
   *n = 0;

@@ -1,4 +1,4 @@
-"""plumb audit on checkpoints as torch writes them: healthy series, planted faults, files that lie."""
+"""plumb audit on checkpoints written by torch: healthy series, planted faults, malformed files."""
 
 import io
 import json
@@ -84,7 +84,7 @@ class Faults(InAFolder):
                 train(folder, plant=plant)
                 status, report = audit(folder)
                 found = [(f["rule"], f["site"]["step_first"], f["site"]["step_last"]) for f in report["findings"]]
-                # Every later checkpoint is ahead of the one before it.
+                # Every later checkpoint is at a later step than the one before it.
                 self.assertEqual((status, found), (1, [("health/optimizer-state", 8, 12)]) if planted else (0, []))
 
     def test_a_step_of_the_group(self):
@@ -138,7 +138,7 @@ class Faults(InAFolder):
                 self.assertEqual(status, 0)
 
     def unchanged(self, plant, seed=0, **options):
-        """What health/unchanged-tensor finds, and what it cannot tell."""
+        """The findings of health/unchanged-tensor, and what it cannot decide."""
         with tempfile.TemporaryDirectory() as folder:
             train(folder, seed=seed, plant=plant, **options)
             report = audit(folder)[1]
@@ -209,7 +209,7 @@ class Faults(InAFolder):
         model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.Tanh(), torch.nn.Linear(96, 5))
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
         for step in range(1, 10):
-            if planted:  # the same in and out: one neuron, whatever the order of sums
+            if planted:  # the same in and out: one neuron, for any order of sums
                 with torch.no_grad():
                     model[0].weight[40], model[0].bias[40] = model[0].weight[17], model[0].bias[17]
                     model[2].weight[:, 40] = model[2].weight[:, 17]
@@ -315,7 +315,7 @@ class Faults(InAFolder):
                             f = audit(self.folder)[1]["findings"][0]
                             self.assertEqual((f["witness"]["element"], f["measured"]["value"] * 300 * 70), (element, 1))
 
-        def stochastic(weights, masters):  # the other neighbour
+        def stochastic(weights, masters):  # the other adjacent value
             ulp = torch.exp2(torch.floor(torch.log2(masters[0].abs())) - 7)
             nearest = weights[0].float()
             weights[0].copy_(torch.where(masters[0] == nearest, nearest, nearest + torch.sign(masters[0] - nearest) * ulp))
@@ -354,7 +354,7 @@ class Faults(InAFolder):
 
 
 class Infinities(InAFolder):
-    """Those that are meant accuse nobody; one among a weight's values does."""
+    """Intended infinities cause no finding; one among a weight's values does."""
 
     def test_a_mask_is_none_and_a_weight_is(self):
         mask = torch.full((8, 8), float("-inf")).triu(1)
@@ -371,7 +371,7 @@ class Infinities(InAFolder):
 
 
 class Layouts(InAFolder):
-    """A NaN beside what a tensor takes of its storage is none of its values; one in it is found."""
+    """A NaN next to a tensor's part of its storage is not a value of the tensor; one in it is found."""
 
     def test_strides_offsets_and_shared_storages(self):
         base = torch.randn(40, 60)
@@ -388,7 +388,7 @@ class Layouts(InAFolder):
                 continue
             with self.subTest(name):
                 view = views[name]
-                # Of a tensor that repeats a row, the row it repeats.
+                # For a tensor that repeats a row, the row that it repeats.
                 at, target = tuple(n - 1 for n in view.shape), view
                 if name == "a.wide":
                     at, target = (5, 59), base
@@ -424,7 +424,7 @@ class Layouts(InAFolder):
 
     def test_memory_does_not_grow(self):
         path = self.save({"w.large": torch.zeros(400 << 18), "w.turned": torch.zeros(8192, 4096).t()})
-        # Its own child is what is measured: one of this process would begin with what this one holds.
+        # The child process measures its own child: a direct child would start with the memory of this process.
         ask = ("import resource, subprocess, sys; done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL);"
                "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
         done = subprocess.run([sys.executable, "-c", ask, PLUMB, "audit", str(path), "--format", "json"], capture_output=True, text=True)
@@ -459,7 +459,7 @@ class Sharded(InAFolder):
         status, report = audit(self.folder)
         self.assertEqual(status, 2)
         self.assertIn('expected the shard "model-00002-of-00002.safetensors" beside its index', problems(report))
-        # All tensors are there: writers count tied weights twice, or in another dtype.
+        # All tensors are present: some writers count tied weights twice, or in another dtype.
         self.shards(total=999)
         status, report = audit(self.folder)
         self.assertEqual((status, problems(report)), (0, ""))

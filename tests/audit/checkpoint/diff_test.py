@@ -1,4 +1,4 @@
-"""plumb diff of two checkpoints: against what torch computes of them; equality over layouts and names."""
+"""plumb diff of two checkpoints: compared with torch's results; equality over layouts and names."""
 
 import copy
 import json
@@ -168,7 +168,7 @@ class Equal(Case):
         self.assertIn("first difference: layers.0.proj.bias: element [0]", self.equal(merged, index))
 
     def parallel(self, model, ranks=2, change=lambda rank, shard: None):
-        """Column-parallel by rows, row-parallel by columns, the rest copied."""
+        """Column-parallel tensors split by rows, row-parallel ones by columns, the rest copied."""
         for rank in range(ranks):
             shard = dict(model)
             shard["embed.weight"] = model["embed.weight"].chunk(ranks)[rank].clone()
@@ -238,7 +238,7 @@ class Equal(Case):
         self.assertIn("w.a: element [1499, 1098] is", self.equal(a, self.save("c.pt", {"w.a": y.t().contiguous().t(), "w.b": x.t()})))
 
     def test_types_that_are_not_read(self):
-        """Nobody is told that what was not compared is equal."""
+        """A tensor that was not compared is not reported as equal."""
         x, z = torch.ones(3), torch.ones(2, dtype=torch.complex64)
         a = self.save("a.pt", {"w": x, "z": z})
         status, out, _ = diff(a, self.save("b.pt", {"w": x, "z": 2 * z}), "--expect-equal")
@@ -246,7 +246,7 @@ class Equal(Case):
         self.assertIn("not compared: z is of a type that is not read (torch.ComplexFloatStorage)", out)
         self.assertIn("not told: 1 not compared; equal are 1 tensor", out)
         self.assertNotIn("\nequal: ", "\n" + out)
-        # What can be told without their elements is told; a difference elsewhere stays one.
+        # Facts that do not need the elements are reported; a difference elsewhere remains a difference.
         self.assertIn("z: shape [2] in A, [3] in B", self.equal(a, self.save("c.pt", {"w": x, "z": torch.ones(3, dtype=torch.complex64)})))
         self.assertIn("z: torch.ComplexFloatStorage in A, f32 in B", self.equal(a, self.save("d.pt", {"w": x, "z": torch.ones(2)})))
         self.assertIn("first difference: w", self.equal(a, self.save("e.pt", {"w": x + 1, "z": z})))
@@ -255,7 +255,7 @@ class Equal(Case):
         self.assertEqual((status, report["equal"], len(report["not_compared"]), report["unequal"]), (2, False, 1, []))
 
     def test_steps_and_numbers(self):
-        """A checkpoint is more than its tensors."""
+        """A checkpoint contains more than its tensors."""
         x = {"w": torch.ones(2)}
         base = {"model": x, "optimizer": {"state": {0: {"exp_avg": torch.ones(2), "step": 5}}, "param_groups": [{"lr": 0.1, "weight_decay": 0.1, "amsgrad": False, "params": [0]}]},
                 "scaler": {"scale": 65536.0}, "epoch": 3, "best": float("nan")}
@@ -281,13 +281,13 @@ class Equal(Case):
                 out = self.equal(a, changed(*change))
                 self.assertIn("first difference: " + said, out)
                 self.assertIn("1 differ, 2 equal", out)
-        out = self.equal(a, changed("optimizer", "state", 0, "step", 6))  # told once
+        out = self.equal(a, changed("optimizer", "state", 0, "step", 6))  # reported once
         self.assertIn("1 differ, 2 equal", out)
         del base["epoch"]
         self.assertIn("not compared: A alone tells 1 value (epoch)", self.equal(a, self.save("c.pt", base)))
 
     def test_names_of_files_say_no_step(self):
-        """The content does; of two copies it is one."""
+        """The step comes from the content; for two copies it is the same."""
         x = {"w": torch.ones(2)}
         one, two = self.save("x/step-4/m.pt", x), self.save("y/step-8/m.pt", x)
         self.assertIn("equal: 1 tensor", self.equal(one, two))
@@ -300,12 +300,12 @@ class Equal(Case):
             out = self.equal(self.save("c/step-9.pt", {"model": x, key: 3}), self.save("d/step-9.pt", {"model": x, key: 4}))
             self.assertIn(f"first difference: {key}: 3 in A, 4 in B", out)
             self.assertIn("1 differ, 1 equal", out)
-        # Of one that another library wrote, by its metadata.
+        # For a file that another library wrote, from its metadata.
         exported = [self.write(f"{step}/e.safetensors", safetensors({"layer.w": torch.ones(2)}, {"format": "pt", "step": str(step)})) for step in (3, 4)]
         self.assertIn("first difference: step: 3 in A, 4 in B", self.equal(*exported))
 
     def test_the_witness_is_exact(self):
-        """What is printed of both sides is never the same text."""
+        """The printed values of both sides are never the same text."""
         def said(x, y):
             return self.equal(self.save("a.pt", {"w": x}), self.save("b.pt", {"w": y}))
 
@@ -321,7 +321,7 @@ class Equal(Case):
         a, b = self.save("a.pt", {"old.w": torch.ones(2)}), self.save("b.pt", {"new.w": torch.ones(2)})
         names = self.write("names.toml", b'[names]\n"old.*" = "new.*"\n"odl.*" = "x.*"\n"old.w" = "y"\n')
         out = self.equal(a, b, "--map", names)
-        for pattern in ("odl.*", "old.w"):  # the second is behind one that fits first
+        for pattern in ("odl.*", "old.w"):  # the second one comes after a pattern that matches first
             self.assertIn(f'note: of the map, "{pattern}" fits no name of A', out)
         self.assertNotIn('"old.*"', out)
         self.assertIn("Of the map, no name of A fits: odl.*, old.w", diff(a, b, "--map", names)[1])
@@ -331,10 +331,10 @@ class Equal(Case):
         self.assertIn("old.w: in A alone (other.w by the map)", self.equal(a, b, "--map", lost))
 
     def test_interleaved_shards(self):
-        """A rank holds its share of each fused part; the merged tensor holds part after part."""
+        """A rank holds its share of each fused part; the merged tensor holds the parts one after another."""
         torch.manual_seed(4)
         gate, up = torch.randn(16, 6), torch.randn(16, 6)
-        query, key, value = torch.randn(32, 6), torch.randn(8, 6), torch.randn(8, 6)  # 4 queries to a key
+        query, key, value = torch.randn(32, 6), torch.randn(8, 6), torch.randn(8, 6)  # 4 queries per key
         same = [torch.randn(8, 6) for _ in range(3)]
         merged = {"layers.0.mlp.gate_up.weight": torch.cat([gate, up]), "layers.0.attn.qkv.weight": torch.cat([query, key, value]),
                   "layers.1.attn.qkv.weight": torch.cat(same), "layers.1.attn.qkv.bias": torch.cat(same)[:, 0].clone(), "layers.0.norm.weight": torch.randn(6)}
@@ -367,7 +367,7 @@ class Equal(Case):
             self.assertIn("first difference: layers.0.mlp.gate_up.weight: element", self.equal(whole, save(one)))
 
     def test_averages_in_a_list(self):
-        """diffusers' EMAModel and torch_ema keep them as shadow_params, without names."""
+        """diffusers' EMAModel and torch_ema store averages as shadow_params, without names."""
         train(self.folder / "exp", saves=3, ema=True)
         for step in (4, 8, 12):
             path = self.folder / f"exp/step-{step}/model.pt"
@@ -382,7 +382,7 @@ class Equal(Case):
         _, report = audit(self.folder / "exp")
         self.assertIn("averages: 8 of 8 parameters named by order and shape", notes(report))
         self.assertEqual((problems(report), serious(report)), ("", []))
-        # As a file of its own, beside the model.
+        # As a separate file, next to the model.
         torch.save({"decay": 0.9, "shadow_params": list(average.values())}, self.folder / "exp/step-12/ema.pt")
         self.assertIn("averages: 8 of 8 parameters named by order and shape", notes(audit(self.folder / "exp/step-12/ema.pt", self.folder / "exp/step-12/model.pt")[1]))
 

@@ -1,4 +1,4 @@
-"""PyTorch's distributed checkpoints, as torch writes them: of one process, of two with shards, and hostile indexes."""
+"""PyTorch's distributed checkpoints, written by torch: by one process, by two with shards, and hostile indexes."""
 
 import dataclasses
 import os
@@ -12,7 +12,7 @@ _process_class = dataclasses._process_class
 
 
 def hashed(cls, init, repr, eq, order, unsafe_hash, frozen, *rest):
-    """torch 1.13 has records as defaults of records, which Python refuses since 3.11 unless they have a hash."""
+    """torch 1.13 uses records as defaults of records, which Python refuses since 3.11 unless they have a hash."""
     of_torch = cls.__module__.startswith("torch.") and not frozen and "__hash__" not in cls.__dict__
     return _process_class(cls, init, repr, eq, order, unsafe_hash or of_torch, frozen, *rest)
 
@@ -32,7 +32,7 @@ finally:
 
 from files import InAFolder, PLUMB, audit, notes, problems, serious
 
-# What the second process of a test runs: it makes shards, and one tensor that both hold.
+# The program of the second process of a test: it makes shards, and one tensor that both processes hold.
 SHARDS = """
 import sys
 sys.path.insert(0, {here!r})
@@ -78,7 +78,7 @@ class Written(Case):
                 sites = {(v["site"]["layer"], v["site"]["op"]) for v in report["verdicts"] if v["rule"] == "health/all-zero"}
                 self.assertLessEqual({("a.weight", "weight"), ("a.bias", "weight"), ("a.weight", "exp_avg"), ("a.weight", "average")}, sites)
                 self.assertIn("step 7 by its name, which is taken; its content says 70", notes(report))
-                # Named by its index alone, the parts are read in its name.
+                # If only the index is named, the parts are read under its name.
                 report = audit(path / ".metadata")[1]
                 self.assertEqual([i["records"] for i in report["inputs"]], [7])
 
@@ -94,7 +94,7 @@ class Written(Case):
         self.assertIn("equal: 4 tensors", done.stdout)
 
     def test_what_lies_beside_the_tensors(self):
-        """Entries that are no tensors are compared, too."""
+        """Entries that are not tensors are also compared."""
         one = self.write(self.state(), "a/step-7")
         for change, said in (({}, "equal: 7 tensors"), ({"extra": {"lr": 0.2}}, "first difference: extra.lr: 0.1 in A, 0.2 in B"), ({"global_step": 71}, "first difference: global_step: 70 in A, 71 in B")):
             with self.subTest(said):

@@ -1,4 +1,4 @@
-"""Faults that only a series of checkpoints shows, planted by trainers of torch; and their near-misses."""
+"""Faults that only a series of checkpoints shows, planted with trainers in torch; and their near-misses."""
 
 import os
 import pathlib
@@ -20,7 +20,7 @@ SEEDS = range(5 if LONG else 2)
 
 
 def adam(folder, seed, dtype=torch.float32, betas=(0.9, 0.999), steps=(4200, 4300, 4400, 4500), scale=1.0, shape=(48, 48), eps=1e-8, tensors=1, change=None):
-    """One matrix, or several, under Adam with normal gradients: what an optimizer makes of its moments, and nothing else."""
+    """One or more matrices under Adam with normal gradients: only the effect of the optimizer on its moments."""
     torch.manual_seed(seed)
     weights = [torch.nn.Parameter((torch.randn(shape) * 0.02).to(dtype)) for _ in range(tensors)]
     optimizer = torch.optim.AdamW(weights, lr=1e-5, betas=betas, eps=eps)
@@ -44,7 +44,8 @@ def save(folder, step, checkpoint, name="step-{}/model.pt"):
 
 class Case(unittest.TestCase):
     def judged(self, rule, make, flags=()):
-        """(findings of the rule as (layer, level, first step, last step), other serious ones, reasons of what is inconclusive)"""
+        """(findings of the rule as (layer, level, first step, last step), other serious ones, reasons for inconclusive
+        verdicts)"""
         with tempfile.TemporaryDirectory() as folder:
             folder = os.path.join(folder, "exp")
             make(folder)
@@ -78,7 +79,7 @@ class Moments(Case):
                 self.assertEqual(self.passes, {"layers.0.weight"})
 
     def test_while_it_fills_up(self):
-        """A moment that began at 0 rises everywhere, in fp32 as in bf16 with stochastic rounding."""
+        """A moment that began at 0 rises everywhere, in fp32 and in bf16 with stochastic rounding."""
         for dtype in (torch.float32, torch.bfloat16):
             with self.subTest(dtype):
                 self.assertEqual(self.judged(self.rule, lambda f: adam(f, 0, dtype, steps=(100, 200, 300, 400))), ([], [], {"early"}))
@@ -104,7 +105,7 @@ class Epsilon(Case):
     rule = "precision/epsilon-underflow"
 
     def cast(self, folder, seed, scale, **options):
-        """What an optimizer with state in fp16 keeps."""
+        """The checkpoint of an optimizer with fp16 state."""
         def change(step, checkpoint):
             state = checkpoint["optimizer"]["state"]
             checkpoint["optimizer"]["state"] = {k: {n: v.half() if n != "step" else v for n, v in s.items()} for k, s in state.items()}
@@ -124,15 +125,15 @@ class Epsilon(Case):
     def test_nothing_is_lost(self):
         self.assertEqual(self.judged(self.rule, lambda f: self.cast(f, 0, 1.0, eps=1e-4))[:2], ([], []))
         self.assertEqual(self.passes, {"layers.0.weight"})
-        # eps is above what the moment would have been, and bounds the step by design.
+        # eps is larger than the moment would have been, and bounds the step by design.
         self.assertEqual(self.judged(self.rule, lambda f: self.cast(f, 0, 1e-3, eps=1e-2))[:2], ([], []))
         for options in [{}, {"dtype": torch.bfloat16}, {"scale": 1e-25}]:
             self.assertEqual(self.judged(self.rule, lambda f: adam(f, 0, steps=(40, 80), **options))[:2], ([], []))
 
     def test_eps_is_added_in_another_dtype(self):
-        """Moments are 0, eps is in their dtype, and weights are finite: it is not added there."""
+        """Moments are 0, eps is in their dtype, and weights are finite: eps is not added in this dtype."""
         rows = torch.ones(48, 48)
-        rows[7] = 0  # a word that no batch has
+        rows[7] = 0  # a word that occurs in no batch
         self.assertEqual(self.judged(self.rule, lambda f: self.cast(f, 0, rows)), ([], [], {"eps-elsewhere"}))
 
 
@@ -167,7 +168,7 @@ class Averages(Case):
 
 
 class States(Case):
-    """An optimizer or a schedule that was not loaded, as torch writes them."""
+    """An optimizer or a schedule that was not loaded, saved by torch."""
 
     rule = "health/optimizer-state"
 
@@ -214,11 +215,11 @@ class States(Case):
 
     def test_kept(self):
         def left_out(step, kept):
-            if step == 12:  # what is published
+            if step == 12:  # the published checkpoint
                 del kept["optimizer"]
 
         def never(step, kept):
-            """Not saved at all."""
+            """Not saved."""
             del kept["lr_scheduler"]
 
         for make in self.MAKES.values():
@@ -229,7 +230,7 @@ class States(Case):
 
 class Weights(Case):
     def many(self, folder, seed, change=lambda step, i, weight: None, saves=5, tensors=10):
-        """Weights that move by a hundredth of themselves between checkpoints."""
+        """Weights that change by 1 % between checkpoints."""
         torch.manual_seed(seed)
         weights = [torch.randn(24, 16) * 0.02 for _ in range(tensors)]
         for step in range(saves):
@@ -244,7 +245,7 @@ class Weights(Case):
         for factor in (1e-4, 1e4):
             for seed in SEEDS:
                 def change(step, i, weight):
-                    # What moves far is drawn anew each time: it does not grow away.
+                    # A tensor with large changes is drawn again each time: it does not diverge.
                     if i == 3 and factor > 1:
                         weight.copy_(torch.randn(24, 16) * 0.02)
                     elif i == 3 or factor > 1:
@@ -314,7 +315,7 @@ class Weights(Case):
 
 class Masters(Case):
     def megatron(self, folder, plant):
-        """What Megatron keeps of bf16 weights: lists of fp32 ones beside an optimizer's state."""
+        """Megatron's storage of bf16 weights: lists of fp32 ones next to an optimizer's state."""
         torch.manual_seed(0)
         weights = [torch.nn.Parameter(torch.randn(6, 5)), torch.nn.Parameter(torch.randn(6))]
         optimizer = torch.optim.AdamW([{"params": weights[:1]}, {"params": weights[1:], "weight_decay": 0.0}], lr=1e-2)
@@ -360,7 +361,7 @@ class Masters(Case):
 
 class Schedules(Case):
     def rates(self, folder, planted, saves=24):
-        """A cosine that has fallen far, and a resume that begins it again."""
+        """A cosine that has decayed far, and a resume that starts it again."""
         torch.manual_seed(0)
         weight = torch.nn.Parameter(torch.randn(6, 5))
         optimizer = torch.optim.AdamW([weight], lr=1e-2)
@@ -412,7 +413,7 @@ class Replicas(Case):
                 self.assertEqual(ranks, [[1]])
 
     def test_data_parallel(self):
-        """Plain ranks: that they hold copies is seen by their lockstep, and only then."""
+        """Plain ranks: only their equal values over steps show that they hold copies."""
         rule = "precision/replica-divergence"
 
         def copies(folder, plant):

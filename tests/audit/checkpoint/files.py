@@ -14,7 +14,7 @@ PLUMB = os.path.join(os.environ["PLUMBLINE_BIN_DIR"], "plumb")
 
 
 def audit(*paths, flags=()):
-    """(exit status, report) of plumb audit."""
+    """Returns (exit status, report) of plumb audit."""
     done = subprocess.run([PLUMB, "audit", *map(str, paths), "--format", "json", *flags], capture_output=True, text=True, timeout=300)
     assert done.returncode in (0, 1, 2), (done.returncode, done.stderr)
     return done.returncode, json.loads(done.stdout)
@@ -33,7 +33,7 @@ def serious(report):
 
 
 class InAFolder(unittest.TestCase):
-    """Each test has `self.folder`, empty, of the name of a run."""
+    """Each test has `self.folder`, an empty folder with the name of a run."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -70,7 +70,7 @@ class Tiny(torch.nn.Module):
 
 
 def train(folder, seed=0, saves=5, every=4, dtype=torch.float32, ema=False, plant=None, name="step-{}/model.pt"):
-    """A series of checkpoints; `plant(step, model, optimizer, checkpoint)` may change what is saved."""
+    """A series of checkpoints; `plant(step, model, optimizer, checkpoint)` may change the saved values."""
     torch.manual_seed(seed)
     model = Tiny().to(dtype)
     masters = [p.detach().clone().float().requires_grad_() for p in model.parameters()]

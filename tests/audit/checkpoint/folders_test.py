@@ -1,4 +1,5 @@
-"""Folders that people have: what transformers writes, objects of all kinds beside the tensors, what a crash left behind; and names that act."""
+"""Folders as users have them: what transformers writes, objects of all kinds next to the tensors, the remains of a
+crash; and names that execute code."""
 
 import argparse
 import collections
@@ -71,7 +72,7 @@ class TrainState:
 
 
 def module(name):
-    """An empty one, as if its package were installed."""
+    """An empty module, as if its package were installed."""
     parts = name.split(".")
     for i in range(1, len(parts) + 1):
         here = sys.modules.setdefault(".".join(parts[:i]), types.ModuleType(".".join(parts[:i])))
@@ -103,7 +104,7 @@ def training_arguments():
 
 
 def transformers_folder(out, seed=0, steps=(500, 1000, 1500)):
-    """What Trainer(output_dir=out) leaves: folders of checkpoints, and the model of the end beside them."""
+    """The output of Trainer(output_dir=out): folders of checkpoints, and the final model next to them."""
     torch.manual_seed(seed)
     model = Tiny()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -151,7 +152,7 @@ class Transformers(Case):
         status, report = audit(self.folder)
         self.assertEqual((status, problems(report), serious(report)), (0, "", []))
         runs = {v["site"]["run"] for v in report["verdicts"]}
-        # The log of the end has those of all checkpoints; the model of the end is no step of the series.
+        # The final log contains those of all checkpoints; the final model is not a step of the series.
         self.assertEqual(runs, {"exp", "exp (of no step)", "trainer_state.json"})
         self.assertEqual({v["site"]["step_first"] for v in report["verdicts"] if v["rule"] == "precision/non-finite" and v["site"]["run"] == "exp"}, {500})
         self.assertEqual(notes(report).count("an earlier copy of what"), 3)
@@ -169,7 +170,7 @@ class Transformers(Case):
         self.assertEqual(self.diff(one, one, "--expect-equal")[0], 0)
         status, said = self.diff(one, two, "--expect-equal")
         self.assertEqual(status, 1, said)
-        # A folder of steps is its newest.
+        # A folder of steps stands for its newest step.
         self.assertEqual(self.diff(self.folder, self.folder / "checkpoint-1500", "--expect-equal")[0], 2)
         (self.folder / "trainer_state.json").unlink()
         self.assertEqual(self.diff(self.folder, self.folder / "checkpoint-1500", "--expect-equal")[0], 0)
@@ -192,7 +193,7 @@ VALUES = {
 
 
 class Objects(Case):
-    """What is not known stays closed, is named and counted, and is no reason to refuse."""
+    """An unknown object is not opened. It is named and counted, and is not a reason for refusal."""
 
     def test_every_kind(self):
         for protocol in (2, 4):
@@ -214,7 +215,8 @@ class Objects(Case):
                     self.assertEqual((status, problems(report)), (0, ""))
 
     def test_parts_in_containers_of_their_own_class(self):
-        """A state_dict in a subclass of OrderedDict, a checkpoint that is a dataclass or a namedtuple: their tensors are seen."""
+        """A state_dict in a subclass of OrderedDict, a checkpoint that is a dataclass or a namedtuple: their tensors
+        are found."""
         weights = {k: v.clone() for k, v in Tiny().state_dict().items()}
         weights["layers.1.weight"][3, 4] = float("nan")
         optimizer = {"state": {0: {"step": 3, "exp_avg": torch.ones(40, 16), "exp_avg_sq": torch.full((40, 16), float("inf"))}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
@@ -226,7 +228,7 @@ class Objects(Case):
                 self.assertEqual((status, problems(report)), (1, ""))
                 found = [f["site"]["layer"] for f in report["findings"] if f["rule"] == "precision/non-finite"]
                 self.assertTrue(found and found[0].endswith("layers.1.weight"), found)
-                # Beside the weights the two moments.
+                # The two moments in addition to the weights.
                 moments = 2 if "dataclass" in name or name == "a subclass" else 0
                 self.assertEqual(report["inputs"][0]["records"], len(weights) + moments)
 
@@ -238,20 +240,20 @@ class Call:
         self.made = (function, arguments)
 
     def __call__(self):
-        """A pickler wants to see it."""
+        """The pickler requires a callable."""
 
     def __reduce__(self):
         return self.made
 
 
 class Named:
-    """A global of any name."""
+    """A global with any name."""
 
     def __init__(self, where, name):
         self.name = f"{where}\n{name}\n"
 
     def __call__(self):
-        """A pickler wants to see it."""
+        """The pickler requires a callable."""
 
 
 class NamingPickler(pickle._Pickler):
@@ -266,7 +268,7 @@ NAMING.__dict__.update({k: v for k, v in vars(pickle).items() if not k.startswit
 
 
 class Acting(Case):
-    """What could act is a problem, and nothing is called."""
+    """A name that could execute code is a problem, and nothing is called."""
 
     def test_names_that_act(self):
         def call(where, name, *arguments):
@@ -302,7 +304,7 @@ class Leftovers(Case):
         self.assertEqual((status, problems(report)), (0, ""))
         left = [i["path"] for i in report["inputs"] if "not finished" in str(i.get("notes"))]
         self.assertEqual(len(left), 5)
-        # Who names one wants it read, and half a file of a whole name is damage.
+        # A file named on the command line must be read, and half a file with a final name is damage.
         self.assertEqual(audit(self.folder / "step-2/model.pt.tmp")[0], 2)
         (self.folder / "step-2/model.pt").write_bytes(whole[: len(whole) // 2])
         self.assertEqual(audit(self.folder)[0], 2)

@@ -1,4 +1,4 @@
-"""Healthy series of checkpoints, of many kinds of runs, and nothing to warn of: a dozen, 200 with PLUMB_LONG=1."""
+"""Healthy series of checkpoints from many kinds of runs, without warnings: 12 series, 200 with PLUMB_LONG=1."""
 
 import os
 import pathlib
@@ -79,7 +79,7 @@ class Pictures(nn.Module):
 
 
 class Lora(nn.Module):
-    """A frozen linear with two small factors beside it, the second zero."""
+    """A frozen linear layer with two small factors next to it, the second zero."""
 
     def __init__(self, base, rank=4):
         super().__init__()
@@ -217,7 +217,7 @@ class Run:
         torch.save(checkpoint, path)
 
     def resume(self, folder, step):
-        """As a trainer does: everything is built again and loaded."""
+        """Like a trainer: everything is built again and loaded."""
         checkpoint = torch.load(pathlib.Path(folder) / self.name.format(step))
         model, optimizer, schedule = (checkpoint.get(k) for k in self.keys)
         frozen = [n for n, p in self.model.named_parameters() if not p.requires_grad]

@@ -1,4 +1,5 @@
-"""Files that would cost a reader its memory, its time or its machine; what a checkpoint of any size costs; progress and --since."""
+"""Files designed to exhaust a reader's memory or time or to execute code; the cost of checkpoints of any size; progress
+and --since."""
 
 import io
 import json
@@ -24,7 +25,8 @@ LONG = bool(os.environ.get("PLUMB_LONG"))
 
 
 def measured(*arguments):
-    """(exit status, kilobytes, seconds) of plumb, in a child of its own: one of this process would begin with what this one holds."""
+    """(exit status, kilobytes, seconds) of plumb, in a child of a separate process: a direct child would start with the
+    memory of this process."""
     ask = ("import resource, subprocess, sys, time; start = time.time(); done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL);"
            "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, time.time() - start)")
     done = subprocess.run([sys.executable, "-c", ask, PLUMB, *map(str, arguments)], capture_output=True, text=True)
@@ -61,7 +63,7 @@ class Bombs(Case):
         self.assertEqual(report["inputs"][0]["records"], 1)  # the other one is read
 
     def test_a_storage_that_is_repeated(self):
-        """Small files whose tensors would be read for days."""
+        """Small files whose tensors would take days to read."""
         base = torch.ones(100000)
         views = {f"w.{i}": torch.as_strided(base, (1 << 15, 1 << 15), (0, 0)) for i in range(4)}
         many = {f"w.{i}": base for i in range(5000)}
@@ -104,7 +106,7 @@ class Bombs(Case):
 
 class Size(Case):
     def sparse(self, gigabytes, tensors=40):
-        """A model of zeros that takes no room on the disk."""
+        """A model of zeros that takes no space on the disk."""
         path = self.folder / "step-1" / "model.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)
         rows, header, at = int(gigabytes * 1e9 / tensors / 4 / 8192), {"__metadata__": {"format": "pt"}}, 0
@@ -137,7 +139,7 @@ class Size(Case):
 
 class Shown(Case):
     def test_progress_on_a_terminal(self):
-        # Long enough for the line, which comes after 0.2 s.
+        # Long enough for the progress line, which appears after 0.2 s.
         large, small = Size.sparse(self, 3), self.folder / "small.pt"
         torch.save({"w.a": torch.ones(4)}, small)
         for flags, path, shown in (([], large, True), (["--quiet"], small, False)):
@@ -171,7 +173,7 @@ class Shown(Case):
         self.assertNotIn("layers.0.weight", [f["site"]["layer"] for f in later["findings"] if f["site"]["step_last"] < 12])
 
     def test_since_reads_no_more(self):
-        """Three checkpoints before the step tell what goes on in it; older ones are named and not read."""
+        """Three checkpoints before the step are read to judge it; older ones are named and not read."""
         def plant(step, model, optimizer, checkpoint):
             checkpoint["model"] = {k: v.clone() for k, v in checkpoint["model"].items()}
             if step in (4, 28):

@@ -1,4 +1,5 @@
-"""Checkpoints with long lists of plain numbers and texts beside their tensors: loss histories, the order of the data, vocabularies."""
+"""Checkpoints with long lists of plain numbers and texts next to their tensors: loss histories, the order of the data,
+vocabularies."""
 
 import collections
 import os
@@ -33,7 +34,7 @@ class Read(InAFolder):
         def plant(step, model, optimizer, checkpoint):
             rest = dict(checkpoint)
             checkpoint.clear()
-            checkpoint["trainer"] = {"losses": history(), "epoch": 1}  # in front of the tensors
+            checkpoint["trainer"] = {"losses": history(), "epoch": 1}  # before the tensors
             checkpoint.update(rest)
             checkpoint["tokenizer"] = {"vocabulary": {f"word{i}": i for i in range(3000)}}
             if step == 12:
@@ -50,7 +51,7 @@ class Read(InAFolder):
         self.assertIn("counted and not kept: ", notes(report))
 
     def test_an_optimizers_parameters_are_kept(self):
-        """They name its state, however long the list, and whatever was long before."""
+        """They name its state, for a list of any length, and after any long list."""
         names = [f"layers.{i}.weight" for i in range(600)]
         weights = {name: torch.ones(i + 1) for i, name in enumerate(names)}
         state = {i: {"exp_avg": torch.ones(i + 1), "exp_avg_sq": torch.ones(i + 1), "step": 5} for i in range(600)}
@@ -61,7 +62,7 @@ class Read(InAFolder):
         self.assertIn("optimizer state: 600 of 600 parameters named by order and shape", notes(report))
 
     def test_memory(self):
-        """Bounded, whatever a pickle holds: 64 MiB of it are the most that is read."""
+        """Bounded for any pickle: at most 64 MiB of it are read."""
         for name, value in {
             "numbers": lambda: [i % 250 for i in range(20_000_000 if LONG else 2_100_000)],
             "words": lambda: {f"w{i}": i for i in range(2_900_000)},
@@ -84,7 +85,7 @@ class Equal(InAFolder):
         return done.returncode, done.stdout
 
     def test_of_one_trainer(self):
-        """The same bytes at the same place are the same values; other bytes may be."""
+        """The same bytes at the same position are the same values; other bytes may be."""
         long = history()
         words = {f"w{i}": i for i in range(N // 2)}
         for name, a, b, expected, said in (
@@ -105,7 +106,7 @@ class Equal(InAFolder):
                 self.assertEqual(f"not compared: long: {TOLD}" in out, expected == 2 or "not compared" in out, out)
 
     def test_what_one_side_keeps(self):
-        """Room that something else took is no difference; what is known of both sides is compared."""
+        """Space that another value used up is not a difference; values known on both sides are compared."""
         long = history(N // 2)
         status, out = self.diff(({}, {"long": long}), ({"before": history()}, {"long": long}))
         self.assertEqual(status, 2, out)

@@ -1,4 +1,5 @@
-"""Healthy recipes that look odd: every optimizer and schedule of torch, parts that thaw, averages, finetuning, a rate that ends at 0. Nothing to warn of."""
+"""Healthy recipes that look unusual: every optimizer and schedule of torch, unfreezing, averages, finetuning, a rate
+that ends at 0. No warnings."""
 
 import copy
 import os
@@ -25,7 +26,7 @@ warnings.filterwarnings("ignore", module="torch.optim")
 
 
 class Attention(nn.Module):
-    """The bias of the keys has no gradient but what rounding makes of it."""
+    """The gradient of the keys' bias consists only of rounding errors."""
 
     def __init__(self):
         super().__init__()
@@ -42,7 +43,7 @@ class Words(nn.Module):
         self.layers = nn.ModuleList([Attention(), Attention()])
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, WORDS, bias=False)
-        self.unused = nn.Linear(WIDTH, 4)  # of a task that is not trained
+        self.unused = nn.Linear(WIDTH, 4)  # belongs to a task that is not trained
         if tied:
             self.head.weight = self.embed.weight
 
@@ -55,7 +56,7 @@ class Words(nn.Module):
 
 
 class Pictures(nn.Module):
-    """Biases in front of a norm over the batch have no gradient but what rounding makes of it."""
+    """The gradients of biases before a batch norm consist only of rounding errors."""
 
     def __init__(self):
         super().__init__()
@@ -148,7 +149,7 @@ class Recipe:
         torch.manual_seed(self.seed)
         generator = torch.Generator().manual_seed(self.seed)
         self.build()
-        if self.way == "finetuned":  # from a model that another run left, in a folder of its own
+        if self.way == "finetuned":  # from another run's model, in a separate folder
             for step in range(1, self.steps + 1):
                 self.step(step, generator)
                 self.save(folder, step, "base/step-{}/model.pt")
@@ -156,7 +157,7 @@ class Recipe:
             self.build()
             self.model.load_state_dict(kept)
             folder = folder / "finetuned"
-        if self.way == "begun again":  # over the folder of a run that was given up
+        if self.way == "begun again":  # into the folder of an abandoned run
             for step in range(1, self.steps // 2 + 1):
                 self.step(step, generator)
                 self.save(folder, step, "step-{}/model.pt")
@@ -201,7 +202,7 @@ class Recipe:
         else:
             loss = closure()
             for o in self.optims:
-                if self.way != "skipped" or step > 6:  # a gradient scaler that looks for its scale
+                if self.way != "skipped" or step > 6:  # a gradient scaler that searches its scale
                     o.step()
         swa = self.way == "swa" and step > self.steps // 2
         for schedule in self.swa if swa else self.schedules:
@@ -221,7 +222,7 @@ class Recipe:
             states = [o.state_dict() for o in self.optims]
             checkpoint["optimizer"] = states[0] if len(states) == 1 else states
             if self.schedules[0] is not None:
-                # CyclicLR of torch 1.13 refers to a method of its own that cannot be pickled.
+                # CyclicLR of torch 1.13 refers to one of its methods, which cannot be pickled.
                 checkpoint["lr_scheduler"] = [{k: v for k, v in s.state_dict().items() if k != "_scale_fn_ref"} for s in self.schedules]
         if self.way == "ema":
             checkpoint["ema"] = self.shadow
@@ -266,15 +267,15 @@ def recipes():
 
 
 def fits(optimizer, schedule, way):
-    """Can torch do it?"""
+    """Returns whether torch supports the combination."""
     if optimizer == "SparseAdam" and way in ("tied", "pictures", "thaw late groups"):
         return False  # dense gradients; one optimizer for the embedding alone
     if optimizer == "Adagrad" and way == "thaw late groups":
-        return False  # makes its state for the groups that it began with
-    # Built again these have no lambda of their own any more: torch keeps them out of the state.
+        return False  # creates its state for its initial groups
+    # When built again, these have no lambda: torch does not save it in the state.
     if way == "rebuilt" and schedule in ("to 0", "sequence"):
         return False
-    # Its search along a line divides by 0 where a step changes nothing, and wants all gradients.
+    # Its line search divides by 0 if a step changes nothing, and needs all gradients.
     return optimizer != "LBFGS" or (schedule in ("none", "step", "constant") and way in ("plain", "resumed", "ema", "tied", "finetuned"))
 
 

@@ -1,4 +1,4 @@
-// Tensors measured in pieces out of a file, whatever their strides, are what they are in memory.
+// Tensors of any strides that are measured in pieces from a file give the same values as in memory.
 #include "audit/readers/checkpoint/scan.h"
 
 #include <gtest/gtest.h>
@@ -148,8 +148,7 @@ TEST(PlaceOf, StepsRunsAndRanks) {
   EXPECT_EQ(zero.tensor, 1u);
 }
 
-// Rows of 67 elements of 2 bytes end within a word; wherever the bytes are cut, the same rows
-// repeat.
+// Rows of 67 elements of 2 bytes end within a word; for any cut of the bytes, the same rows repeat.
 TEST(RowDigests, AnyCutGivesTheSameRows) {
   StoredTensor tensor;
   tensor.dtype = DType::kBF16;

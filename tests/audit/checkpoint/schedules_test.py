@@ -1,4 +1,4 @@
-"""Schedules of torch.optim as trainers save them: some hold themselves (a bound method), and the file is read all the same."""
+"""Schedules of torch.optim as trainers save them: some contain themselves (a bound method), and the file is still read."""
 
 import os
 import pathlib
@@ -87,7 +87,7 @@ class Schedules(unittest.TestCase):
         self.assertIn("of builtins.getattr", said)
 
     def test_its_tensors_are_all_there(self):
-        """Bit for bit those of the same training under a schedule without a circle."""
+        """Bit-identical to the same training with a schedule without a circle."""
         model, optimizer, _ = save_series(self.folder, schedules()["OneCycleLR"], steps=(4,))
         plain = self.folder / "plain.pt"
         torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 4}, plain)
@@ -96,14 +96,14 @@ class Schedules(unittest.TestCase):
         self.assertIn("equal", done.stdout)
 
     def test_what_hangs_below_a_method_is_no_state(self):
-        """A resume that is right: its OneCycleLR is tied to another optimizer than the first one's was."""
+        """A correct resume: its OneCycleLR refers to another optimizer than the first one's."""
         one, two, three = (self.folder / f"{name}.pt" for name in ("one", "two", "three"))
         model = Tiny()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=99)
         kept = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
         torch.save({**kept, "scheduler": schedule.state_dict()}, one)
-        optimizer.param_groups[0]["weight_decay"] = 0.7  # of the optimizer that the method drags in
+        optimizer.param_groups[0]["weight_decay"] = 0.7  # of the optimizer to which the method refers
         torch.save({**kept, "scheduler": schedule.state_dict()}, two)
         torch.save({**kept, "scheduler": {**schedule.state_dict(), "total_steps": 98}}, three)
         for other, status, said in ((two, 0, "equal: "), (three, 1, "first difference: scheduler.total_steps: 99 in A, 98 in B")):
@@ -113,7 +113,7 @@ class Schedules(unittest.TestCase):
             self.assertIn("note: scheduler.anneal_func is torch.optim.lr_scheduler.OneCycleLR._annealing_cos, a method", done.stdout)
 
     def test_a_method_of_anything_else_is_a_problem(self):
-        """getattr stays what it is where its object is no data: named, not run, and the rest is read."""
+        """getattr on an object that is not data: named, not run, and the rest is read."""
 
         class Module:
             def __reduce__(self):

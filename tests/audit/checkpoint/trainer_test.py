@@ -1,4 +1,4 @@
-"""Checkpoints of Hugging Face's Trainer: safetensors sorts names, the optimizer keeps two groups in the model's order."""
+"""Checkpoints of Hugging Face's Trainer: safetensors sorts names, the optimizer has two groups in the model's order."""
 
 import unittest
 
@@ -15,7 +15,7 @@ TEN = ["model.embed_tokens", *(f"model.layers.{k}.self_attn.q_proj" for k in (2,
 
 
 def llama(names):
-    """{name: parameter} in the order in which the model makes them."""
+    """{name: parameter} in the order in which the model creates them."""
     return {f"{name}.weight": torch.nn.Parameter(torch.randn(8) if "norm" in name else torch.randn(8, 8)) for name in names}
 
 
@@ -26,7 +26,7 @@ def adapters():
 
 class Trainer(InAFolder):
     def train(self, named, saves=2, file="model.safetensors", frozen=(), one_group=False):
-        """Saves with the state of each; `frozen` parameters get gradients, and the files hold what they were."""
+        """Saves with the state of each; `frozen` parameters get gradients, and the files hold their initial values."""
         matrices, rest = ([p for p in named.values() if (p.dim() > 1) == wide] for wide in (True, False))
         groups = [{"params": list(named.values())}] if one_group else [{"params": matrices, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
         optimizer = torch.optim.AdamW(groups, lr=1e-3)

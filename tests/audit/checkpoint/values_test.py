@@ -1,4 +1,5 @@
-"""plumb diff --expect-equal and what lies beside the tensors: two files a kind that differ in one value, and are never called equal."""
+"""plumb diff --expect-equal and the values next to the tensors: for each kind, two files that differ in one value and
+are never reported as equal."""
 
 import argparse
 import collections
@@ -56,9 +57,9 @@ def with_generator_state(value):
     return state
 
 
-# name: (A's, B's, what is told; None: whatever). The values are told apart, with exit status 1.
+# name: (value in A, value in B, expected message; None: any). The values are distinguished, with exit status 1.
 DIFFER = {
-    # What trainers keep aside under a name of its own.
+    # Values that trainers save under a separate name.
     "rng_state": (with_generator_state(1), with_generator_state(2), "rng_state: element [7] is 1 in A, 2 in B (1 of "),
     "cuda_rng_state": ([with_generator_state(1)], [with_generator_state(2)], "cuda_rng_state.0: element [7] is 1 in A, 2 in B"),
     "rng": ({"python": python_random(1)}, {"python": python_random(2)}, "rng.python.1.1: "),
@@ -140,7 +141,7 @@ class Acting:
 
 
 class Stranger:
-    """Of a class that is none of those that trainers save."""
+    """A class that trainers do not save."""
 
     def __init__(self, value):
         self.value = value
@@ -178,20 +179,20 @@ class EachKind(Case):
                     self.assertEqual(status, 0, out)
 
     def test_of_unknown_classes(self):
-        """What they are made of is compared."""
+        """Its parts are compared."""
         status, out = self.diff(*self.files("stranger", Stranger(1), Stranger(2)))
         self.assertIn("first difference: stranger.value: 1 in A, 2 in B", out)
         self.assertEqual(status, 1)
         self.assertEqual(self.diff(*self.files("stranger", Stranger(1), Stranger(1)))[0], 0)
 
     def test_a_name_that_acts(self):
-        """The file stays one with a problem, whatever else is equal."""
+        """The file still has a problem, even if everything else is equal."""
         status, out = self.diff(*self.files("acting", Acting(), Acting()))
         self.assertIn("not compared: what is wrong with the files", out)
         self.assertEqual(status, 2)
 
     def test_the_order_of_an_arrays_bytes(self):
-        """Columns first or rows first: the values are the same, and so is what a resume sees."""
+        """Columns first or rows first: the values are the same, also for a resume."""
         rows = numpy.arange(24.0).reshape(2, 3, 4)
         for turned in (numpy.asfortranarray(rows), rows.transpose(2, 1, 0).copy().transpose(2, 1, 0)):
             self.assertEqual(self.diff(*self.files("array", rows, turned))[0], 0)
@@ -202,7 +203,7 @@ class EachKind(Case):
         self.assertIn("array: element 14 is 14 in A, 9.5 in B (1 of 24 differ)", out)
 
     def rewritten(self, path, change):
-        """`change` of data.pkl."""
+        """Applies `change` to data.pkl."""
         out = self.folder / "changed.pt"
         with zipfile.ZipFile(path) as old, zipfile.ZipFile(out, "w") as new:
             for name in old.namelist():
@@ -221,7 +222,7 @@ class EachKind(Case):
         self.assertEqual(self.diff(weights, self.save("b.pt", {"model": {"w.a": torch.zeros(3)}}))[0], 0)
 
     def test_a_view_that_is_negated(self):
-        """torch 2 writes its bits and says so: they are not its values, and are left open."""
+        """torch 2 writes its bits and marks them: they are not its values, and the comparison stays open."""
         flags = b"}X\x03\x00\x00\x00neg\x88s"
         path = self.save("a.pt", {"model": {"w.a": torch.ones(3)}})
         changed = self.rewritten(path, lambda pickled: self.with_flags(pickled, flags))
@@ -232,24 +233,24 @@ class EachKind(Case):
             status, out = self.diff(one, other)
             self.assertEqual(status, 2, out)
             self.assertIn("not compared: w.a is a negated view, whose bits are not its values (f32)", out)
-        # What can be told without its values is.
+        # Facts that do not need its values are reported.
         for weight, said in ((torch.ones(3).double(), "w.a: f32 in A, f64 in B"), (torch.ones(4), "w.a: shape [3] in A, [4] in B")):
             status, out = self.diff(changed, self.save("b.pt", {"model": {"w.a": weight}}))
             self.assertEqual(status, 1, out)
             self.assertIn(said, out)
-        # A complex tensor that is conjugated where it is read may be one that is not.
+        # A complex tensor that is conjugated when it is read may equal one that is not.
         complex_path = self.save("c.pt", {"model": {"w.a": torch.tensor([1 + 2j])}})
         conjugated = self.rewritten(complex_path, lambda pickled: self.with_flags(pickled, b"}X\x04\x00\x00\x00conj\x88s"))
         self.assertEqual(self.diff(complex_path, conjugated)[0], 2)
 
     def with_flags(self, pickled, flags):
-        """A seventh argument to the first rebuilding of a tensor, before the tuple of its arguments is closed."""
+        """A seventh argument to the first tensor reconstruction, before the tuple of its arguments is closed."""
         end = pickled.index(b"R", pickled.index(b"_rebuild_tensor_v2") + pickled[pickled.index(b"_rebuild_tensor_v2"):].index(b"OrderedDict"))
         close = pickled.index(b"t", end)  # after OrderedDict() has been built
         return pickled[:close] + flags + pickled[close:]
 
     def test_complex_tensors(self):
-        """Not read: left open wherever they lie."""
+        """Not read: the comparison stays open at every position."""
         one, two = torch.tensor([1 + 2j]), torch.tensor([1 + 3j])
         for key in ("model", "rng_state"):
             status, out = self.diff(*self.files(key if key != "model" else "state_dict", {"z.a": one}, {"z.a": two}))
@@ -257,13 +258,13 @@ class EachKind(Case):
             self.assertIn("not compared: ", out)
 
     def test_of_other_protocols(self):
-        """How a value is written says nothing of it."""
+        """The written form of a value has no effect."""
         state = {"model": {"w.a": torch.ones(3)}, **{name: a for name, (a, _, _) in DIFFER.items() if name not in ("storage",)}}
         status, out = self.diff(self.save("a.pt", state, pickle_protocol=2), self.save("b.pt", state, pickle_protocol=4))
         self.assertEqual(status, 0, out)
 
     def test_an_optimizers_step(self):
-        """Each parameter's, not the largest alone."""
+        """The step of each parameter, not only the largest."""
         def state(*steps):
             return {"model": {"w.a": torch.ones(3)}, "optimizer": {"state": {i: {"step": s, "exp_avg": torch.ones(2)} for i, s in enumerate(steps)}, "param_groups": [{"lr": 0.1, "params": [0, 1]}]}}
 
@@ -273,13 +274,13 @@ class EachKind(Case):
             self.assertIn("first difference: optimizer.state.1.step: ", out)
 
     def test_one_that_is_shared(self):
-        """Read once and told once, however often it is referred to."""
+        """Read and reported once, for any number of references."""
         x, y = torch.zeros(5), torch.ones(5)
         status, out = self.diff(self.save("a.pt", {"model": {"w.a": y}, "rng": [x] * 9}), self.save("b.pt", {"model": {"w.a": y}, "rng": [y.clone()] * 9}))
         self.assertEqual((status, out.count("rng.")), (1, 1))
 
     def test_ranks(self):
-        """Every rank's values count; what other ranks alone tell is set aside where their numbers differ."""
+        """Every rank's values count; those of other ranks are ignored if the numbers of ranks differ."""
         def ranks(name, *states):
             for rank, state in enumerate(states):
                 self.save(f"{name}/iter_0000007/mp_rank_{rank:02d}/model_optim_rng.pt", {"model": {"norm.weight": torch.ones(3)}, "iteration": 7, "rng_state": state})
@@ -303,7 +304,7 @@ class Aside(Case):
         self.assertIn("not compared: A alone tells 2 values (epoch, ...)", out)
 
     def test_what_is_lost_beside_others(self):
-        """A value whose neighbours both sides have is no part that an export leaves out."""
+        """A missing value whose neighbours both sides have is not a part that an export leaves out."""
         w = torch.ones(3)
 
         def state(**more):
@@ -340,7 +341,7 @@ class Aside(Case):
                 self.assertIn("first difference: " + said, out)
                 self.assertEqual(status, 1)
                 self.assertEqual(self.diff(self.folder / "b.pt", self.folder / "a.pt")[0], 1)
-        # Whole parts that one side has none of are set aside, and so is what conversions leave out.
+        # Whole parts that one side lacks are ignored, and so are those that conversions leave out.
         status, out = self.diff(self.save("a.pt", state()), self.save("b.pt", {"model": {"w.a": w}}))
         self.assertEqual(status, 0, out)
         self.assertIn("not compared: A alone tells ", out)
@@ -353,7 +354,7 @@ class Aside(Case):
             self.assertEqual(status, expected, out)
 
     def test_torchs_version(self):
-        """A text of a class of its own."""
+        """A text with its own class."""
         version = torch.torch_version.TorchVersion
         paths = [self.save(f"{i}.pt", {"model": {"w.a": torch.ones(3)}, "torch": of}) for i, of in enumerate((version("1.13.1"), version("2.0"), "2.0"))]
         status, out = self.diff(paths[0], paths[1])
@@ -363,7 +364,7 @@ class Aside(Case):
         self.assertEqual(audit(paths[0])[1]["inputs"][0]["problems"], [])
 
     def test_left_out(self):
-        """Clocks, folders and arguments differ between two runs that are the same: a line of the map leaves them out."""
+        """Times, folders and arguments differ between two identical runs: a line of the map excludes them."""
         def state(seconds, folder, scale=1.0):
             return {"model": {"w.a": torch.ones(3), "extra.b": torch.ones(2) * seconds}, "time": {"started": seconds, "spent": 2 * seconds}, "args": argparse.Namespace(save=folder, lr=0.1), "scaler": {"scale": scale}}
 
@@ -379,18 +380,18 @@ class Aside(Case):
         status, out = self.diff(a, self.save("c.pt", state(2.5, "/b", 2.0)), "--map", names)
         self.assertEqual(status, 1)
         self.assertIn("first difference: scaler.scale: 1.0 in A, 2.0 in B", out)
-        # Without --expect-equal such tensors are left out as well.
+        # Without --expect-equal such tensors are also excluded.
         done = subprocess.run([PLUMB, "diff", a, b, "--map", names, "--format", "json"], capture_output=True, text=True)
         report = json.loads(done.stdout)
         self.assertEqual(([t["name"] for t in report["tensors"]], report["only_in_a"] if "only_in_a" in report else [], report["map_unfitted"]), (["w.a"], [], []))
-        # Steps and rates by the names that they are told by.
+        # Steps and rates under the names with which they are reported.
         one, two = (self.save(f"{step}.pt", {"model": {"w.a": torch.ones(2)}, "step": step}) for step in (4, 8))
         self.assertEqual(self.diff(one, two)[0], 1)
         names.write_text('[names]\n"step" = ""\n')
         self.assertEqual(self.diff(one, two, "--map", names)[0], 0)
 
     def test_a_resume_of_a_real_trainer(self):
-        """Everything that it keeps is looked at."""
+        """All saved values are compared."""
         train(self.folder / "a", saves=2)
         train(self.folder / "b", saves=2)
         status, out = self.diff(self.folder / "a", self.folder / "b")

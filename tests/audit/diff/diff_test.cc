@@ -1,5 +1,5 @@
-// plumb diff on run records: series, the first value that differs, departures of single runs and of
-// groups, settings, findings, times, and inputs that cannot be read.
+// plumb diff on run records: series, the first differing value, departures of single runs and of
+// groups, settings, findings, times, and unreadable inputs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,9 +30,9 @@ struct Trained {
   int64_t steps = 800;
   double noise = 0.005;
   double level = 0.003;      // standard deviation of a run's own level
-  int64_t from = INT64_MAX;  // the step from which on the loss is `factor` as high
+  int64_t from = INT64_MAX;  // from this step on the loss is multiplied by `factor`
   double factor = 1;
-  double tokens = 1000;  // a step
+  double tokens = 1000;  // per step
   std::string name = "loss";
   bool rows = false;  // scalars by columns
   uint32_t world = 1;
@@ -133,7 +133,7 @@ TEST_F(Diff, TheFirstDifferenceAndTheDeparture) {
   }
 }
 
-// As people have it: a table and a log of one run in one folder, two runs by their names.
+// As users have it: a table and a log of one run in one folder, two runs by their names.
 TEST_F(Diff, FoldersOfTheSameRunsAreComparedRunByRun) {
   std::vector<std::string> folders;
   for (const double factor : {1.0, 1.05}) {
@@ -163,7 +163,7 @@ TEST_F(Diff, AbsentValuesAreNoPoints) {
   EXPECT_TRUE(Series(Compared({a, a}), "missing").is_null());
 }
 
-// Other seeds differ from the first step on, and do not part.
+// Runs with different seeds differ from the first step on, and do not depart.
 TEST_F(Diff, SeedsDoNotPart) {
   const std::string a = Write("a.plrec", {.seed = 1}), b = Write("b.plrec", {.seed = 2});
   const Json loss = Series(Compared({a, b}), "loss");
@@ -192,7 +192,7 @@ TEST_F(Diff, GroupsTellLess) {
   EXPECT_LT(loss["by_step"]["departure"]["size"], 0);
 }
 
-// Twice the batch: by step the losses are far apart, by tokens they are one curve.
+// With twice the batch size the losses are far apart by step, and one curve by tokens.
 TEST_F(Diff, CurvesByTokens) {
   const std::string a = Write("a.plrec", {.seed = 1});
   const std::string b = Write("b.plrec", {.seed = 2, .tokens = 2000});
@@ -236,7 +236,7 @@ TEST_F(Diff, TooFewSteps) {
   const std::string a = Write("a.plrec", {.steps = 40}), b = Write("b.plrec", {.steps = 40});
   EXPECT_EQ(Series(Compared({a, b}), "loss")["by_step"]["judged"], false);
   EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("no difference is proved"));
-  // Losses far apart: the answer has a stated error, and the size.
+  // Losses far apart: the answer has a stated error and a size.
   const std::string far = Write("far.plrec", {.seed = 1, .steps = 60, .from = 0, .factor = 12});
   const std::string near = Write("near.plrec", {.steps = 60});
   const Json few = Series(Compared({near, far}), "loss")["by_step"]["few_points"];
@@ -246,7 +246,7 @@ TEST_F(Diff, TooFewSteps) {
   EXPECT_THAT(RunPlumb({"diff", near, far}).output, HasSubstr("the sides differ"));
 }
 
-// A gate: B may end no more than a margin above A, and has no finding that A has not.
+// A gate: B may end at most a margin above A, and has no finding that is not in A.
 TEST_F(Diff, FailsOnAMargin) {
   const std::string a = Write("a.plrec", {.steps = 40});
   const std::string b = Write("b.plrec", {.seed = 1, .steps = 40, .from = 10, .factor = 1.2});
@@ -300,7 +300,7 @@ TEST_F(Diff, NothingInCommon) {
   }
   EXPECT_THAT(RunPlumb({"diff", a, "/none"}).output, Not(HasSubstr("no departure")));
   EXPECT_EQ(Compared({a, a})["compared"], true);
-  // Too few steps for a departure: neither is there one, nor is there none.
+  // With too few steps, neither a departure nor its absence is shown.
   EXPECT_THAT(RunPlumb({"diff", a, a}).output, Not(HasSubstr("no departure")));
 }
 

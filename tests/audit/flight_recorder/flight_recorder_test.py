@@ -1,4 +1,5 @@
-"""Dumps of flight recorders through `plumb audit`: who is named, in both formats; hostile pickles are refused and run nothing."""
+"""Dumps of flight recorders through `plumb audit`: which rank is named, in both formats; hostile pickles are refused
+and run nothing."""
 import json
 import os
 import pathlib
@@ -59,7 +60,7 @@ def completed(rank, upto):
 
 FORMS = ("json", 2, 4)
 for form in FORMS:
-    # Rank 2 stops before number 6; the others have run ahead by different depths.
+    # Rank 2 stops before number 6; the others have continued to different depths.
     dumps = {r: dump(r, completed(r, 5) + ([] if r == 2 else [entry(n, "scheduled", r) for n in range(6, 8 + r)])) for r in range(RANKS)}
     status, found, _ = finding(dumps, form)
     assert status == 1 and len(found) == 1, (form, found)
@@ -68,7 +69,7 @@ for form in FORMS:
     assert "train.py:57 in step" in found[0]["explanation"], found[0]["explanation"]
     assert any("time limit" in a for a in found[0]["assumptions"])
 
-    # The same without its dump.
+    # The same without the dump of rank 2.
     del dumps[2]
     status, found, _ = finding(dumps, form)
     assert found[0]["details"]["ranks"] == [2] and "no dump" in found[0]["explanation"], found
@@ -84,23 +85,23 @@ for form in FORMS:
         _, found, _ = finding(dumps, form)
         assert found[0]["details"]["kind"] == "mismatched" and found[0]["details"]["ranks"] == [3], (change, found)
 
-    # A view of as many elements is the same call.
+    # A view with the same number of elements is the same call.
     dumps = {r: dump(r, completed(r, 5) + [entry(6, "started", r, sizes=((2, 4096),) if r == 3 else ((1024, 8),))]) for r in range(RANKS)}
     status, found, _ = finding(dumps, form)
     assert status == 0 and found[0]["details"]["kind"] == "not-completed" and found[0]["details"]["ranks"] == [], found
 
-    # All at one: a note, nobody is named.
+    # All ranks at the same call: a note, and no rank is named.
     dumps = {r: dump(r, completed(r, 5) + [entry(6, "started", r)]) for r in range(RANKS)}
     status, found, _ = finding(dumps, form)
     assert status == 0 and found[0]["level"] == "note" and found[0]["details"]["ranks"] == [], found
 
-    # Dumps of different times.
+    # Dumps from different times.
     dumps = {r: dump(r, completed(r, 3 if r == 0 else 6)) for r in range(RANKS)}
     dumps[3] = dump(3, completed(3, 6) + [entry(7, "scheduled", 3)])
     _, found, verdict = finding(dumps, form)
     assert not found and verdict[0]["verdict"] == "inconclusive" and "different-times" in verdict[0]["reason"], verdict
 
-    # A pipeline: 0 sends to 1, which waits to receive from 0: counterparts; 2 waits for 3, which holds nothing pending.
+    # A pipeline: 0 sends to 1, which waits to receive from 0: they match; 2 waits for 3, which has nothing pending.
     dumps = {0: dump(0, completed(0, 5) + [entry(6, "started", 0, name="nccl:send 0->1", p2p=True)]),
              1: dump(1, completed(1, 5) + [entry(9, "started", 1, name="nccl:recv 1<-0", p2p=True)]),
              2: dump(2, completed(2, 5) + [entry(6, "started", 2, name="nccl:recv 2<-3", p2p=True)]),
@@ -113,7 +114,7 @@ for form in FORMS:
     assert not found and verdict[0]["verdict"] == "pass", verdict
 
 
-# Dumps that somebody asks a running job for: rank 1's was written a moment before the others', which looks like a hang.
+# Dumps requested from a running job: rank 1's was written a moment before the others', which looks like a hang.
 for seconds, verdict_is in ((2, "inconclusive"), (700, "finding")):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -128,7 +129,7 @@ for seconds, verdict_is in ((2, "inconclusive"), (700, "finding")):
         assert verdict_is == "finding" or said[0]["reason"].startswith("on-demand: "), said
 
 
-# An all-gather of uneven parts over so many ranks that the lists are long: everybody waits, nobody is accused.
+# An all-gather of uneven parts over so many ranks that the lists are long: all ranks wait, none is accused.
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     parts = [[100, 64]] * 63 + [[37, 64]]
@@ -139,7 +140,8 @@ with tempfile.TemporaryDirectory() as name:
     status, report = audit(folder)
     assert status == 0 and [f["details"]["ranks"] for f in report["findings"]] == [[]], report["findings"]
 
-# Beside good dumps: one of their name that is none is a problem of the input; another pickle gets a note; what looks like neither is nobody's business.
+# Next to good dumps: a file with a dump's name that is not a dump is a problem of the input; another pickle gets a
+# note; any other file is ignored.
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     write(folder, {r: dump(r, completed(r, 5)) for r in range(2)}, 4)

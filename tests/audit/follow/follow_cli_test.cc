@@ -68,7 +68,7 @@ TEST(FollowCli, JsonIsAnObjectALine) {
   EXPECT_EQ(lines[1]["report"]["findings"].size(), 1u);
 }
 
-// trainer_state.json of a run that went back to a checkpoint: the NaN is there no more.
+// trainer_state.json of a run that went back to a checkpoint: it no longer contains the NaN.
 TEST(FollowCli, WhatIsGoneIsWithdrawn) {
   const TempFolder dir;
   const auto state = [&](const std::string& loss) {

@@ -1,4 +1,4 @@
-// What FollowedAudit says of files that grow is what an audit of the whole files says.
+// FollowedAudit on growing files gives the same result as an audit of the whole files.
 #include "audit/follow/followed_audit.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +44,7 @@ bool Finds(FollowedAudit& audit, const std::string& rule) {
   });
 }
 
-// All of it but the bytes that inputs had when they were opened.
+// The report without the sizes that inputs had when they were opened.
 std::string ReportOf(AuditResult result) {
   for (InputReport& input : result.inputs) input.bytes = 0;
   return RenderJson(result);
@@ -92,7 +92,7 @@ TEST(FollowedAudit, AnUnfinishedEndIsNotedInTheEnd) {
   EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({path})));
 }
 
-// Byte by byte, so that every record and line is cut everywhere.
+// Byte by byte, so that every record and line is cut at every position.
 TEST(FollowedAudit, InPiecesOfAnySize) {
   EventFile events;
   WandbRun wandb;
@@ -124,7 +124,7 @@ TEST(FollowedAudit, InPiecesOfAnySize) {
   }
 }
 
-// A validation writes its loss at a step that was told long before.
+// A validation writes its loss for a much earlier step.
 TEST(FollowedAudit, WhatComesForAnEarlierStepIsJudgedAnew) {
   const TempFolder dir;
   std::string rows = "step,train_loss,val_loss\n";
@@ -161,7 +161,7 @@ TEST(FollowedAudit, FilesThatAppear) {
     audit->Look();
     return !audit->reports().empty();
   }));
-  // The run was called train.log; now there are two of that name.
+  // The run was named train.log; now there are two with that name.
   dir.Write("exp2/train.log", HealthyIterations(1, 50) + Iteration(50, "nan"));
   EXPECT_TRUE(Finds(*audit, "health/loss-non-finite"));
   Append(first, HealthyIterations(50, 60));
@@ -173,7 +173,7 @@ TEST(FollowedAudit, ALogThatIsRotated) {
   const std::string log = dir.Write("train.log", HealthyIterations(1, 60));
   auto audit = Follow({log});
   audit->Look();
-  Append(log, HealthyIterations(60, 62));  // not read before the file is another one
+  Append(log, HealthyIterations(60, 62));  // not read before the file is replaced
   std::filesystem::rename(log, dir.File("train.log.1"));
   audit->Look();
   dir.Write("train.log", HealthyIterations(62, 120));
@@ -196,7 +196,7 @@ TEST(FollowedAudit, ALogThatIsCutShort) {
   EXPECT_EQ(audit->Finish().inputs[0].records, 69u);
 }
 
-// trainer_state.json is written whole at each checkpoint: no restart.
+// trainer_state.json is rewritten at each checkpoint: this is not a restart.
 TEST(FollowedAudit, ADocumentThatIsWrittenAnew) {
   const TempFolder dir;
   const auto state = [&](int64_t steps, const std::string& last) {
@@ -215,7 +215,7 @@ TEST(FollowedAudit, ADocumentThatIsWrittenAnew) {
   EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({path})));
 }
 
-// transformers copies it into the folder of each checkpoint: a spike is one spike.
+// transformers copies it into the folder of each checkpoint: a spike is reported once.
 TEST(FollowedAudit, CopiesOfATrainersStateAreOneRun) {
   const TempFolder dir;
   const auto state = [&](const std::string& folder, int64_t steps) {
@@ -252,7 +252,7 @@ TEST(FollowedAudit, CopiesOfATrainersStateAreOneRun) {
   EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({dir.path()})));
 }
 
-// What the user calls the run is not two runs.
+// The user's name for the run does not make two runs.
 TEST(FollowedAudit, SeveralFormatsUnderOneName) {
   const TempFolder dir;
   std::string csv = "step,train_loss\n";

@@ -1,4 +1,4 @@
-// PointCursor: each point once, by step, whatever the batches.
+// PointCursor: each point once, by step, for any batches.
 #include "audit/follow/point_cursor.h"
 
 #include <gtest/gtest.h>

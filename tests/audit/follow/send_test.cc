@@ -1,4 +1,4 @@
-// plumb audit --send: a run without a probe becomes one that plumbd judges.
+// plumb audit --send: plumbd judges a run that has no probe.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ bool HasIncident(const Plumbd& server, const std::string& rule) {
   return !server.Incidents("exp1", rule).empty();
 }
 
-// Waits for the incident; how long that took.
+// Waits for the incident and returns the time that it took.
 double SecondsTo(const Plumbd& server, const std::string& rule) {
   const auto begin = Clock::now();
   EXPECT_TRUE(Eventually([&] { return HasIncident(server, rule); })) << rule;
@@ -36,7 +36,7 @@ std::vector<std::string> Following(const std::string& log, const std::string& ad
   return {PLUMB_PROGRAM, "audit", log, "--follow", "--send", address, "--run", "exp1"};
 }
 
-// Sent again it would be refused again.
+// If it were sent again, it would be refused again.
 TEST(Send, ANameThatIsTooLongEndsItAtOnce) {
   const TempFolder dir;
   const Plumbd server;
@@ -86,8 +86,7 @@ TEST(Send, FaultsInALogBecomeIncidents) {
   EXPECT_EQ(run->samples(), 5u * 344u);
 }
 
-// Validations that end long after their step, in a file of their own: sent late, judged all the
-// same.
+// Validations that end long after their step, in a separate file: sent late and still judged.
 TEST(Send, ValidationsThatComeLate) {
   const TempFolder dir;
   const Plumbd server;
@@ -128,7 +127,7 @@ TEST(Send, AFinishedFileAlone) {
   EXPECT_TRUE(Eventually([&] { return HasIncident(server, "health/loss-non-finite"); }));
 }
 
-// It follows on, says so, and sends all of it later.
+// It continues to follow, reports the state, and sends everything later.
 TEST(Send, AServerThatIsAway) {
   const TempFolder dir;
   std::string address;
@@ -167,7 +166,7 @@ TEST(Send, NobodyEverAnswers) {
   EXPECT_THAT(plumb.errors(), HasSubstr("has not taken all"));
 }
 
-// Killed, and started again: the server is sent what it lacks.
+// Killed, and started again: the server receives the missing data.
 TEST(Send, StartedAgain) {
   const TempFolder dir;
   const Plumbd server;

@@ -1,5 +1,5 @@
-// What a trace holds besides one training process on one GPU: several GPUs, a server, collectives
-// that say what they move.
+// The content of a trace beyond one training process on one GPU: several GPUs, a server,
+// collectives that state their sizes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using testing::TraceText;
 using testing::VerdictOf;
 
-// Two GPUs of one process: of each it is told what it does, and nothing of both together.
+// Two GPUs of one process: each is reported separately, and they are not combined.
 TEST(KinetoContent, GpusOfOneProcessAreKeptApart) {
   JobSpec spec;
   spec.ranks = 1;
@@ -32,7 +32,7 @@ TEST(KinetoContent, GpusOfOneProcessAreKeptApart) {
     timeline::Columns copy = columns;
     return timeline::Reduce(&copy);
   }();
-  // The second computes while the first waits, and idles in between: together they are busy.
+  // The second computes while the first waits, and idles in between: the union of both is busy.
   const std::vector<timeline::GpuWork> first = columns.gpu;
   const auto correlations = static_cast<uint32_t>(2 * columns.launches.size());
   for (size_t i = 1; i < first.size(); ++i) {
@@ -61,7 +61,7 @@ TEST(KinetoContent, GpusOfOneProcessAreKeptApart) {
   EXPECT_GT(idle("GPU 1"), 0.5);
   EXPECT_EQ(combs.at("")->kind(), v1::Verdict::KIND_FINDING);
   EXPECT_EQ(combs.at("GPU 1")->site().ranks(0), 0u);
-  // One that does next to nothing is told of, and not judged.
+  // A GPU that does almost nothing is reported and not judged.
   columns.gpu.erase(columns.gpu.begin() + static_cast<ptrdiff_t>(first.size()) + 1,
                     columns.gpu.end());
   columns.gpu.back().end = columns.gpu.back().start + 1000;
@@ -69,8 +69,8 @@ TEST(KinetoContent, GpusOfOneProcessAreKeptApart) {
   EXPECT_THAT(stray.inputs[0].notes, ::testing::Contains(HasSubstr("GPU 1 is busy for less")));
 }
 
-// A server of an inference engine: requests come evenly, and it waits for each in a span that is
-// called as a loader is, and for each token's copy.
+// A server of an inference engine: requests come evenly. It waits for each request in a span with a
+// loader's name, and for the copy of each token.
 TEST(KinetoContent, AServerThatWaitsForRequestsIsHealthy) {
   const auto text = [](const char* more) {
     std::string events;
@@ -95,7 +95,7 @@ TEST(KinetoContent, AServerThatWaitsForRequestsIsHealthy) {
   const AuditResult served = Audit({dir.Write("s.json", text(""))});
   EXPECT_TRUE(served.report.findings().empty()) << served.report.findings()[0]->DebugString();
   EXPECT_THAT(VerdictOf(served, "performance/idle-comb")->reason(), HasSubstr("no-steps: 39 gaps"));
-  // The same loop where gradients are: there it is a loader.
+  // The same loop with gradients: there it is a loader.
   const AuditResult trained = Audit({dir.Write(
       "t.json",
       text(
@@ -105,7 +105,7 @@ TEST(KinetoContent, AServerThatWaitsForRequestsIsHealthy) {
   EXPECT_EQ(comb->details().fields().at("cause").string_value(), "data-loading");
 }
 
-// NCCL's kernels as PyTorch's profiler describes them: 128 all-gathers of 64 MiB among two ranks, 2
+// NCCL kernels as PyTorch's profiler describes them: 128 all-gathers of 64 MiB between two ranks, 2
 // ms each.
 TEST(KinetoContent, CollectivesAreMeasuredAgainstTheLink) {
   const auto text = [](int rank) {
@@ -130,7 +130,7 @@ TEST(KinetoContent, CollectivesAreMeasuredAgainstTheLink) {
   const AuditResult untold = Audit(paths);
   const v1::Verdict* verdict = VerdictOf(untold, "performance/collective-bandwidth");
   ASSERT_NE(verdict, nullptr);
-  // 64 MiB (N-1)/N in 2 ms: the rank that comes last, not the one that waits.
+  // 64 MiB (N-1)/N in 2 ms: measured on the rank that comes last, not on the one that waits.
   EXPECT_NEAR(verdict->details().fields().at("gb_s").number_value(), 16.777216, 1e-6);
   EXPECT_THAT(verdict->reason(), HasSubstr("no-link: "));
   EXPECT_EQ(verdict->site().layer(), "collectives of 2 ranks");

@@ -1,5 +1,5 @@
-// Traces as files: what is read of them equals what was simulated, whatever the form; what is
-// damaged keeps what came before.
+// Traces as files: the data read equal the simulated data in every format; from a damaged file, the
+// part before the damage is kept.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ timeline::Columns Trace(const JobSpec& spec, int rank = 0) {
   return SimulatedJob(spec)[static_cast<size_t>(rank)];
 }
 
-// Read as a file is, and reduced.
+// Read from a file, and reduced.
 v1::Timeline ReadBack(const std::string& bytes, InputReport* report) {
   const TempFolder dir;
   report->path = dir.Write("t.json", bytes);
@@ -93,7 +93,7 @@ TEST(Kineto, NanosecondsAreKept) {
     EXPECT_FALSE(NanosecondsOf(text, &ns)) << text;
 }
 
-// Every cut in the middle: no crash, a problem, and never more events than there are.
+// Every cut in the middle: no crash, a problem, and never more events than in the whole file.
 TEST(Kineto, ATraceThatBreaksOffKeepsWhatCameBefore) {
   JobSpec spec = OneRank("loader");
   spec.steps = 3;
@@ -117,7 +117,7 @@ TEST(Kineto, ATruncatedFileIsJudgedWithExitTwo) {
   const TempFolder dir;
   JobSpec spec = OneRank("loader");
   spec.steps = 32;
-  // Events in the order of time, as a profiler that was killed leaves them.
+  // Events in time order, as a killed profiler leaves them.
   const std::string text = TraceText(Trace(spec), {});
   for (const bool packed : {false, true}) {
     std::string bytes = packed ? Gzip(text) : text;
@@ -155,7 +155,8 @@ TEST(Kineto, DamageIsNamedWithItsByte) {
   }
 }
 
-// Wherever it breaks off: more than one window is read, and the end is where the file ends.
+// For every position of the break: more than one window is read, and the end is the end of the
+// file.
 TEST(Kineto, TheByteOfABreakIsThatOfTheFile) {
   const std::string event =
       R"({"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":100,"dur":50,"args":{"correlation":7}},)";
@@ -222,7 +223,7 @@ TEST(Kineto, RanksAreJoinedAndTheSlowOneNamed) {
   for (int rank = 0; rank < spec.ranks; ++rank) {
     TraceStyle style{.rank = rank, .world = spec.ranks};
     style.late_rank = rank % 2 == 1;
-    // One is told by its name.
+    // One rank is identified by its file name.
     if (rank == 3) style.rank = -1;
     paths.push_back(dir.Write("t_rank" + std::to_string(rank) + ".json",
                               TraceText(columns[static_cast<size_t>(rank)], style)));
@@ -249,15 +250,15 @@ TEST(Kineto, NamesThatCountAreRanks) {
     paths.push_back(dir.Write("trace_" + std::to_string(rank) + ".pt.trace.json",
                               TraceText(columns[static_cast<size_t>(rank)], {})));
   EXPECT_TRUE(Audit(paths).inputs[0].notes.empty());
-  // A number alone may be a step.
+  // A single number may be a step.
   const AuditResult one = Audit({paths[0]});
   EXPECT_EQ(VerdictOf(one, "performance/idle-comb")->site().ranks(0), 0u);
   const AuditResult two = Audit({paths[0], paths[2]});
   EXPECT_THAT(two.inputs[0].notes, ::testing::Contains(HasSubstr("taken as rank 0")));
 }
 
-// A file with a byte order mark, one in which something has no time, and processes of which each
-// calls itself rank 0 of 1: seen in the field.
+// A file with a byte order mark, one in which an event has no time, and processes that each call
+// themselves rank 0 of 1: all seen in real traces.
 TEST(Kineto, WhatEditorsAndLaunchersLeave) {
   const timeline::Columns columns = Trace(OneRank("loader"));
   const std::string text = TraceText(columns, {});
@@ -286,7 +287,7 @@ TEST(Kineto, WhatEditorsAndLaunchersLeave) {
   EXPECT_EQ(straggler->site().ranks(0), 2u);
 }
 
-// The last line but the counts, in JSON, and on the finding.
+// On the last line before the counts, in JSON, and on the finding.
 TEST(Kineto, TheTollIsTold) {
   const TempFolder dir;
   JobSpec spec = OneRank("loader");
@@ -340,7 +341,7 @@ TEST(Kineto, MetadataSaysWhatCommunicates) {
   EXPECT_EQ(timeline.kernel_ns(), 7000u);
 }
 
-// On the clock of the original: each gap ends where the operation that ends it begins.
+// With the clock of the original: each gap ends where the operation after it begins.
 TEST(Kineto, WhatWasSeenIsWrittenAsATrace) {
   const TempFolder dir;
   const timeline::Columns columns = Trace(OneRank("loader"));
@@ -363,7 +364,7 @@ TEST(Kineto, WhatWasSeenIsWrittenAsATrace) {
   EXPECT_GE(waits, 1);
   EXPECT_EQ(steps, 16);
   EXPECT_EQ(findings, 2);  // the comb, and the stall
-  // Nanoseconds are in the text, though not in a double of it.
+  // The text has nanoseconds, although a double cannot hold them.
   const std::string text = test::ReadFile(written);
   const size_t at = text.find("\"ts\":", text.find("data-loading")) + 5;
   int64_t start = 0, duration = 0;
@@ -376,8 +377,8 @@ TEST(Kineto, WhatWasSeenIsWrittenAsATrace) {
   EXPECT_EQ(RunPlumb({"audit", path, "--timeline", path}).status, 2);
 }
 
-// A profiler that corrects a clock writes a few events that end before they begin: counted, and no
-// damage. Where many are so, the times say nothing.
+// A profiler that corrects a clock writes a few events that end before they begin: they are counted
+// and are not damage. If there are many, the times cannot be used.
 TEST(Kineto, AFewNegativeDurations) {
   const auto trace = [](int negative) {
     std::string text = R"({"schemaVersion": 1, "traceEvents": [)";
@@ -399,7 +400,7 @@ TEST(Kineto, AFewNegativeDurations) {
   }
 }
 
-// As PyTorch writes where it was built without Kineto.
+// The format of a PyTorch that was built without Kineto.
 TEST(Kineto, TheOldFormHasAProcessForTheGpu) {
   InputReport report;
   const v1::Timeline timeline = ReadBack(

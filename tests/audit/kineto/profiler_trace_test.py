@@ -43,7 +43,7 @@ with tempfile.TemporaryDirectory() as folder:
     packed = pathlib.Path(folder) / "packed" / "trace.json.gz"
     packed.parent.mkdir()
     packed.write_bytes(gzip.compress(plain.read_bytes()))
-    # With Kineto an object, without (as Debian builds it) a bare list.
+    # An object with Kineto; without it (Debian's build) a bare list.
     written = json.loads(plain.read_text())
     events = written if isinstance(written, list) else written["traceEvents"]
     steps = sorted({int(e["name"].split("#")[1]) for e in events if e.get("name", "").startswith("ProfilerStep#")})
@@ -57,7 +57,7 @@ with tempfile.TemporaryDirectory() as folder:
         verdicts = {v["rule"]: v for v in report["verdicts"]}
         comb = verdicts["performance/idle-comb"]
         assert comb["verdict"] == "inconclusive" and comb["reason"].startswith("no-gpu-events"), comb
-        # Steps as marked, of the one rank there is.
+        # The marked steps, of the only rank.
         assert comb["site"]["ranks"] == [0] and (comb["site"]["step_first"], comb["site"]["step_last"]) == (steps[0], steps[-1]), comb["site"]
         assert not report["findings"], report["findings"]
 print("ok")

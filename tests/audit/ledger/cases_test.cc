@@ -1,5 +1,5 @@
-// The cases of the rules ledger/*: tests/rules/ledger/<rule>/<kind>-*.toml, where the kind says
-// what must come of it.
+// The test cases of the rules ledger/*: tests/rules/ledger/<rule>/<kind>-*.toml, where the kind
+// states the expected result.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ TEST(LedgerCases, SayWhatTheirNameSays) {
   EXPECT_GE(cases, 24);
 }
 
-// Texts keep to the lengths that rows of a page have, and no title holds a number.
+// Texts keep to the lengths of a page's rows, and no title contains a number.
 TEST(LedgerCases, FindingsReadWell) {
   const fs::path all = fs::path(PLUMBLINE_SOURCE_DIR) / "tests/rules/ledger";
   for (const auto& entry : fs::recursive_directory_iterator(all)) {

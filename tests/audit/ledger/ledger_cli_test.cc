@@ -115,7 +115,7 @@ TEST(LedgerCli, Output) {
   EXPECT_EQ(test::ReadFile(copy), test::ReadFile(kExample));
 }
 
-// Names that would steer a terminal are written harmlessly, in JSON too.
+// Names that would control a terminal are escaped, in JSON too.
 TEST(LedgerCli, HostileNames) {
   const test::TempFolder dir;
   std::string text = test::ReadFile(kExample);
@@ -138,7 +138,7 @@ TEST(LedgerCli, RulesHavePages) {
   }
 }
 
-// The ledger that examples/ledger made: the one leak is flagged, and nothing honest is.
+// The ledger from examples/ledger: the one leak is flagged, and nothing else.
 TEST(LedgerCli, TheExampleOfRealRuns) {
   const std::string file = PLUMBLINE_SOURCE_DIR "/examples/ledger/ledger.toml";
   const Ended ended = RunPlumb({"ledger", file, "--format", "json"});

@@ -1,5 +1,5 @@
-// Mistakes in a ledger: each is told with file, line and what was expected; damaged files are
-// refused or read, and nothing else.
+// Errors in a ledger: each is reported with file, line and what was expected; damaged files are
+// either refused or read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -145,7 +145,7 @@ TEST(LedgerFile, ABaselineThatDoesNotFall) {
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("exponent 0.02 to 0.6"));
 }
 
-// Bytes changed, cut and doubled: an error in words or a ledger that can be judged.
+// Bytes changed, cut and doubled: the result is an error message or a ledger that can be judged.
 TEST(LedgerFile, DamagedFiles) {
   std::mt19937_64 random(3);
   const std::string whole = WorkedExample();

@@ -30,7 +30,7 @@ def plumb(path):
 
 
 def log_phi(z):
-    """ln of the normal distribution: by erfc, and by a continued fraction where that is 0."""
+    """ln of the normal distribution: by erfc, and by a continued fraction where erfc is 0."""
     if z > -20:
         return math.log(math.erfc(-z / math.sqrt(2)) / 2)
     x, f = -z, 0.0
@@ -181,7 +181,7 @@ class Reference:
 
 
 def random_ledger(seed):
-    """Any number of changes, scales and seeds; some unpaired, some on their own baseline, some not kept."""
+    """Any number of changes, scales and seeds; some unpaired, some with their own baseline, some not kept."""
     rng = random.Random(seed)
     runs, lines = [], []
 
@@ -249,7 +249,7 @@ class AgainstTheReference(unittest.TestCase):
             for seed in range(count):
                 path.write_text(random_ledger(seed))
                 ended = subprocess.run([PLUMB, "ledger", str(path), "--format", "json"], capture_output=True, text=True)
-                if ended.returncode == 2:  # no exponent fits a steep stretch of few runs
+                if ended.returncode == 2:  # no exponent fits a steep range of few runs
                     self.assertIn("exponent 0.02 to 0.6", ended.stderr)
                     continue
                 with self.subTest(seed=seed):

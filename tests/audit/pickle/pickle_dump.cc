@@ -1,5 +1,6 @@
-// What a pickle holds, as a line that Python can write too (pickle_test.py): or that it is refused,
-// and why. `--damage`: every byte changed and every length tried, none of which may crash.
+// Prints the content of a pickle as one line that Python can also write (pickle_test.py), or the
+// reason why it is refused. `--damage`: every byte is changed and every length tried, without a
+// crash.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -93,7 +94,7 @@ std::string Text(const PickleTree& tree, PickleId id) {
   return "?";
 }
 
-// Parses, and reads all of what came of it.
+// Parses, and reads all of the result.
 bool Try(const std::string& bytes) {
   PickleTree tree;
   if (ParsePickle(bytes, &tree)) return false;

@@ -1,4 +1,4 @@
-"""The restricted reader of pickles against Python's own: by value at each protocol, damaged at every byte, hostile."""
+"""The restricted reader of pickles compared with Python's own: by value in each protocol, damaged at every byte, hostile."""
 
 import collections
 import io
@@ -12,11 +12,11 @@ import tempfile
 import unittest
 
 PROGRAM = os.environ["PICKLE_DUMP"]
-MEMORY = 512 << 20  # of address space: the program with all that its limits allow
+MEMORY = 512 << 20  # of address space: the program with the maximum that its limits allow
 
 
 def canon(value):
-    """What pickle_dump prints of a value."""
+    """The text that pickle_dump prints for a value."""
     if value is None or isinstance(value, bool):
         return repr(value)
     if isinstance(value, int):
@@ -143,7 +143,7 @@ class Calls(unittest.TestCase):
             self.assertFalse(os.path.exists(mark))
 
     def test_circles_through_calls_are_cut(self):
-        """An object that holds a bound method of itself, as schedules do; every reference that leads back is one circle."""
+        """An object that holds a bound method of itself, as schedules do; every reference back is one circle."""
         thing = Thing()
         thing.method = thing.run
         thing.self = thing
@@ -155,7 +155,7 @@ class Calls(unittest.TestCase):
             self.assertNotIn("refused", found.stdout)
 
     def test_circles_of_every_part_of_a_call(self):
-        """Wherever a call is entered again: what stands for it keeps the kinds around it."""
+        """At every point where a call can be entered again: its replacement keeps the kinds around it."""
         shapes = {
             "state": b"cm\nC\n)\x81q\x00h\x00b.",
             "arguments": b"]q\x00\x85q\x01cm\nf\nh\x01R0h\x00cm\nf\nh\x01Ra0h\x01.",
@@ -190,7 +190,7 @@ def nested(count, data=b"]"):
 
 
 def memo_bomb(levels):
-    """Ten references to the list before, level upon level."""
+    """Ten references to the previous list, at each level."""
     out = b"\x80\x02]q\x00"
     for level in range(levels):
         out += b"0(" + b"h%c" % level * 10 + b"lq%c" % (level + 1)
@@ -245,12 +245,12 @@ KEPT = 1 << 19  # PickleLimits::plain
 
 
 def batches(items, open_, close, size=1000):
-    """Items as a pickler writes them into a container: a thousand at a time."""
+    """Items as a pickler writes them into a container: 1,000 at a time."""
     return b"".join(b"(" + b"".join(items[i : i + size]) + close for i in range(0, len(items), size)) if open_ is None else open_ + batches(items, None, close, size)
 
 
 class Runs(unittest.TestCase):
-    """Plain values beyond those that are kept: counted, and what lies elsewhere in the pickle is read."""
+    """Plain values beyond those that are kept: counted, and the rest of the pickle is read."""
 
     def found(self, data):
         found = dump(data)
@@ -258,7 +258,7 @@ class Runs(unittest.TestCase):
         return found.stdout.strip()
 
     def test_what_is_long(self):
-        """Whatever it is made of, and in every protocol that writes batches, the values around it are there."""
+        """For any content, and in every protocol that writes batches, the values around it are read."""
         n = KEPT + 50_000
         shared = "a text that comes again"
         long = {
@@ -294,7 +294,7 @@ class Runs(unittest.TestCase):
             self.assertLessEqual(len(items), KEPT + 1000)
 
     def test_what_is_kept(self):
-        """Short containers beside it, a trainer's numbers around it, and lists that hold something else."""
+        """Short containers next to it, a trainer's numbers around it, and lists with other content."""
         history = list(range(KEPT * 2))
         state = {"losses": history, "epoch": 3, "steps": list(range(200)), "best": {"loss": 0.5}}
         text = self.found(pickle.dumps([history, state, Thing(), {i: (i,) for i in range(60)}], 2))
@@ -306,34 +306,34 @@ class Runs(unittest.TestCase):
         self.assertIn(",2999,", objects)
 
     def full(self, rest):
-        """A pickle whose room for plain values is used up, and then a list, with what is appended to it."""
+        """A pickle whose space for plain values is used up, and then a list with items appended to it."""
         return b"\x80\x02(]" + batches([b"K\x01"] * (KEPT + 2000), None, b"e") + b"]" + rest + b"t."
 
     def test_nothing_leads_to_what_is_dropped(self):
-        """Values of a batch that something else holds are kept, or are known to be gone."""
+        """Values of a batch that another object holds are kept, or are known to be dropped."""
         many = b"K\x02" * 300
-        # An older list was given a value of the batch: memo 0 is the list.
+        # An older list received a value of the batch: memo 0 is the list.
         text = self.found(self.full(b"q\x00(h\x00(K\x07]q\x01K\x08e0" + many + b"e"))
         self.assertTrue(text.endswith("[7,[],8," + "2," * 300 + "],)"), text[-700:])
-        # The same through a mark that is taken away again.
+        # The same with a mark that is removed again.
         text = self.found(self.full(b"q\x00((h\x00K\x07a1" + many + b"e"))
         self.assertTrue(text.endswith("[7," + "2," * 300 + "],)"), text[-700:])
-        # A tuple of the batch comes again: it was plain, and is not told. A text is.
+        # A tuple of the batch is repeated: it was plain and is not reported. A text is.
         text = self.found(self.full(b"(K\x01K\x02\x86q\x05X\x02\x00\x00\x00abq\x06" + many + b"eh\x05h\x06h\x05h\x06"))
         again = text[text.rindex("]") + 1 :].split(",")
         self.assertEqual(again[1:-1], ["run:1/1/open", canon("ab")] * 2)
-        # Nothing is put into it.
+        # Nothing is added to it.
         found = dump(self.full(b"(]q\x05" + many + b"eh\x05K\x01a"))
         self.assertIn("expected a list to append to", found.stdout)
 
     def test_runs_that_hold_on_to_something(self):
-        """Bytes that take values from elsewhere do not say which they are."""
+        """Bytes that take values from elsewhere do not state which ones."""
         many = b"K\x02" * 300
         self.assertTrue(self.found(self.full(b"q\x00(" + many + b"e")).endswith("[run:300/300/closed,],)"))
         self.assertTrue(self.found(self.full(b"q\x00(h\x00" + many + b"e")).endswith("[run:301/300/open,],)"))
 
     def test_bombs_within(self):
-        """What is dropped costs no more than its bytes: texts that are made again, batches in batches, deep ones."""
+        """Dropped values cost no more than their bytes: texts that are created again, batches in batches, deep ones."""
         many = b"K\x02" * 300
         large = b"X\x00\x00\x10\x00" + b"a" * (1 << 20) + b"q\x09"
         encoded = b"(" + many + b"c_codecs\nencode\n(h\x09X\x06\x00\x00\x00latin1tR0" + b"e"
@@ -375,7 +375,7 @@ class Hostile(unittest.TestCase):
                     b"(" + old[0] + old[1] + b"l", b"cm\nf\n" + b"(" + old[0] + old[1] + old[2] + b"tR",
                 ]) + b"q%c" % made + b"0"
                 made += 1
-            for _ in range(rng.randrange(1, 12)):  # what is put into them later
+            for _ in range(rng.randrange(1, 12)):  # what is added to them later
                 at, what = b"h%c" % rng.randrange(made), b"h%c" % rng.randrange(made)
                 out += rng.choice([at + what + b"b0", at + what + b"a0", at + b"N" + what + b"s0"])
             found = dump(out + b"h%c." % rng.randrange(made))

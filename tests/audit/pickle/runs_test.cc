@@ -1,5 +1,5 @@
-// Pickles by chance, read twice: with room for all plain values, and with room for a few. What the
-// second one tells, the first one tells, too.
+// Random pickles, each read twice: with space for all plain values, and with space for a few.
+// Everything in the second result is also in the first.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,10 +23,10 @@ PickleLimits Few() {
   return limits;
 }
 
-// Two trees beside each other. What stands for values that were dropped fits as many of them.
+// Compares two trees. A placeholder for dropped values matches that number of values.
 class Beside {
  public:
-  // `keys_once`: no dict is given a key twice.
+  // `keys_once`: no dict gets a key twice.
   Beside(const PickleTree& all, const PickleTree& few, bool keys_once)
       : all_(all), few_(few), keys_once_(keys_once) {}
 
@@ -34,7 +34,7 @@ class Beside {
     if (a == kNoPickle || b == kNoPickle) return a == b;
     if (a >= all_.size() || b >= few_.size() || ++visits_ > kMostVisits)
       return visits_ > kMostVisits;
-    if (few_.Is(b, PickleKind::kRun)) return true;  // one that came again by the memo
+    if (few_.Is(b, PickleKind::kRun)) return true;  // repeated by the memo
     if (all_.kind(a) != few_.kind(b)) return false;
     switch (all_.kind(a)) {
       case PickleKind::kNone:
@@ -69,15 +69,15 @@ class Beside {
 
   bool FitItems(const std::vector<PickleId>& a, const std::vector<PickleId>& b, bool dict) {
     const auto dropped = [&](PickleId id) { return few_.Is(id, PickleKind::kRun); };
-    // The last value of a key that comes again may be among those that were dropped.
+    // The last value of a repeated key may be among the dropped values.
     if (dict && !keys_once_ && std::any_of(b.begin(), b.end(), dropped)) return true;
     size_t at = 0;
     for (size_t i = 0; i < b.size(); ++i) {
       if (at >= a.size()) return false;
-      // A value that came again by the memo stands for itself; a run for its items.
+      // A value repeated by the memo stands for itself; a run stands for its items.
       if (!few_.Is(b[i], PickleKind::kRun) || !few_.run(b[i]).closed) {
         if (few_.Is(b[i], PickleKind::kRun) && few_.run(b[i]).items > 1)
-          return true;  // not told apart
+          return true;  // not distinguished
         if (!Fit(a[at++], b[i])) return false;
         continue;
       }
@@ -94,7 +94,7 @@ class Beside {
   size_t visits_ = 0;
 };
 
-// Opcodes in an order in which a pickler might write them, and some in which none does.
+// Opcodes in an order that a pickler might write, and some in an order that no pickler writes.
 class Soup {
  public:
   explicit Soup(std::mt19937& random) : random_(random) {}
@@ -116,7 +116,7 @@ class Soup {
  private:
   uint32_t Draw(uint32_t n) { return random_() % n; }
 
-  // The value on top goes to the memo, sometimes; its place there.
+  // Sometimes puts the top value into the memo; returns its place there.
   int Put() {
     if (memo_ >= 250 || Draw(3) != 0) return -1;
     out_ += 'q';
@@ -131,7 +131,7 @@ class Soup {
     return true;
   }
 
-  // It is whole: it may come again anywhere and holds nothing around it.
+  // The value is complete: it may be repeated anywhere and does not hold an enclosing value.
   void Close(int place) {
     if (place < 0) return;
     closed_.push_back(place);
@@ -168,7 +168,7 @@ class Soup {
         out_ += 'b';
         return Close(place);
       }
-      case 6:  // something new that is put into a list around it
+      case 6:  // a new value that is put into an enclosing list
         if (!Get(lists_)) return Number();
         out_ += Draw(2) == 0 ? "]" : "K\x09";
         out_ += 'a';
@@ -187,7 +187,7 @@ class Soup {
     for (uint32_t batch = Draw(4); batch > 0; --batch) {
       out_ += '(';
       for (uint32_t i = Draw(5); i > 0; --i) {
-        out_ += "J" + LittleEndian(1000 + next_++, 4);  // none comes twice
+        out_ += "J" + LittleEndian(1000 + next_++, 4);  // no value occurs twice
         Value(depth + 1);
       }
       out_ += 'u';
@@ -211,10 +211,10 @@ class Soup {
   std::string out_;
   int memo_ = 0;
   uint32_t next_ = 0;
-  std::vector<int> closed_, lists_;  // places of the memo; lists that are not whole yet
+  std::vector<int> closed_, lists_;  // places in the memo; incomplete lists
 };
 
-// Every value that can be reached has its parts in the tree.
+// Every reachable value has its parts in the tree.
 bool IsWhole(const PickleTree& tree) {
   for (PickleId id = 0; id < tree.size(); ++id) {
     switch (tree.kind(id)) {
@@ -258,12 +258,12 @@ void Check(const std::string& pickle, bool undamaged, Counts* counts) {
   const auto problem_all = ParsePickle(pickle, &all);
   const auto problem_few = ParsePickle(pickle, &few, nullptr, Few());
   if (problem_few) {
-    // What was dropped takes nothing any more.
+    // Dropped values cannot be changed later.
     if (undamaged && !problem_all) ++counts->refused;
     return;
   }
   EXPECT_TRUE(IsWhole(few)) << testing::PrintToString(pickle);
-  if (problem_all) return;  // a circle, or damage, within what is not kept
+  if (problem_all) return;  // a circle, or damage, within values that are not kept
   ++counts->both;
   counts->runs += few.has_runs() ? 1 : 0;
   EXPECT_TRUE(Beside(all, few, undamaged).Fit(all.root(), few.root()))
@@ -292,7 +292,7 @@ TEST(PickleRuns, Damaged) {
   EXPECT_GT(counts.both, 100u);
 }
 
-// A long list in front of a tensor, and the same without it.
+// A long list before a tensor, and the same without it.
 TEST(PickleRuns, TensorsBesideThem) {
   std::string list = "](";
   for (int i = 0; i < 300; ++i) list += "K\x05";

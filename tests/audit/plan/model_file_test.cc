@@ -1,4 +1,5 @@
-// Parameters counted from configurations, against the numbers that the models' authors published.
+// Parameters counted from configurations, compared with the numbers that the models' authors
+// published.
 #include "audit/plan/model_file.h"
 
 #include <gmock/gmock.h>
@@ -103,7 +104,7 @@ TEST(ModelFile, WhatIsMissingIsNamed) {
   EXPECT_TRUE(absl::IsNotFound(ReadModel("/nowhere/config.json").status()));
 }
 
-// Any value in any place: an answer or a message, never a crash, a NaN or something below zero.
+// Any value at any position: an answer or a message, never a crash, a NaN or a negative value.
 TEST(ModelFile, HostileValues) {
   const nlohmann::json base = nlohmann::json::parse(
       R"({"model_type": "deepseek_v3", "hidden_size": 64, "num_hidden_layers": 4,

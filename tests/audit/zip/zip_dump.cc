@@ -1,5 +1,5 @@
-// The members of a zip and their bytes, as zip_test.py expects them, or why it is refused. With
-// `--damage`, every byte is changed and every length tried.
+// Prints the members of a zip and their bytes in the format of zip_test.py, or why it is refused.
+// With `--damage`, every byte is changed and every length tried.
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>

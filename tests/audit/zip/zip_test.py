@@ -1,4 +1,4 @@
-"""The places of a zip's members, held against Python's zipfile; archives that lie."""
+"""The positions of a zip's members, compared with Python's zipfile; malformed archives."""
 
 import io
 import os
@@ -30,7 +30,7 @@ def dump(data, *flags):
 
 
 def entry_at(data, i=0):
-    """Where entry i of the directory begins."""
+    """The position at which entry i of the directory begins."""
     at = data.index(b"PK\x01\x02")
     for _ in range(i):
         at = data.index(b"PK\x01\x02", at + 1)
@@ -43,7 +43,7 @@ def patched(data, at, form, value):
 
 
 def zip64_of(data):
-    """The same archive with a 64-bit end record and an entry whose place is 64 bits."""
+    """The same archive with a 64-bit end record and an entry whose position has 64 bits."""
     at, end = entry_at(data), data.index(b"PK\x05\x06")
     head = struct.unpack_from("<I", data, at + 42)[0]
     name = struct.unpack_from("<H", data, at + 28)[0]
@@ -77,7 +77,7 @@ class Reads(unittest.TestCase):
         self.assertEqual(dump(archive([("a", b"xyz"), ("b", b"")], zip64=True)).stdout, "a|xyz\nb|\n")
 
     def test_64_bits_that_nobody_needed(self):
-        # As torch writes it: a 64-bit end record, and all numbers in the other one too.
+        # As torch writes it: a 64-bit end record, and all numbers also in the other one.
         data = bytearray(zip64_of(archive([("a", b"xyz")])))
         record, end = data.index(b"PK\x06\x06"), data.rindex(b"PK\x05\x06")
         count, size, at = (struct.unpack_from("<Q", data, record + i)[0] for i in (32, 40, 48))

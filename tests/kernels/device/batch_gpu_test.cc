@@ -1,5 +1,5 @@
-// Tensor statistics, update checks and sampled gathers of many tensors on a device against the host
-// twins: the same bits, whatever the launch shape. Needs a GPU.
+// Compares tensor statistics, update checks and sampled gathers of many tensors on a device with
+// the host versions: the same bits, whatever the launch shape. Needs a GPU.
 #include "tests/kernels/device/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
@@ -55,7 +55,7 @@ class Launcher {
   cudaStream_t stream_ = nullptr;
 };
 
-// Of launches that could copy elements besides: without.
+// Wraps launches that could also copy elements: here they do not.
 template <typename Launch>
 auto Bare(Launch launch) {
   return [=](const BatchShape& batch, int processors, const BatchMemory& memory, void* stream) {

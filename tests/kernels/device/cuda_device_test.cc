@@ -1,6 +1,6 @@
-// What the CUDA device table does around its calls, over stubs of driver and runtime: contexts,
-// capture modes and errors are the trainer's and come back as they were. Whether CUDA does what it
-// is asked, only a GPU can tell: device_ring_gpu_test.cc.
+// Tests the CUDA device table over stubs of driver and runtime: contexts, capture modes and errors
+// of the trainer are restored after every call. Only a GPU can show that CUDA does what is
+// requested: device_ring_gpu_test.cc.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -29,7 +29,7 @@ class CudaDevice : public ::testing::Test {
     g_runtime = Runtime{};
     Driver() = StubDriver{};
   }
-  // However a call ends, the thread is as it was.
+  // However a call ends, the thread's state is restored.
   ~CudaDevice() override {
     EXPECT_EQ(Current(), nullptr);
     EXPECT_EQ(g_runtime.mode, cudaStreamCaptureModeGlobal);
@@ -81,7 +81,8 @@ TEST_F(CudaDevice, KernelsThatDoNotLoadGiveTheContextBack) {
   EXPECT_EQ(Driver().retained, 0);
 }
 
-// Every function of the table, each failing in turn: a status, CUDA's text, nothing left behind.
+// Makes every function of the table fail in turn: each returns a status and CUDA's text, and leaves
+// no error.
 TEST_F(CudaDevice, EachErrorIsReadAwayAndTold) {
   void* device = Open();
   const ProductPlan product{};
@@ -206,7 +207,7 @@ TEST_F(CudaDevice, CapturesAreSeen) {
   table_.close(device);
 }
 
-// Into a graph only while there is one: a launch on any other stream would run once.
+// A captured call needs a graph: a launch on any other stream would run once.
 TEST_F(CudaDevice, CapturedCallsNeedACapture) {
   void* device = Open();
   const BatchShape batch{0, 1, 1, 10, 20};
@@ -254,7 +255,7 @@ TEST_F(CudaDevice, CapturedCallsNeedACapture) {
   table_.close(device);
 }
 
-// Whatever happens, the end is told once.
+// Whatever happens, the end is reported once.
 TEST_F(CudaDevice, AGraphsEndIsTold) {
   void* device = Open();
   int told = 0;
@@ -290,7 +291,7 @@ TEST_F(CudaDevice, StreamsOfAnotherDeviceAreRefused) {
   table_.close(device);
 }
 
-// Nobody's fault: a green context's streams are the device's too.
+// Not an error: the streams of a green context belong to the device too.
 TEST_F(CudaDevice, StreamsOfAnotherContextAreToldApart) {
   void* device = Open();
   uint64_t id = 0;
@@ -319,7 +320,7 @@ TEST_F(CudaDevice, ASmallWorkspaceIsRefused) {
   table_.close(device);
 }
 
-// Where the trainer's thread has the device current already, nothing is pushed.
+// If the device is already current on the trainer's thread, nothing is pushed.
 TEST_F(CudaDevice, ACurrentContextIsUsedAsItIs) {
   void* device = Open();
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -336,7 +337,7 @@ TEST_F(CudaDevice, ACurrentContextIsUsedAsItIs) {
   table_.close(device);
 }
 
-// After a device reset the runtime, asked without a context, would make one on device 0.
+// After a device reset, a call to the runtime without a context would create one on device 0.
 TEST_F(CudaDevice, WithoutItsContextTheRuntimeIsNotAsked) {
   void* device = Open();
   Driver().context_gone = true;

@@ -1,5 +1,5 @@
-// The device library, opened as the agent opens it: its CUDA runtime is apart from this program's,
-// which plays the trainer.
+// Opens the device library like the agent: its CUDA runtime is separate from that of this program,
+// which acts as the trainer.
 #pragma once
 
 #include <dlfcn.h>
@@ -12,7 +12,8 @@
 
 namespace plumbline {
 
-// PLUMBLINE_CUDA_LIBRARY, else ../lib from this program, so that a build folder may be moved.
+// Returns PLUMBLINE_CUDA_LIBRARY; if it is not set, ../lib relative to this program, so that a
+// build folder can be moved.
 inline std::string DeviceLibraryPath() {
   if (const char* chosen = std::getenv("PLUMBLINE_CUDA_LIBRARY")) return chosen;
   char self[4096];
@@ -22,7 +23,7 @@ inline std::string DeviceLibraryPath() {
   return path + "../lib/libplumbline_cuda.so";
 }
 
-// Null, and *why.
+// On failure, returns null and sets *why.
 inline const DeviceTable* OpenDeviceLibrary(std::string* why) {
   void* library = dlopen(DeviceLibraryPath().c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

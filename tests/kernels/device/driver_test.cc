@@ -1,5 +1,6 @@
-// libplumbline_cuda.so itself, over a stub of the driver: which driver it takes, what it says of
-// one that it does not, and that its kernels and launches get there without the toolkit's runtime.
+// Tests libplumbline_cuda.so over a stub of the driver: which driver it accepts, its message about
+// one that it does not, and that its kernels and launches reach the driver without the toolkit's
+// runtime.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -29,12 +30,12 @@ StubDriver& Stub() {
   return *reinterpret_cast<plumbline_stub_driver_fn>(dlsym(library, "plumbline_stub_driver"))();
 }
 
-// The driver is looked at once a process: each test is one.
+// The driver is examined once per process: each test is one.
 class DriverDeathTest : public ::testing::Test {
  protected:
   DriverDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 
-  // Says what opening device 0 says, and ends the process.
+  // Prints the result of opening device 0, and ends the process.
   template <typename SetUp>
   [[noreturn]] static void Say(SetUp set_up) {
     set_up(Stub());
@@ -106,7 +107,7 @@ class DriverTest : public ::testing::Test {
   DeviceError error_{};
 };
 
-// Each file's code once a process, each kernel onto the device when that is opened.
+// Each file's code is loaded once per process, and each kernel when a device is opened.
 TEST_F(DriverTest, KernelsAreLoadedWhenADeviceIsOpened) {
   const int loaded = Stub().calls["cuFuncLoad"];
   EXPECT_GT(loaded, 10);
@@ -124,7 +125,7 @@ TEST_F(DriverTest, ALaunchReachesTheDriver) {
   std::vector<double> values(64);
   const TensorView view = [&] {
     TensorView v = TensorView::Dense(values.data(), DType::kF64, 8, 8);
-    std::swap(v.stride[0], v.stride[1]);  // not dense: by a kernel
+    std::swap(v.stride[0], v.stride[1]);  // not dense: copied by a kernel
     return v;
   }();
   std::vector<double> to(64);
@@ -137,7 +138,7 @@ TEST_F(DriverTest, ALaunchReachesTheDriver) {
   EXPECT_EQ(launch.block, 256u);
   EXPECT_EQ(launch.stream, stream);
   EXPECT_EQ(launch.first_argument, values.data());
-  // What fails is told once, and not by the next call.
+  // An error is reported once, and not by the next call.
   Stub().fail["cuLaunchKernel"] = 700;
   EXPECT_EQ(table_->copy(device_, &view, to.data(), stream, &error_), kDeviceFailed);
   EXPECT_STREQ(error_.text, "copy: driver error");
@@ -145,8 +146,8 @@ TEST_F(DriverTest, ALaunchReachesTheDriver) {
   EXPECT_EQ(table_->copy(device_, &view, to.data(), stream, &error_), kDeviceOk);
 }
 
-// A tensor, an update or a gather is one launch, its items among the arguments; so many more as the
-// arguments have no room for.
+// A tensor, an update or a gather is one launch with its items as arguments; more launches only if
+// the arguments have no space.
 TEST_F(DriverTest, ACallIsOneLaunch) {
   alignas(256) static std::byte staging[65536], workspace[65536];
   void* stream = reinterpret_cast<void*>(uintptr_t{8});
@@ -178,8 +179,8 @@ TEST_F(DriverTest, ACallIsOneLaunch) {
   }
 }
 
-// A replay of a tensor's, an update's or a product's is one launch, whether its step is due or not:
-// the graph holds no other.
+// A replay of a tensor's, an update's or a product's call is one launch, whether its step is due or
+// not: the graph holds no other.
 TEST_F(DriverTest, ACapturedCallIsOneLaunch) {
   Stub().capturing = true;
   GraphSlot slot;
@@ -214,8 +215,8 @@ TEST_F(DriverTest, ACapturedCallIsOneLaunch) {
   }
 }
 
-// A device that is got ready, and a call that is captured, while streams are captured: kernels are
-// loaded, memory is got and written, and nothing is asked for that spoils a capture.
+// While streams are captured, a device is prepared and a call is captured: kernels are loaded,
+// memory is allocated and written, without calls that would invalidate a capture.
 TEST_F(DriverTest, ADeviceIsGotReadyWithinACapture) {
   Stub().capturing = true;
   void* device = nullptr;
@@ -246,12 +247,12 @@ TEST_F(DriverTest, ADeviceIsGotReadyWithinACapture) {
   table_->close(device);
 }
 
-// From the first call on: whatever touches the driver comes behind the thread's mode, the retaining
-// of the context above all, also where the device is not used or its kernels do not load.
+// From the first call on, the thread's mode is set before any driver call, especially before the
+// context is retained, even if the device is not used or its kernels do not load.
 TEST_F(DriverTest, TheModeIsSetBeforeAnythingElse) {
   void* device = nullptr;
   Stub() = StubDriver{};
-  Stub().initialised = false;  // as before the trainer's first call: nobody captures yet
+  Stub().initialised = false;  // as before the trainer's first call: no capture yet
   ASSERT_EQ(table_->open(0, &device, &error_), kDeviceOk) << error_.text;
   EXPECT_EQ(Stub().unsafe, 0);
   EXPECT_EQ(Stub().retained, 1);
@@ -265,7 +266,7 @@ TEST_F(DriverTest, TheModeIsSetBeforeAnythingElse) {
   EXPECT_EQ(Stub().unsafe, 0);
 }
 
-// A driver that wants a context for it: then with the context.
+// If the driver needs a context for the mode, it is set with the context.
 TEST_F(DriverTest, AModeThatNeedsAContextIsSetWithIt) {
   Stub().mode_needs_context = true;
   uint64_t id = 0;
@@ -276,7 +277,7 @@ TEST_F(DriverTest, AModeThatNeedsAContextIsSetWithIt) {
   EXPECT_EQ(Stub().unsafe, 0) << "and was put back: it is set and put back again";
 }
 
-// Where the driver refuses all the same, it is said to be the capture's doing.
+// If the driver still refuses, the capture is reported as the cause.
 TEST_F(DriverTest, WhatACaptureForbidsIsNoFaultOfTheDevice) {
   for (const char* refused : {"cuFuncLoad", "cuKernelGetFunction"}) {
     Stub().fail = {{refused, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}};
@@ -292,7 +293,7 @@ TEST_F(DriverTest, WhatACaptureForbidsIsNoFaultOfTheDevice) {
   Stub().fail.clear();
 }
 
-// What the stub does as CUDA does: memory, events, captures.
+// The stub behaves like CUDA here: memory, events, captures.
 TEST_F(DriverTest, TheRestReachesTheDriver) {
   void* memory = nullptr;
   const char text[] = "sixteen bytes...";

@@ -1,5 +1,5 @@
-// Batches whose items are arguments: split into as few launches as take them, each whole; a launch
-// whose last block writes the results and leaves zeros.
+// Tests batches whose items are arguments: split into as few launches as possible, each complete;
+// the last block of a launch writes the results and leaves zeros.
 #include "kernels/sample/eager.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace plumbline {
 namespace {
 
-// Of so many elements each.
+// Returns a batch of tensors with these numbers of elements.
 TensorBatch BatchOf(const std::vector<int64_t>& counts, const float* values) {
   std::vector<TensorView> views;
   for (const int64_t n : counts) views.push_back(TensorView::Dense(values, DType::kF32, n));
@@ -25,7 +25,7 @@ TensorBatch BatchOf(const std::vector<int64_t>& counts, const float* values) {
   return *std::move(batch);
 }
 
-// Every item is in one launch, at its place; empty tensors among them.
+// Every item is in one launch, at its place, including empty tensors.
 TEST(BatchLaunches, AreAsFewAsTakeTheItemsAndEachIsWhole) {
   const std::vector<float> values(100'000, 1);
   for (const size_t n : {0, 1, 14, 15, 16, 30, 64}) {
@@ -73,7 +73,7 @@ TEST(BatchLaunches, TheFirstFailureEndsThem) {
   EXPECT_EQ(launches, 2);
 }
 
-// What a kernel is given: within what every driver takes.
+// The arguments of a kernel are within the limit of every driver.
 TEST(BatchLaunches, ArgumentsFit) {
   constexpr size_t kBesides =
       sizeof(SampledPart) + sizeof(EagerCall) + sizeof(GraphCall) + 2 * sizeof(void*);
@@ -82,7 +82,7 @@ TEST(BatchLaunches, ArgumentsFit) {
   EXPECT_LE(sizeof(ItemArguments<GatherItem, kGathersOfLaunch>), kArgumentBytes);
 }
 
-// Blocks in any order: the results leave once, with the last, and zeros are left.
+// Blocks in any order: the last one writes the results once, and leaves zeros.
 TEST(EagerBlock, TheLastOneWritesTheResults) {
   for (const uint32_t blocks : {1u, 2u, 5u, 40u}) {
     for (const size_t words : {size_t{1}, size_t{7}, size_t{100}}) {
@@ -90,7 +90,7 @@ TEST(EagerBlock, TheLastOneWritesTheResults) {
       uint32_t arrived = 0;
       std::vector<uint32_t> results(words), pinned(words + 1, 9);
       const EagerCall call{&arrived, results.data(), pinned.data(), words};
-      for (int launch = 0; launch < 2; ++launch) {  // the second finds what the first left
+      for (int launch = 0; launch < 2; ++launch) {  // the second launch uses what the first left
         for (uint32_t number = 0; number < blocks; ++number) {
           for (uint32_t& word : results) word += number + 1;
           uint32_t last = 77;
@@ -108,7 +108,8 @@ TEST(EagerBlock, TheLastOneWritesTheResults) {
   }
 }
 
-// However many blocks there are, all elements leave; more than the copiers do not write twice.
+// All elements are copied, whatever the number of blocks; blocks beyond the copiers do not write
+// twice.
 TEST(EagerBlock, ElementsOfSeveralTensorsLeave) {
   constexpr int64_t kEach = 11;
   std::vector<float> values(6 * 100);

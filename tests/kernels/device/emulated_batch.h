@@ -1,5 +1,5 @@
-// What the device kernels make of a batch's items, with 32 emulated lanes: the results that a
-// launch leaves behind, added to zeros.
+// Runs the device kernels' code over a batch's items with 32 emulated lanes: computes the results
+// of a launch, added to zeros.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 
 namespace plumbline {
 
-// Adds to the results as the device's atomics do.
+// Adds to the results like the device's atomics.
 struct PlainTensorSink {
   TensorRaw* raw;
   uint64_t* exponents;
-  uint32_t* codes;  // kCodes of them, of a span
+  uint32_t* codes;  // kCodes of them, for a span
 
   void Exponent(int index) { ++exponents[index]; }
   void Field(int field) {
@@ -51,7 +51,7 @@ inline TileKeys KeysAt(const TensorItem& item, int64_t first) {
   return keys;
 }
 
-// The four warps of a block, one after the other between its barriers.
+// Runs the four warps of a block, one after another between its barriers.
 template <typename Values, typename Sink>
 void EmulateTile(const TensorItem& item, int64_t first, const Sink& sink) {
   using Lean = LeanTiles<EmulatedWarp, Sink, Values>;
@@ -106,7 +106,7 @@ void EmulateTensorSpan(const TensorItem& item, int64_t first, const Sink& sink) 
   }
 }
 
-// The span of the tensor that begins at element `first`; `results`: of the whole batch.
+// Runs the span of the tensor that begins at element `first`; `results`: of the whole batch.
 inline void EmulateSpan(const TensorItem& item, int64_t first, std::byte* results) {
   auto* raw = reinterpret_cast<TensorRaw*>(results + item.result);
   uint32_t codes[kCodes];
@@ -131,7 +131,7 @@ struct PlainUpdateSink {
   void Count(int which, uint64_t n) { raw->counts[which] += n; }
 };
 
-// The block of the update that begins at element `first`.
+// Runs the block of the update that begins at element `first`.
 inline void EmulateBlock(const UpdateItem& item, int64_t first, std::byte* results) {
   PlainUpdateSink sink{reinterpret_cast<UpdateRaw*>(results + item.result)};
   UpdateTile<EmulatedWarp, PlainUpdateSink>(item, &sink).Check(first);
@@ -143,7 +143,7 @@ inline void EmulateGather(const GatherItem& item, const uint64_t* indices, std::
   }
 }
 
-// All of a batch's items, as one launch.
+// Runs all of a batch's items, as in one launch.
 inline void EmulateTensors(const std::byte* items, int n, std::byte* results) {
   const auto* item = reinterpret_cast<const TensorItem*>(items);
   for (const auto* end = item + n; item != end; ++item) {

@@ -1,4 +1,4 @@
-// The block of core/graph_block.h with all its threads, one after the other.
+// Runs all threads of the block of core/graph_block.h, one after another.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@ namespace plumbline {
 
 struct EmulatedBlock {
   int threads;
-  std::function<void()> after_first;  // what happens once the first thread has done its part
+  std::function<void()> after_first;  // called after the first thread has done its part
 
   template <typename F>
   void Each(F f) const {

@@ -1,4 +1,4 @@
-// The warp of the device forms, its 32 lanes one after the other.
+// Emulates the warp of the device forms: its 32 lanes run one after another.
 #pragma once
 
 namespace plumbline {

@@ -1,4 +1,4 @@
-// The test's side of the fake device.
+// The control side of the fake device, for tests.
 #include <utility>
 
 #include "tests/kernels/device/fake_state.h"
@@ -61,7 +61,7 @@ void Replay(void* captured, void* stream) {
   }
 }
 
-// Done while their works may be under way: those hold their graph.
+// Their work may be pending: it holds its graph.
 void Destroy(void* captured) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);

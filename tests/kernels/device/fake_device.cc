@@ -1,5 +1,5 @@
-// The fake device's table: streams are queues, the work is done by the CPU references or by the
-// kernels' own code, emulated.
+// The fake device's table: streams are queues, and the CPU references or the emulated kernels' own
+// code do the work.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +14,7 @@
 namespace plumbline::fake {
 namespace {
 
-// A runtime that is in the process ends before the libraries that were loaded earlier.
+// A runtime in the process ends before libraries that were loaded earlier.
 bool g_ended = false;
 struct AtExit {
   AtExit() {
@@ -135,7 +135,7 @@ DeviceStatus Measure(void*, const RoutingPlan* plan, void* workspace, uint64_t b
   if (bytes < WorkspaceBytes(plan->tokens, plan->rule.experts)) f.Fault("small workspace");
   if (!f.Pinned(result, sizeof(*result))) f.Fault("the result is not pinned");
   UseWorkspace(f, workspace, stream);
-  // The trainer's tensors are read when the stream gets there.
+  // The trainer's tensors are read when the stream reaches this work.
   f.Enqueue(stream,
             {[plan = *plan, result] { *result = MeasureRouting(plan, 1); }, {workspace, result}});
   return kDeviceOk;
@@ -171,7 +171,7 @@ DeviceStatus GatherOnDevice(void*, const ProductPlan* plan, void* to, void* stre
   const int32_t status = Enter(f, "gather_product", error);
   if (status != kDeviceOk) return static_cast<DeviceStatus>(status);
   if (!f.Pinned(to, plan->bytes)) f.Fault("a gather goes to memory that is not pinned");
-  // As the kernel's threads do.
+  // Like the kernel's threads.
   const auto run = [plan = *plan, to] {
     for (int64_t i = 0; i < ProductThreads(plan); ++i)
       GatherProductOne(plan, i, static_cast<unsigned char*>(to));
@@ -180,14 +180,14 @@ DeviceStatus GatherOnDevice(void*, const ProductPlan* plan, void* to, void* stre
   return kDeviceOk;
 }
 
-constexpr int kThreads = 7;  // that a block's work is split among
+constexpr int kThreads = 7;  // among which a block's work is split
 constexpr uint32_t kBlocks = 3;
 
 bool AllZero(const std::byte* memory, uint64_t bytes) {
   return std::all_of(memory, memory + bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
-// One launch's work, its blocks one after the other: run(items, count, results).
+// Does one launch's work, its blocks one after another: run(items, count, results).
 template <typename Arguments, typename Run>
 void RunLaunch(Fake* f, const Arguments& arguments, const SampledPart& sampled,
                const EagerCall& eager, Run run) {
@@ -203,7 +203,7 @@ void RunLaunch(Fake* f, const Arguments& arguments, const SampledPart& sampled,
   }
 }
 
-// As EnqueueBatch does: items as arguments, in so many launches as they take.
+// Like EnqueueBatch: items are arguments, in as many launches as they need.
 template <typename Item, int kMost, typename Run>
 DeviceStatus RunBatch(const char* name, const BatchShape& batch, const BatchMemory& memory,
                       const SampledPart* asked, void* stream, DeviceError* error, Run run) {

@@ -1,8 +1,8 @@
-// A device without a device: streams are queues of closures, "device memory" is the host's, and the
-// measurement is the CPU reference's, or the kernels' own code with emulated lanes. It obeys the
-// test: it holds its streams, fails on demand, says that a stream is being captured. And it watches
-// its user: memory that is freed or written while a stream may still touch it, or a workspace that
-// two streams use at once, is a fault.
+// A fake device: streams are queues of closures, "device memory" is the host's, and measurements
+// use the CPU reference or the kernels' own code with emulated lanes. The test controls it: it
+// holds streams, fails on demand, and reports that a stream is being captured. It also checks its
+// user: it counts a fault if memory is freed or written while a stream may still use it, or if two
+// streams use a workspace at once.
 #pragma once
 
 #include <cstdint>
@@ -12,32 +12,32 @@
 
 namespace plumbline {
 
-// Plain data: the library is opened by the agent, and a second time by the test that steers it.
+// Plain data, because the library is opened by the agent, and again by the test that controls it.
 struct FakeDeviceControl {
-  // Streams go on by themselves (as at the start), or stand still until they are told to.
+  // Lets streams run by themselves (the initial state), or holds them.
   void (*hold)(bool yes);
-  // Streams go on by themselves from the `n`th "event_passed" from now on: whoever waits for the
-  // device has looked at it so often.
+  // Lets streams run by themselves from the `n`th "event_passed" on, after the waiting code has
+  // polled the device that often.
   void (*release_after)(int n);
   // Lets every stream do its next `n` pieces of work.
   void (*advance)(int n);
-  // The `nth` call from now (0: the next) of that name returns `status`, and all later ones too if
-  // `for_good`. "open", "allocate", "pin", "make_event", "stream_id", "measure", "copy",
+  // Makes the `nth` call from now (0: the next) of that name return `status`, and if `for_good` all
+  // later ones too. "open", "allocate", "pin", "make_event", "stream_id", "measure", "copy",
   // "gather_product", "measure_tensors", "check_updates", "gather", "record_event", "event_passed",
-  // "make_timer", "mark_timer", "read_timer",
-  // "write_memory", "set_slots", "watch_graph", "capture_tensor", "capture_update",
-  // "capture_routing", "capture_product".
+  // "make_timer", "mark_timer", "read_timer", "write_memory", "set_slots", "watch_graph",
+  // "capture_tensor", "capture_update", "capture_routing", "capture_product".
   void (*fail)(const char* call, int nth, int32_t status, bool for_good);
   void (*capture)(void* stream, bool yes);
   // Enqueues on `stream` what was captured on `captured`, as one graph.
   void (*replay)(void* captured, void* stream);
-  // Destroys what was captured on `captured`: what is under way goes on.
+  // Destroys what was captured on `captured`; pending work continues.
   void (*destroy)(void* captured);
   uint64_t (*calls)(const char* name);
-  // What is held: devices, memory blocks (but graphs'), pinned ranges and events.
+  // Returns the number of held devices, memory blocks (except those of graphs), pinned ranges and
+  // events.
   uint64_t (*held)();
-  uint64_t (*faults)();  // and each is printed
-  // Everything as at the start. What is held stays held.
+  uint64_t (*faults)();  // each fault is also printed
+  // Restores the initial state. Held resources stay held.
   void (*reset)();
 };
 

@@ -16,7 +16,7 @@
 namespace plumbline::fake {
 namespace {
 
-constexpr int kThreads = 7;  // that a block's work is split among
+constexpr int kThreads = 7;  // among which a block's work is split
 constexpr uint32_t kBlocks = 3;
 
 DeviceStatus Refused(DeviceError* error) {
@@ -25,7 +25,7 @@ DeviceStatus Refused(DeviceError* error) {
   return kDeviceRefused;
 }
 
-// Keeps `work` for the stream's graph, each piece to be given the replay's number.
+// Stores `work` in the stream's graph. Each piece gets the replay's number.
 template <typename... Works>
 DeviceStatus Capture(const char* name, void* memory, const GraphCall& call, void* stream,
                      DeviceError* error, Works... work) {
@@ -47,8 +47,8 @@ DeviceStatus Capture(const char* name, void* memory, const GraphCall& call, void
   return kDeviceOk;
 }
 
-// One launch of three blocks, in three pieces, so that a slot may change under it: two blocks
-// begin; the third does, and all measure; they end.
+// Captures one launch of three blocks as three pieces, so that a slot may change between them: two
+// blocks begin; the third begins, and all measure; all end.
 template <typename Run>
 DeviceStatus CaptureBatch(const char* name, const BatchShape& batch, void* workspace,
                           const GraphCall& call, void* stream, DeviceError* error, Run run) {
@@ -118,7 +118,7 @@ DeviceStatus SetSlots(void*, GraphSlot* slots, const GraphSlot* from, uint32_t c
   return kDeviceOk;
 }
 
-// A stream's captures are told apart by their number.
+// Captures of a stream are distinguished by their number.
 DeviceStatus CaptureId(void*, void* stream, uint64_t* id, DeviceError* error) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
@@ -152,7 +152,7 @@ DeviceStatus CaptureUpdate(void*, const BatchShape* batch, void* workspace, cons
   return CaptureBatch("capture_update", *batch, workspace, *call, stream, error, EmulateUpdates);
 }
 
-// The counts are the CPU reference's: there is no workspace to be left in disorder.
+// The counts come from the CPU reference, so there is no workspace to keep in order.
 DeviceStatus CaptureRouter(void*, const RoutingPlan* plan, void* workspace, uint64_t,
                            const GraphCall* captured, void* stream, DeviceError* error) {
   const GraphCall call = *captured;

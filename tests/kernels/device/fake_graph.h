@@ -1,4 +1,4 @@
-// The fake device's graphs: what is captured on a stream is kept, and done at each replay.
+// The fake device's graphs: work captured on a stream is stored, and done at each replay.
 #pragma once
 
 #include "kernels/device/table.h"

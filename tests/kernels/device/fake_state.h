@@ -1,4 +1,4 @@
-// What the fake device's two sides share: its table (fake_device.cc) and its control
+// State shared by the fake device's two sides: its table (fake_device.cc) and its control
 // (fake_control.cc).
 #pragma once
 
@@ -26,7 +26,7 @@ struct Failure {
 };
 
 struct Event {
-  uint64_t recorded = 0;  // how often
+  uint64_t recorded = 0;  // number of times
   uint64_t passed = 0;
 };
 
@@ -40,33 +40,33 @@ struct Range {
   const std::byte* end = nullptr;
 };
 
-// One piece of a stream's work, and what of memory it touches.
+// One piece of a stream's work, and the memory that it uses.
 struct Work {
   std::function<void()> run;
   std::vector<const void*> touches;
-  std::shared_ptr<void> graph;  // that it is part of, kept until it is done
+  std::shared_ptr<void> graph;  // the graph of this work, kept until it is done
   std::function<void(uint64_t)> of_replay =
-      {};  // of a graph's work: `run`, given the replay's number
+      {};  // for a graph's work: `run` with the replay's number
 };
 
 struct Fake {
   std::mutex mutex;
   bool holding = false;
-  int looks_until_release = 0;  // 0: it stays as it is
+  int looks_until_release = 0;  // 0: unchanged
   std::map<void*, std::deque<Work>> streams;
-  uint64_t clock_ns = 0;  // each piece of work takes a microsecond
+  uint64_t clock_ns = 0;  // each piece of work takes one microsecond
   std::map<void*, std::vector<std::function<void()>>> marks;  // before a stream's next work
   std::map<std::string, uint64_t> calls;
   std::map<std::string, Failure> failures;
   std::set<void*> capturing;
-  std::map<void*, uint64_t> captures;  // each stream's last
+  std::map<void*, uint64_t> captures;  // the last of each stream
   uint64_t last_capture = 0, last_replay = 0;
-  std::map<void*, std::vector<Work>> graphs;  // by the stream that they were captured on
-  std::map<void*, std::vector<std::shared_ptr<void>>> watched;  // the same; each tells its end
-  std::set<void*> of_graphs;                                    // memory that graphs may touch
+  std::map<void*, std::vector<Work>> graphs;  // by the stream on which they were captured
+  std::map<void*, std::vector<std::shared_ptr<void>>> watched;  // the same; each reports its end
+  std::set<void*> of_graphs;                                    // memory that graphs may use
   std::set<void*> devices, memory, events, timers;
   std::map<void*, Range> pinned;
-  std::map<const void*, void*> workspace_stream;  // of work that is under way
+  std::map<const void*, void*> workspace_stream;  // of pending work
   uint64_t faults = 0;
 
   void Fault(const char* text) {
@@ -95,7 +95,7 @@ struct Fake {
 
   void Enqueue(void* stream, Work work) {
     if (capturing.contains(stream)) Fault("work was enqueued on a stream that is being captured");
-    // A mark is no work of its own: it is passed just before the next.
+    // A mark is not work: it is passed just before the next piece.
     if (auto before = std::exchange(marks[stream], {}); !before.empty()) {
       work.run = [before = std::move(before), run = std::move(work.run)] {
         for (const auto& mark : before) mark();
@@ -121,10 +121,10 @@ struct Fake {
   }
 };
 
-// Counts the call of the table; its status when it is to fail.
+// Counts the call of the table. Returns its status if it must fail.
 int32_t Enter(Fake& f, const char* name, DeviceError* error);
 
-// Never freed: it is asked when the process ends.
+// Never freed: it is used when the process ends.
 Fake& TheFake();
 
 }  // namespace plumbline::fake

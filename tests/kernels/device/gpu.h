@@ -1,5 +1,5 @@
-// What the tests on a GPU share: whether there is one, and copies of host tensors in its memory.
-// Without a CUDA build such a test says so and is skipped.
+// Helpers of the GPU tests: detection of a GPU, and copies of host tensors in its memory. Without a
+// CUDA build such a test prints that and is skipped.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@
 
 namespace plumbline {
 
-// The main function of a test that needs a GPU, for which `prepare` is called first: kSkipped
-// where there is none.
+// The main function of a test that needs a GPU. Calls `prepare` first. If there is no GPU, returns
+// kSkipped.
 inline int RunOnGpu(
     int argc, char** argv, const std::function<void()>& prepare = [] {}) {
   testing::InitGoogleTest(&argc, argv);
@@ -38,7 +38,7 @@ inline int RunOnGpu(
   return RUN_ALL_TESTS();
 }
 
-// How many of `cases` a loop takes: PLUMB_SHORT is set under tools that slow a kernel a
+// Returns the number of `cases` for a loop: PLUMB_SHORT is set under tools that slow a kernel a
 // hundredfold.
 inline uint32_t Cases(uint32_t cases) {
   return std::getenv("PLUMB_SHORT") != nullptr ? (cases + 9) / 10 : cases;
@@ -56,7 +56,7 @@ class DeviceCopies {
   DeviceCopies(const DeviceCopies&) = delete;
   DeviceCopies& operator=(const DeviceCopies&) = delete;
 
-  // `block`: the bytes that `view` lies in, copied whole.
+  // `block`: the memory block of `view`, copied whole.
   template <typename Block>
   TensorView Copy(TensorView view, const Block& block) {
     void* p = nullptr;

@@ -1,4 +1,5 @@
-// A slot that changes while a block is at work: all its threads go the way that the first one took.
+// Tests a slot that changes while a block works: all its threads use the value that the first one
+// read.
 #include "kernels/core/graph_block.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr int kThreads = 7;
 
-// A captured call whose section stands in the memory of a test.
+// A captured call whose section is in the test's memory.
 class GraphBlock : public ::testing::Test {
  protected:
   GraphBlock() {
@@ -39,7 +40,7 @@ class GraphBlock : public ::testing::Test {
   const GraphCall call_{&slot_, &section_, &arrived_, &told_};
 };
 
-// D = A B of so many rows, columns and products.
+// D = A B with these numbers of rows, columns and products.
 struct Product {
   std::vector<float> a, b, d;
   ProductPlan plan;
@@ -76,7 +77,7 @@ class GraphProductBlock : public GraphBlock {
     work_->plan_at = 1024;
     work_->plan_to = 16384;
     std::memcpy(memory_.data() + work_->plan_at, &product_.plan, sizeof(ProductPlan));
-    std::memset(static_cast<void*>(&place_), 0x5a, sizeof(place_));  // as memory used before
+    std::memset(static_cast<void*>(&place_), 0x5a, sizeof(place_));  // like memory with old content
   }
   void Gather(const EmulatedBlock& block) {
     for (const uint32_t number : {0, 1}) {
@@ -101,7 +102,8 @@ TEST_F(GraphProductBlock, AllPartsAreGathered) {
   EXPECT_EQ(work_->done, 2u);
 }
 
-// The first block has its plan whole, though its slot was closed under it; the second does nothing.
+// The first block reads its whole plan, although its slot was closed meanwhile; the second does
+// nothing.
 TEST_F(GraphProductBlock, AStepThatClosesMeanwhileLeavesAWholePlan) {
   Gather(EmulatedBlock{kThreads, [&] { Close(); }});
   EXPECT_EQ(std::memcmp(&place_.plan, &product_.plan, sizeof(ProductPlan)), 0);
@@ -113,7 +115,7 @@ TEST_F(GraphProductBlock, AStepThatClosesMeanwhileLeavesAWholePlan) {
   }
 }
 
-// Nor does a section that is written anew: where the plan lies is read once.
+// A section that is rewritten meanwhile also does not matter: the plan's place is read once.
 TEST_F(GraphProductBlock, WhereThePlanLiesIsOneThreadsWord) {
   int told = 0;
   Gather(EmulatedBlock{kThreads, [&] {
@@ -128,8 +130,8 @@ TEST_F(GraphProductBlock, AClosedStepIsLeftAlone) {
   EXPECT_EQ(Written(), std::vector<std::byte>(product_.plan.bytes));
 }
 
-// One launch of three blocks over results that are zero between replays. `before(number)` comes
-// before a block asks, `after` when all have measured.
+// One launch of three blocks over results that are zero between replays. Calls `before(number)`
+// before a block reads its slot, `after` when all have measured.
 struct OneLaunch {
   static constexpr uint32_t kBlocks = 3;
   std::vector<uint32_t> results = std::vector<uint32_t>(100);
@@ -161,7 +163,7 @@ class GraphOneLaunch : public GraphBlock {
     std::memcpy(found.data(), memory_.data() + 4096, 400);
     return found;
   }
-  // As the next replay needs them.
+  // The state that the next replay needs.
   void ExpectAtRest() const {
     EXPECT_EQ(launch_.results, std::vector<uint32_t>(100));
     EXPECT_EQ(arrived_, 0u);
@@ -187,11 +189,11 @@ TEST_F(GraphOneLaunch, TheLastBlockLeavesTheResultsAndMovesTheSlot) {
   ExpectAtRest();
 }
 
-// A step that is opened or closed while the blocks are at work: nothing leaves, what began is not
-// what ended, and all is zero again.
+// A step is opened or closed while the blocks work: no results are written, the begin differs from
+// the end, and everything is zero again.
 TEST_F(GraphOneLaunch, BlocksThatAreToldDifferentlyLeaveNothing) {
   const auto nothing = [] {};
-  for (const uint32_t until : {0u, 2u, 3u}) {  // blocks come as 1, 0, 2; 3: when all have measured
+  for (const uint32_t until : {0u, 2u, 3u}) {  // blocks run as 1, 0, 2; 3: after all have measured
     for (const bool closes : {true, false}) {
       SCOPED_TRACE(testing::Message() << (closes ? "closed" : "opened") << " at block " << until);
       *work_ = GraphWork{};
@@ -212,7 +214,7 @@ TEST_F(GraphOneLaunch, BlocksThatAreToldDifferentlyLeaveNothing) {
   }
 }
 
-// Two replays at once: blocks of both make up the number, but not each of them once.
+// Two replays at once: blocks of both reach the count, but not each of them once.
 TEST_F(GraphOneLaunch, BlocksOfTwoReplaysAreNotOne) {
   EXPECT_FALSE(TellSection(call_, At(), 0, 3).last);
   EXPECT_FALSE(TellSection(call_, At(), 0, 3).last);
@@ -234,8 +236,7 @@ TEST_F(GraphOneLaunch, AStepThatIsNotDueCostsNoAccessToTheRecord) {
   ExpectAtRest();
 }
 
-// Every element once, wherever the blocks' and the rows' ends fall; the slot moves with the last
-// block.
+// Copies every element once, wherever blocks and rows end; the last block advances the slot.
 TEST_F(GraphBlock, BlocksShareTheRowsAndTheLastMovesTheSlot) {
   std::vector<uint16_t> matrix(40 * 50);
   for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<uint16_t>(i + 1);
@@ -270,7 +271,7 @@ TEST_F(GraphBlock, BlocksShareTheRowsAndTheLastMovesTheSlot) {
   }
 }
 
-// An update's six tensors: which is whose is found in what was taken down.
+// An update's six tensors: the captured section identifies them.
 TEST_F(GraphBlock, ElementsOfSeveralTensorsAreGathered) {
   constexpr int64_t kEach = 11;
   std::vector<float> values(6 * 100);

@@ -1,6 +1,6 @@
-// libcuda.so.1 as far as kernels/device/driver.h asks for it: two devices, contexts that are
-// numbers, a stack of them a thread, device memory that is the host's, streams that are done at
-// once. The test sets it up through plumbline_stub_driver.
+// A stub of libcuda.so.1, as far as kernels/device/driver.h uses it: two devices, contexts that are
+// numbers, a stack of them per thread, device memory on the host, streams that finish at once. The
+// test configures it through plumbline_stub_driver.
 #include "tests/kernels/device/stub_driver.h"
 
 #include <cuda.h>
@@ -23,7 +23,7 @@ CUcontext Primary(CUdevice device) {
   return reinterpret_cast<CUcontext>(static_cast<uintptr_t>(0x1000 + device));
 }
 
-// Any call but the ones that set the mode, and the initialisation.
+// Called by every function except those that set the mode, and the initialisation.
 void Touch() {
   if (t_mode != CU_STREAM_CAPTURE_MODE_RELAXED) ++g_stub.unsafe;
 }
@@ -35,8 +35,8 @@ CUresult Enter(const char* name) {
   return static_cast<CUresult>(found == g_stub.fail.end() ? 0 : found->second);
 }
 
-// Of what is given to a stream: while something is captured the legacy stream may not be used, in
-// any mode, nor a captured one waited for.
+// For calls on a stream: while a capture is active, the legacy stream may not be used in any mode,
+// and a captured stream may not be waited for.
 CUresult EnterOn(const char* name, CUstream stream, bool waits = false) {
   const bool own = stream == g_stub.own;
   if (g_stub.capturing && (stream == nullptr || stream == CU_STREAM_LEGACY || (waits && !own)))
@@ -106,7 +106,7 @@ STUB CUresult cuCtxPopCurrent_v2(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-// Streams of device 1 are odd; of a green context of device 0, 4.
+// Streams of device 1 are odd; stream 4 belongs to a green context of device 0.
 STUB CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
   Touch();
   const auto number = reinterpret_cast<uintptr_t>(stream);
@@ -199,7 +199,7 @@ STUB CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
   return Enter("cuStreamIsCapturing");
 }
 
-// As 12.0 has it: without the edges.
+// As in 12.0: without the edges.
 #undef cuStreamGetCaptureInfo
 STUB CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus* status, cuuint64_t* id,
                                      CUgraph* graph, const CUgraphNode**, size_t*) {
@@ -208,7 +208,7 @@ STUB CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus* status, cu
   *graph = reinterpret_cast<CUgraph>(uintptr_t{0x9});
   return Enter("cuStreamGetCaptureInfo");
 }
-// The graph is gone at once.
+// The graph is destroyed at once.
 STUB CUresult cuUserObjectCreate(CUuserObject* object, void* argument, CUhostFn destroy, unsigned,
                                  unsigned) {
   *object = nullptr;
@@ -252,7 +252,8 @@ STUB CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned, unsigned
   return EnterOn("cuLaunchKernel", stream);
 }
 
-// ---- the way to all of them --------------------------------------------------------------------
+// ---- function lookup
+// ------------------------------------------------------------------------------
 
 STUB CUresult cuGetProcAddress_v2(const char* name, void** function, int version, cuuint64_t,
                                   CUdriverProcAddressQueryResult*) {

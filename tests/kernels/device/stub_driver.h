@@ -1,4 +1,4 @@
-// How a test sets up the stub of the CUDA driver, and what it sees of it.
+// Lets a test configure the stub of the CUDA driver, and read its calls.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ struct StubLaunch {
 };
 
 struct StubDriver {
-  int init_result = 0;  // of cuInit
+  int init_result = 0;  // result of cuInit
   int retained = 0;     // primary contexts
   bool context_gone = false;
-  int version = 13000;              // that it supports
-  std::string missing;              // a function that it does not have
-  std::map<std::string, int> fail;  // CUresults, by function
+  int version = 13000;              // the version that it supports
+  std::string missing;              // a function that it lacks
+  std::map<std::string, int> fail;  // results by function
   std::map<std::string, int> calls;
   std::vector<StubLaunch> launches;
-  bool capturing = false;           // all streams are
-  bool initialised = true;          // else cuInit does it
-  bool mode_needs_context = false;  // as no driver that is known
-  int unsafe = 0;   // calls in a mode in which they would spoil another thread's capture
-  int spoiled = 0;  // calls that spoil one in any mode
-  void* own = reinterpret_cast<void*>(uintptr_t{0x77});  // the stream that cuStreamCreate gives
+  bool capturing = false;           // all streams are capturing
+  bool initialised = true;          // if false, cuInit does it
+  bool mode_needs_context = false;  // no known driver does
+  int unsafe = 0;   // calls in a mode in which they would invalidate another thread's capture
+  int spoiled = 0;  // calls that invalidate a capture in any mode
+  void* own = reinterpret_cast<void*>(uintptr_t{0x77});  // the stream that cuStreamCreate returns
 };
 
 }  // namespace plumbline

@@ -27,7 +27,7 @@ CUcontext Current() {
   return context;
 }
 
-// The driver's, whose calls are held to it too.
+// Sets the driver's mode, because its calls are checked too.
 void ExchangeMode(CUstreamCaptureMode* mode) {
   using Exchange = CUresult (*)(CUstreamCaptureMode*);
   static const auto exchange = reinterpret_cast<Exchange>(

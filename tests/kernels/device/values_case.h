@@ -1,4 +1,4 @@
-// Elements that statistics could stumble over, of every dtype, and views of them with awkward
+// Elements of every dtype that are difficult for statistics, and views of them with unusual
 // strides.
 #pragma once
 
@@ -21,7 +21,7 @@ inline constexpr DType kIntegerTypes[] = {DType::kI64, DType::kI32, DType::kI16,
                                           DType::kI8,  DType::kU64, DType::kU32,
                                           DType::kU16, DType::kU8,  DType::kBool};
 
-// The code of x, rounded to nearest, in a floating dtype.
+// Returns the code of x, rounded to nearest, in a floating dtype.
 inline uint64_t CodeOf(double x, DType t) {
   switch (t) {
     case DType::kF64:
@@ -40,18 +40,18 @@ inline uint64_t CodeOf(double x, DType t) {
 }
 
 enum class Kind {
-  kNormal,    // as weights
+  kNormal,    // like weights
   kPositive,  // no zeros, one sign
   kNegative,
   kBits,        // any code: NaN, infinities, subnormals
-  kFinite,      // any finite code: the whole spread
-  kTiny,        // subnormals and the least normals
-  kZeros,       // of both signs, few others
-  kCancelling,  // x, -x and crumbs
-  kTies,        // at and beside the places where formats round
+  kFinite,      // any finite code: the whole range
+  kTiny,        // subnormals and the smallest normals
+  kZeros,       // of both signs, and few others
+  kCancelling,  // x, -x and small remainders
+  kTies,        // at and close to the boundaries of rounding
   kNonFinite,   // nothing else
-  kFull,        // one sign and the largest fractions: what fills sums; some 2^10 to 2^40 smaller
-  kHuge,        // the largest, with and without sign
+  kFull,        // one sign and the largest fractions, which fill sums; some 2^10 to 2^40 smaller
+  kHuge,        // the largest values, with and without sign
   kCount,
 };
 
@@ -59,7 +59,7 @@ class ValuesMaker {
  public:
   explicit ValuesMaker(uint64_t seed) : random_(seed) {}
 
-  // n elements, dense.
+  // Returns n dense elements.
   std::vector<std::byte> Make(DType t, Kind kind, int64_t n) {
     const size_t size = DTypeSize(t);
     std::vector<std::byte> out(static_cast<size_t>(n) * size);
@@ -146,14 +146,14 @@ class ValuesMaker {
   std::mt19937_64 random_;
 };
 
-// A view of elements and what they are in C order.
+// A view of elements, and the same elements in C order.
 struct ValuesCase {
   std::vector<std::byte> storage;  // the view points into it, not always aligned
   TensorView view;
   std::vector<std::byte> dense;
 };
 
-// The C-ordered elements of a view.
+// Returns the C-ordered elements of a view.
 inline std::vector<std::byte> DenseBytes(const TensorView& v) {
   const size_t size = DTypeSize(v.dtype);
   std::vector<std::byte> out;
@@ -172,8 +172,8 @@ inline std::vector<std::byte> DenseBytes(const TensorView& v) {
   return out;
 }
 
-// `dense` elements laid out as layout % 6 says: in place, misaligned, transposed, backwards, every
-// other of a wider one, repeated along a new axis (which changes the elements).
+// Lays out `dense` elements according to layout % 6: in place, misaligned, transposed, backwards,
+// every other element of a wider view, repeated along a new axis (which changes the elements).
 inline ValuesCase Lay(DType t, std::vector<std::byte> elements, int layout) {
   const size_t size = DTypeSize(t);
   const auto n = static_cast<int64_t>(elements.size() / size);

@@ -1,4 +1,4 @@
-// The parts of a row's measurement: the loops of any processor, the lanes of a device, the largest.
+// Tests the parts of a row's measurement: the generic loops, the lanes of a device, the maximum.
 #include "kernels/logits/core.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(LogitPair, AnyProcessorGivesTheSame) {
     EXPECT_TRUE(Near(tails[1].downward[k], tails[0].downward[k], 1e-13, 0));
 }
 
-// The largest of a round's bf16 as a device packs them.
+// Returns the largest of a round's bf16 values, packed like on a device.
 PackedMost MostOf(const float (&pairs)[2][kLogitVector]) {
   PackedMost most{};
   for (int s = 0; s < 2; ++s) {
@@ -62,8 +62,8 @@ PackedMost MostOf(const float (&pairs)[2][kLogitVector]) {
   return most;
 }
 
-// A row as a block of device threads sums it: f32 lanes, merged in f64. `packed`: of bf16, as the
-// device reads them. `begun`: a logit of each side that the lanes begin with.
+// Measures a row like a block of device threads: f32 lanes, merged in f64. `packed`: as bf16, as
+// the device reads them. `begun`: a logit of each side with which the lanes begin.
 template <typename Real>
 LogitRow ByLanes(const Rows& rows, int64_t row, int lanes, bool packed = false,
                  const float* begun = nullptr) {
@@ -97,7 +97,7 @@ LogitRow ByLanes(const Rows& rows, int64_t row, int lanes, bool packed = false,
   LogitSums<double> sums;
   for (const auto& l : lane) MergeLogits(&sums, l.Sums(r, packed, packed));
   LogitRow found = FinishLogits(sums, r);
-  // As the threads do that have a largest logit: they look at their pairs again.
+  // Like the threads that have the largest logit: they examine their pairs again.
   Real top[2] = {-INFINITY, -INFINITY};
   for (const auto& l : lane) {
     for (int s = 0; s < 2; ++s) top[s] = std::max(top[s], l.top(s));
@@ -129,7 +129,7 @@ TEST(LogitPair, LanesOfADeviceMergeToTheRow) {
         EXPECT_TRUE(Near(found.entropy[s], expected.entropy[s], 2e-6, 2e-6));
         EXPECT_TRUE(Near(found.varentropy[s], expected.varentropy[s], 1e-5, 1e-5));
       }
-      // A logit less its reference is rounded to some 2e-7.
+      // The difference of a logit and its reference is rounded to about 2e-7.
       const double fine = 1e-4 + 2e-6 / noise;
       EXPECT_TRUE(Near(found.kl_train_rollout, expected.kl_train_rollout, fine, 1e-12));
       EXPECT_TRUE(Near(found.kl_rollout_train, expected.kl_rollout_train, fine, 1e-12));
@@ -141,8 +141,8 @@ TEST(LogitPair, LanesOfADeviceMergeToTheRow) {
   }
 }
 
-// bf16 in packed words: the same sums to the last bit, whatever is largest and where, and about the
-// same where the lanes begin with a large logit.
+// bf16 in packed words: the same sums to the last bit, whichever is largest and where, and nearly
+// the same if the lanes begin with a large logit.
 TEST(LogitPair, LanesTakePackedBF16) {
   for (const int64_t v : {8, 1000, 30000}) {
     Rows rows(1, v);
@@ -182,7 +182,8 @@ TEST(LogitPair, LanesTakePackedBF16) {
   }
 }
 
-// Differences at the bound of the moments, all of one sign: what is left out of the series is most.
+// Differences at the limit of the moments, all of one sign: the omitted terms of the series are
+// largest.
 TEST(LogitPair, MomentsLeaveOutLittle) {
   for (const float d : {0.125f, -0.125f, 0.1f}) {
     Rows rows(1, 4096);
@@ -198,8 +199,8 @@ TEST(LogitPair, MomentsLeaveOutLittle) {
   }
 }
 
-// Rounds that are not ordinary beside such that are: masks on both sides and on one, masks that are
-// written as a number, faults, differences beyond 1/8, logits far above what came before.
+// Mixes special rounds with ordinary ones: masks on both sides and on one, masks written as a
+// number, faults, differences above 1/8, logits far above the preceding ones.
 TEST(LogitPair, LanesTakeWhatIsNotOrdinary) {
   const auto expect_near = [](const Rows& rows, const char* what) {
     SCOPED_TRACE(what);
@@ -218,7 +219,7 @@ TEST(LogitPair, LanesTakeWhatIsNotOrdinary) {
         EXPECT_TRUE(Near(row->entropy[s], expected.entropy[s], 5 * bound, 5 * bound));
       }
       if (!expected.usable) continue;
-      // Logits up to 100 above the reference keep 4e-6 of a difference of some 0.02.
+      // For logits up to 100 above the reference, a difference of about 0.02 is exact to 4e-6.
       const double bound = row == &fine ? 1e-10 : 2e-3;
       EXPECT_TRUE(Near(row->kl_train_rollout, expected.kl_train_rollout, bound, 1e-10));
       EXPECT_TRUE(Near(row->kl_rollout_train, expected.kl_rollout_train, bound, 1e-10));
@@ -251,7 +252,7 @@ TEST(LogitPair, LanesTakeWhatIsNotOrdinary) {
   }
 }
 
-// A mask of -3e38 on both sides, of rows whose other logits are ordinary: nothing becomes NaN.
+// A mask of -3e38 on both sides, in rows whose other logits are ordinary: nothing becomes NaN.
 TEST(LogitPair, LanesTakeMasksThatAreNumbers) {
   for (const bool first : {false, true}) {
     Rows rows(1, 4000);
@@ -265,7 +266,7 @@ TEST(LogitPair, LanesTakeMasksThatAreNumbers) {
   }
 }
 
-// Finite logits up to the largest that a float holds, of either sign.
+// Finite logits up to the largest float, of either sign.
 TEST(LogitPair, LanesTakeHugeLogits) {
   const auto expect = [](const Rows& rows, const char* what) {
     SCOPED_TRACE(what);
@@ -280,7 +281,7 @@ TEST(LogitPair, LanesTakeHugeLogits) {
         EXPECT_TRUE(Near(found.entropy[s], expected.entropy[s], 1e-5, 1e-6));
         EXPECT_TRUE(Near(found.varentropy[s], expected.varentropy[s], 1e-5, 1e-6));
       }
-      // Beside 1e15 a double keeps an eighth of the reference's logits.
+      // At 1e15 a double resolves an eighth of the reference's logits.
       EXPECT_TRUE(Near(found.kl_train_rollout, expected.kl_train_rollout, 1e-5, 1e-2));
       EXPECT_TRUE(Near(found.kl_rollout_train, expected.kl_rollout_train, 1e-5, 1e-2));
       EXPECT_TRUE(Near(found.max_abs_delta, expected.max_abs_delta, 1e-6, 1e-6));

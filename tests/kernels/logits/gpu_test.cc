@@ -1,4 +1,4 @@
-// Rows of logits compared on a device against the CPU reference. Needs a GPU.
+// Compares rows of logits on a device with the CPU reference. Needs a GPU.
 #include "tests/kernels/device/gpu.h"
 
 #include <cmath>
@@ -34,7 +34,7 @@ class DeviceMemory {
   void* memory_ = nullptr;
 };
 
-// What f32 lanes and their exponentials lose.
+// The errors of f32 lanes and their exponentials.
 constexpr RowBounds kOnDevice = {.lse = {2e-6, 2e-6},
                                  .entropy = {1e-5, 1e-5},
                                  .varentropy = {1e-4, 1e-5},
@@ -52,7 +52,7 @@ struct Shape {
   int64_t rows, vocabulary;
   DType dtype;
   bool masked;
-  int64_t offset;  // elements before the first row: addresses that are not aligned
+  int64_t offset;  // elements before the first row, for unaligned addresses
 };
 
 void Compare(const Shape& shape) {

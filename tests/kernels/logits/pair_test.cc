@@ -1,4 +1,4 @@
-// The CPU reference against the definitions: values, masks, layouts, and what it refuses.
+// Compares the CPU reference with the definitions: values, masks, layouts, and refused inputs.
 #include "kernels/logits/pair.h"
 
 #include <gmock/gmock.h>
@@ -49,7 +49,7 @@ TEST(LogitPair, LargeVocabularies) {
   EXPECT_TRUE(std::isnan(rows.Measure(false)[0].js));
 }
 
-// Divergences of 1e-13 nats beside normalisers of 30.
+// Divergences of 1e-13 nats with normalisers of 30.
 TEST(LogitPair, TinyDivergencesAreExact) {
   Rows rows(4, 4096);
   rows.Draw(9, 0, 1, 25);
@@ -116,7 +116,7 @@ TEST(LogitPair, MasksAreSupports) {
     EXPECT_EQ(std::isinf(found.kl_train_rollout), which == 1 || which == 3);
     EXPECT_EQ(std::isinf(found.kl_rollout_train), which == 0);
   }
-  Rows first = masked(2);  // a token that is masked
+  Rows first = masked(2);  // a masked token
   first.tokens[0] = 3;
   EXPECT_EQ(first.Measure()[0].logprob[0], -INFINITY);
 }
@@ -127,7 +127,7 @@ TEST(LogitPair, MaskedRowsHaveNothingInCommon) {
   for (int64_t i = 0; i < 300; ++i) {
     rows.At(0, 1, i) = rows.At(1, 1, i) = kMasked;     // both
     rows.At(1, 2, i) = kMasked;                        // one
-    rows.At(static_cast<int>(i % 2), 3, i) = kMasked;  // nowhere both
+    rows.At(static_cast<int>(i % 2), 3, i) = kMasked;  // never both
   }
   const auto found = rows.Measure();
   for (int64_t i = 0; i < 4; ++i) ExpectRow(found[static_cast<size_t>(i)], rows.Expected(i));
@@ -163,7 +163,7 @@ TEST(LogitPair, FaultsStayInTheirRow) {
 
 TEST(LogitPair, TiesOneHotsAndHugeLogits) {
   const float huge = 3e38f;
-  Rows ties(1, 100);  // all alike
+  Rows ties(1, 100);  // all equal
   EXPECT_FALSE(ties.Measure()[0].top1_differs);
   EXPECT_EQ(ties.Measure()[0].topk_common, kTopLogits);
   EXPECT_TRUE(std::isnan(ties.Measure()[0].slope));
@@ -207,7 +207,7 @@ TEST(LogitPair, TiesOneHotsAndHugeLogits) {
   EXPECT_NEAR(found.total_variation, 1, 1e-12);
 }
 
-// The same logits, however they lie.
+// The same logits in different layouts.
 TEST(LogitPair, StridesAndAlignment) {
   Rows rows(6, 500, DType::kBF16, DType::kF32);
   rows.Draw(14, 0.02f);
@@ -243,7 +243,7 @@ TEST(LogitPair, WhatIsNotAllowedIsMaskedOnBothSides) {
   for (size_t i = 0; i < 800; i += 3) allowed[i] = 0;
   Rows masked = rows;
   for (size_t i = 0; i < 800; i += 3) masked.z[0][i] = masked.z[1][i] = kMasked;
-  rows.At(0, 0, 0) = NAN;                 // of no account
+  rows.At(0, 0, 0) = NAN;                 // ignored
   rows.tokens[1] = masked.tokens[1] = 2;  // element 402
   LogitInput in;
   in.train = TensorView::Dense(rows.z[0].data(), DType::kF32, 2, 400);

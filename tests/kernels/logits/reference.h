@@ -1,5 +1,4 @@
-// A row of logits measured as its definitions say, in long double and in as many passes as it
-// takes.
+// Measures a row of logits by its definitions, in long double and in as many passes as needed.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 
 namespace plumbline {
 
-// Both rows as f32 values, -inf masked; `token` -1: none.
+// Both rows as f32 values, -inf is masked; `token` -1: none.
 class LogitReferenceRow {
  public:
   using Real = long double;
@@ -25,7 +24,7 @@ class LogitReferenceRow {
       Real sum = 0;
       for (const float z : z_[s]) sum += std::exp(static_cast<Real>(z) - max_[s]);
       rest_[s] = std::log(sum);
-      // z - max first: log p without the rounding of max + log.
+      // Subtract max first: log p without the rounding of max + log.
       for (const float z : z_[s]) log_[s].push_back((static_cast<Real>(z) - max_[s]) - rest_[s]);
     }
   }

@@ -1,5 +1,5 @@
-// Logits of two sides as the formats keep them, and rows that were measured against what their
-// definitions say.
+// Logits of two sides as stored in their formats, and comparison of measured rows with their
+// definitions.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ inline std::vector<std::byte> Packed(const std::vector<float>& z, DType t) {
   return out;
 }
 
-// Logits of both sides as the formats keep them.
+// Logits of both sides as stored in their formats.
 struct Rows {
   int64_t count, vocabulary;
   DType dtype[2];
@@ -89,7 +89,7 @@ struct Rows {
   }
 };
 
-// How far a figure may lie from the expected one: relative to it or, near nothing, by how much.
+// Allowed distance of a figure from the expected one: relative or, near zero, absolute.
 struct Bound {
   double relative, absolute;
 };
@@ -111,10 +111,11 @@ inline ::testing::AssertionResult Near(double found, double expected, double rel
 
 struct RowBounds {
   Bound lse, entropy, varentropy, logprob, kl, max_abs_delta, slope, fit_r2;
-  Bound js, total_variation, downward, log_moments;  // in detail
+  Bound js, total_variation, downward, log_moments;  // detailed figures
 };
 
-// Of rows in f64. `absolute`: what is near nothing, of the rounding of logits of that size.
+// Bounds for rows in f64. `absolute`: for values near zero, from the rounding of logits of that
+// size.
 inline RowBounds InDoubles(double relative = 1e-9, double absolute = 1e-15) {
   const Bound usual{relative, absolute}, of_logs{relative, 1e-13};
   return {.lse = usual,
@@ -142,7 +143,7 @@ inline void ExpectCounts(const LogitRow& found, const LogitRow& expected) {
   EXPECT_EQ(found.token, expected.token);
 }
 
-// Also of a row that is not usable, where they are NaN. All but the intercept.
+// Also for a row that is not usable, where figures are NaN. Checks all but the intercept.
 inline void ExpectFigures(const LogitRow& found, const LogitRow& expected, const RowBounds& b) {
   for (int s = 0; s < 2; ++s) {
     EXPECT_TRUE(Near(found.lse[s], expected.lse[s], b.lse));

@@ -1,4 +1,5 @@
-// Sampled parts of a matrix product: which they are, and that host and device core copy the same.
+// Tests the sampled parts of a matrix product: which they are, and that host and device code copy
+// the same.
 #include "kernels/product/gather.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@
 namespace plumbline {
 namespace {
 
-// Every element says where it stands: a = 1000 * row + k, b = 1000 * k + column, and so on.
+// Every element encodes its position: a = 1000 * row + k, b = 1000 * k + column, and so on.
 struct Product {
   int64_t rows, inner, columns;
   std::vector<float> a, b, d, c;
@@ -82,7 +83,7 @@ TEST(ProductGather, TakesWholeRowsAndColumnsAndWhereTheyMeet) {
   }
 }
 
-// The first elements share neither a row nor a column: statistics are taken of those.
+// The first elements share neither a row nor a column, because statistics are taken of those.
 TEST(ProductGather, TheFirstPairsAreApart) {
   for (const auto& [rows, columns] : {std::pair{32, 32}, {5, 32}, {32, 3}, {1, 1}}) {
     ProductPairs pairs(rows, columns);
@@ -129,7 +130,7 @@ TEST(ProductGather, LayoutsGiveTheSameBytes) {
     EXPECT_EQ(plan.elements, 50);
     EXPECT_EQ(OnHost(plan).bytes, OnHost(other).bytes);
     EXPECT_EQ(OnHost(plan).bytes, AsThreads(other));
-    // Unaligned host memory is read as it is.
+    // Unaligned host memory is read in place.
     std::vector<std::byte> shifted(a.size() + 1);
     std::memcpy(shifted.data() + 1, a.data(), a.size());
     ProductInput odd = flat;

@@ -40,7 +40,7 @@ inline void StoreNumber(double v, DType t, unsigned char* at) {
   }
 }
 
-// A call and the memory behind its views. Views stay valid when a case is moved.
+// A call and the memory of its views. Views stay valid when a case is moved.
 struct RoutingCase {
   RoutingInput in;
   std::deque<std::vector<unsigned char>> storage;
@@ -48,7 +48,8 @@ struct RoutingCase {
 
 enum class Layout { kDense, kTransposed, kNegative, kPadded, kUnaligned };
 
-// A tensor of the values f(i, j) (columns < 0: a vector) in a layout; NaN-like bytes in the gaps.
+// Makes a tensor of the values f(i, j) (columns < 0: a vector) in a layout, with NaN-like bytes in
+// the gaps.
 inline TensorView MakeTensor(RoutingCase* c, DType t, int64_t rows, int64_t columns, Layout layout,
                              const std::function<double(int64_t, int64_t)>& f) {
   const int64_t width = columns < 0 ? 1 : columns;
@@ -83,8 +84,8 @@ inline TensorView MakeTensor(RoutingCase* c, DType t, int64_t rows, int64_t colu
 }
 
 struct CaseOptions {
-  bool aligned = false;      // device memory is
-  int64_t max_tokens = 700;  // beyond two tiles
+  bool aligned = false;      // device memory is aligned
+  int64_t max_tokens = 700;  // more than two tiles
 };
 
 class CaseMaker {
@@ -135,8 +136,8 @@ class CaseMaker {
     const DType t = types[Below(4)];
     const double scale = Chance(3) ? 0.02 : 2;
     const bool coarse = Chance(3);                    // many exact ties
-    const bool poisoned = Chance(3);                  // some rows are not finite
-    const int masked = Chance(3) ? 1 + Below(6) : 0;  // one in so many scores is -inf
+    const bool poisoned = Chance(3);                  // some rows are non-finite
+    const int masked = Chance(3) ? 1 + Below(6) : 0;  // one in this many scores is -inf
     std::normal_distribution<double> normal(0, scale);
     const auto value = [&](int64_t, int64_t) {
       if (poisoned && Below(10 * experts_) == 0) {
@@ -161,7 +162,8 @@ class CaseMaker {
     }
   }
 
-  // What own scores roughly choose, so that some rows explain themselves and some do not.
+  // Returns roughly the choice of the scores, so that some rows are explained by them and some are
+  // not.
   std::vector<int64_t> RoughChoice(const RoutingInput& in, int64_t row) {
     std::vector<int64_t> order(static_cast<size_t>(experts_));
     for (int i = 0; i < experts_; ++i) order[static_cast<size_t>(i)] = i;

@@ -16,10 +16,10 @@
 namespace plumbline {
 namespace {
 
-// What the measurement of rows asks of a warp besides.
+// Further functions of a warp for the measurement of rows.
 struct RowWarp : EmulatedWarp {
   static_assert(kLanes == kRowLanes);
-  // Every lane adds its partner's value, as __shfl_xor_sync does.
+  // Adds each lane's partner's value, like __shfl_xor_sync.
   template <typename T>
   static T Sum(Var<T> var) {
     for (int step = kRowLanes / 2; step > 0; step /= 2) {
@@ -82,7 +82,7 @@ double SumTree(std::vector<double> v) {
   return v[0];
 }
 
-// The kernels of routing.cu, one after the other; the blocks of the main one shuffled.
+// Runs the kernels of routing.cu one after another; the blocks of the main one are shuffled.
 class EmulatedDevice {
  public:
   EmulatedDevice(const RoutingPlan& plan, uint32_t seed) : plan_(plan), random_(seed) {
@@ -113,7 +113,7 @@ class EmulatedDevice {
     }
   }
 
-  // Ids entered in any order; cells for as many pools and units as the device has room for.
+  // Enters ids in any order; uses as many pool and unit cells as the device has.
   void Pools() {
     if (!plan_.fates_known) return;
     memory_.tables = tables_.get();

@@ -1,4 +1,5 @@
-// What does not fit together is named: the tensor, what was expected, what was found.
+// Checks error messages about inputs that do not fit together: the tensor, what was expected, what
+// was found.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

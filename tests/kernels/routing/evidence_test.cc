@@ -1,4 +1,4 @@
-// Tensors and routing measurements into messages and back.
+// Converts tensors and routing measurements to messages and back.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ TEST(TensorEvidence, PacksBroadcastsPartialRunsScalarsAndNothing) {
   std::memcpy(out, tensor.data().data(), sizeof(out));
   for (int i = 0; i < 12; ++i) EXPECT_EQ(out[i], row[i % 3]);
 
-  // [2, 2, 3] whose rows are dense and whose planes are not.
+  // [2, 2, 3] with dense rows and planes that are not dense.
   int32_t planes[20];
   for (int i = 0; i < 20; ++i) planes[i] = i;
   v = TensorView::Dense(planes, DType::kI32, 2, 2, 3);

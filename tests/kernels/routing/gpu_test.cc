@@ -1,4 +1,5 @@
-// The device kernel against the CPU reference: same integers, same bits of the means. Needs a GPU.
+// Compares the device kernel with the CPU reference: the same integers, the same bits of the means.
+// Needs a GPU.
 #include "tests/kernels/device/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
@@ -12,7 +13,7 @@ namespace {
 
 #if defined(PLUMBLINE_HAVE_CUDA)
 
-constexpr int kProcessors = 132;  // sets how many blocks are launched, and no bit of the result
+constexpr int kProcessors = 132;  // sets the number of blocks, and does not change the result
 
 TEST(RoutingGpu, KernelEqualsTheCpuReferenceBitForBit) {
   RoutingRaw* raw = nullptr;

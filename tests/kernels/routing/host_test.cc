@@ -1,4 +1,5 @@
-// The CPU reference against a reference written for reading; its pools: routing/pools_test.cc.
+// Compares the CPU reference with a reference written for readability. Its pools:
+// routing/pools_test.cc.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +16,7 @@ namespace {
 
 struct Expected {
   RoutingStats stats;
-  double closeness = INFINITY;  // of the nearest tie decision
+  double closeness = INFINITY;  // of the closest tie decision
 };
 
 double LogSumExp(const std::vector<double>& x) {
@@ -182,7 +183,8 @@ class Reference {
       }
     } else if (finite) {
       for (int64_t e : mine) ++s.load[static_cast<size_t>(e)];
-      // Which of equals own choice took is a matter of rounding only the lowest-index rule settles.
+      // If experts are equal, rounding decides which one is the own choice; only the lowest-index
+      // rule is exact.
       if (!padding) s.choices += mine.size();
     }
   }
@@ -245,7 +247,7 @@ TEST(RoutingHost, AgreesWithTheReferenceOnRandomCalls) {
     sum.non_finite += got.non_finite;
     sum.padding += got.padding;
   }
-  // The cases reach everything that is counted.
+  // The cases reach every counter.
   EXPECT_GT(compared, 700);
   EXPECT_GT(sum.tied, 1000u);
   EXPECT_GT(sum.unexplained, 1000u);
@@ -295,7 +297,7 @@ TEST(RoutingHost, ThreadsDoNotChangeABit) {
   }
 }
 
-// Experts 2 and 3 of 4 are masked: what is left of the row is measured as a row of two.
+// Experts 2 and 3 of 4 are masked: the rest of the row is measured as a row of two.
 TEST(RoutingHost, MaskedExpertsAreNoCandidates) {
   RoutingCase c;
   RoutingInput in;
@@ -310,7 +312,7 @@ TEST(RoutingHost, MaskedExpertsAreNoCandidates) {
   ASSERT_TRUE(SummariseRouting(in, &stats).ok());
   EXPECT_EQ(stats.non_finite, 0u);
   EXPECT_EQ(stats.unexplained, 0u);
-  EXPECT_EQ(stats.tied, 0u);  // row 2 chooses all that is left
+  EXPECT_EQ(stats.tied, 0u);  // row 2 chooses all remaining experts
   EXPECT_EQ(stats.logit_abs_max, 3.0);
   const auto row = [](double n) {  // logsumexp(0 .. n-1)
     double z = 0;

@@ -1,4 +1,4 @@
-// Pools and the order of admission in them, against their definitions.
+// Compares pools and their order of admission with the definitions.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Two measurements of a router's call compared in every bit.
+// Compares two measurements of a router's call bit by bit.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The sampled indices: a permutation, evenly spread, the same for ever.
+// Tests the sampled indices: a permutation, evenly distributed, and never changed between versions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ TEST(SampleIndex, DrawsWithoutReplacementFromLargeCounts) {
   }
 }
 
-// Chi-squared over 100 bins: mean 99, deviation 14; 200 is 7 deviations off.
+// Returns chi-squared over 100 bins: mean 99, deviation 14; 200 is 7 deviations off.
 double ChiSquared(const std::vector<uint64_t>& counts) {
   double expected = 0;
   for (const uint64_t n : counts)
@@ -60,8 +60,8 @@ double ChiSquared(const std::vector<uint64_t>& counts) {
 TEST(SampleIndex, SpreadsEvenlyOverIndicesAndKeys) {
   for (const uint64_t count :
        {uint64_t{100}, uint64_t{1000}, uint64_t{12345600}, uint64_t{1} << 40}) {
-    // One draw of each of many keys, and the first draws of one key; and where two draws lie from
-    // each other.
+    // Counts one draw of each of many keys, the first draws of one key, and the distance of two
+    // draws.
     std::vector<uint64_t> keys(100), draws(100), gaps(100);
     for (uint64_t n = 0; n < 50000; ++n) {
       const uint64_t key = SampleKey("run", static_cast<int64_t>(n), "layers.1", "grads");
@@ -82,7 +82,7 @@ TEST(SampleIndex, SpreadsEvenlyOverIndicesAndKeys) {
   }
 }
 
-// Every order of three elements comes up: the network is no rotation.
+// Every order of three elements occurs, so the network is not a rotation.
 TEST(SampleIndex, AllOrdersOfThreeAreAlikeOften) {
   std::vector<uint64_t> orders(27);
   for (uint64_t key = 0; key < 60000; ++key) {

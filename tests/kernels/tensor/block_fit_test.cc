@@ -1,4 +1,5 @@
-// What a tensor loses in a format with a scale a block, against plain readings of the definitions.
+// Compares the error of a tensor in block-scaled formats with direct implementations of the
+// definitions.
 #include "kernels/tensor/block_fit.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@
 namespace plumbline {
 namespace {
 
-// By looking at all values there are: a tie goes to the even code, what is beyond 6 to 6.
+// Searches all values: a tie goes to the even code, values beyond 6 to 6.
 double NearestE2M1(double x) {
   uint8_t best = 0;
   for (uint8_t code = 0; code < 8; ++code) {
@@ -25,7 +26,7 @@ double NearestE2M1(double x) {
   return std::copysign(E2M1Value(best), x);
 }
 
-// The value that `format` makes of x, by the formats' own codecs; infinite where it saturates.
+// Returns x in `format`, with the formats' own codecs; infinite if it saturates.
 double Rounded(double x, const std::string& element) {
   if (element == "e2m1") {
     const double y = NearestE2M1(x);
@@ -40,7 +41,7 @@ double Largest(const std::string& element) {
   return element == "e2m1" ? 6 : element == "e4m3" ? 448 : 57344;
 }
 
-// Magnitudes over six decades, zeros among them.
+// Returns magnitudes over six decades, including zeros.
 std::vector<float> Draw(size_t n, uint32_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;
@@ -56,7 +57,7 @@ struct Lost {
   uint64_t blocks = 0, values = 0, flushed = 0, saturated = 0;
 };
 
-// Blocks of rows x columns at the scale that `scale_of` gives to an amax.
+// Measures blocks of rows x columns at the scale that `scale_of` returns for an amax.
 template <typename ScaleOf>
 Lost Plain(const std::vector<float>& x, int64_t width, const BlockFormat& f,
            const ScaleOf& scale_of) {
@@ -134,7 +135,7 @@ TEST(BlockFit, Nvfp4HasTwoScales) {
   }
 }
 
-// The same values in any layout and dtype that holds them.
+// The same values in any layout and dtype that can hold them.
 TEST(BlockFit, LayoutChangesNothing) {
   std::vector<float> x = Draw(96 * 64, 3), transposed(x.size());
   for (size_t i = 0; i < 96; ++i)
@@ -152,7 +153,7 @@ TEST(BlockFit, LayoutChangesNothing) {
   EXPECT_GT(dense.flushed, 100u);
 }
 
-// Recorded scales that are `off` times what the blocks ask for.
+// Returns recorded scales that are `off` times what the blocks need.
 BlockScaleCounts Recorded(const std::vector<float>& x, double off, const std::string& element) {
   const int top = element == "e2m1" ? 2 : 8;
   std::vector<float> scales;
@@ -179,7 +180,7 @@ TEST(BlockFit, ScalesOfAnotherTimeAreStaleOrCut) {
   EXPECT_EQ(right.stale + right.clipped, 0u);
   EXPECT_EQ(Recorded(x, 8, "e2m1").stale, 500u);
   EXPECT_EQ(Recorded(x, 0.125, "e2m1").clipped, 500u);
-  // In 8 bits a scale that is eight times too large costs nothing: no value leaves the normal ones.
+  // In 8 bits, a scale that is eight times too large has no effect: all values stay normal.
   EXPECT_EQ(Recorded(x, 8, "e4m3").stale, 0u);
   EXPECT_EQ(Recorded(x, 16384, "e4m3").stale, 500u);
 }
@@ -196,7 +197,7 @@ TEST(BlockFit, OneOutlierTakesTheScale) {
   ASSERT_TRUE(MeasureBlockFit(view, BlockFormats()[0].format, {}, 0, &eight).ok());
   EXPECT_NEAR(static_cast<double>(four.spent), 200, 8);
   EXPECT_EQ(eight.spent, 0u);
-  // Values that are far apart by themselves lose as much at any scale: no outlier took it.
+  // Values that differ widely have the same loss at any scale: no outlier caused it.
   std::vector<float> wide;
   for (int i = 0; i < 32 * 400; ++i) wide.push_back(std::exp2(static_cast<float>(i % 32) - 16));
   BlockScaleCounts apart;
@@ -223,7 +224,7 @@ TEST(BlockFit, WhatIsNoNumberTakesNoPart) {
   }
 }
 
-// Values that are stored: only the marks that the scale left.
+// For stored values, only the marks that the scale left can be counted.
 TEST(BlockFit, StoredValuesKeepTheMarks) {
   std::vector<float> stale(32 * 64, 0.5f), cut(32 * 64, 6), alone(32 * 64, 0);
   for (size_t i = 0; i < alone.size(); i += 32) alone[i] = 6;

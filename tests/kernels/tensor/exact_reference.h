@@ -1,4 +1,4 @@
-// Exact sums by MPFR, for tests to compare with: 8,192 bits hold any sum of f64 values and of their
+// Exact sums by MPFR, as a reference for tests: 8,192 bits hold any sum of f64 values and of their
 // squares without rounding.
 #pragma once
 
@@ -28,7 +28,7 @@ class ExactReference {
     mpfr_add(sum_, sum_, term_, MPFR_RNDN);
   }
 
-  // The nearest double, and what it leaves over.
+  // Returns the nearest double, and the remainder.
   void Nearest(double* high, double* low) {
     *high = mpfr_get_d(sum_, MPFR_RNDN) + 0.0;
     *low = 0;

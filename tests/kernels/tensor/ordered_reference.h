@@ -1,5 +1,5 @@
-// The sums of bf16, f16 and f32 in the order that tensor/sum_order.h writes down, by its words and
-// nothing of its text.
+// Computes the sums of bf16, f16 and f32 in the order that tensor/sum_order.h documents, without
+// its code.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace plumbline {
 
-// One of the sums of an ordinary tile; `add`: of four values of a place.
+// Returns one of the sums of an ordinary tile; `add`: of the four values of a place.
 template <typename Real, typename Term>
 inline double TileSum(const std::vector<double>& x, size_t size, Term add) {
   const size_t places = 16 / size;
@@ -60,7 +60,7 @@ inline void AddTile(const std::vector<double>& x, size_t size, ExactReference* s
   }));
 }
 
-// The sums of a dtype that has tiles.
+// Computes the sums of a dtype that has tiles.
 inline void ReferenceSums(DType t, const std::vector<double>& values, ExactReference* sum,
                           ExactReference* squares, ExactReference* l1) {
   const size_t size = DTypeSize(t);

@@ -1,5 +1,5 @@
-// Ordinary tiles of bf16, f16 and f32 as a device measures them: the host twin's bits wherever
-// exponents, signs and zeros lie, and measured the short way whenever they can be.
+// Tests ordinary tiles of bf16, f16 and f32 as a device measures them: the same bits as the host,
+// wherever exponents, signs and zeros are, and on the fast path whenever possible.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace plumbline {
 namespace {
 
 struct CountingSink : PlainTensorSink {
-  int64_t* plain;  // values looked at side by side
-  int64_t* alone;  // sums given to the sink
+  int64_t* plain;  // values measured together
+  int64_t* alone;  // sums passed to the sink
   void Field(int field) {
     ++*plain;
     PlainTensorSink::Field(field);
@@ -63,7 +63,7 @@ Emulated ExpectTheCpuReference(const std::vector<Raw>& values) {
   EXPECT_TRUE(MeasureTensor(view, &host).ok());
   const Emulated device = Emulate<Raw>(view);
   ExpectSame(device.stats, host);
-  // The same where only drawn tiles are looked at.
+  // The same if only drawn tiles are measured.
   TensorStats drawn;
   EXPECT_TRUE(MeasureTensor(view, &drawn, 1, 0).ok());
   ExpectSame(Emulate<Raw>(view, 0).stats, drawn);
@@ -74,7 +74,7 @@ Emulated ExpectTheCpuReference(const std::vector<Raw>& values) {
   return device;
 }
 
-// Bits of a value: sign, f32's exponent field, a fraction drawn or full.
+// Returns the bits of a value: sign, f32's exponent field, a fraction that is random or full.
 template <typename Raw>
 Raw Value(std::mt19937_64* random, int field, bool full = false) {
   constexpr int kM = WordFormat<Raw>::kFractionBits;
@@ -155,7 +155,7 @@ TYPED_TEST(TensorPlain, ZerosAlone) {
   EXPECT_EQ(found.stats.max, 0);
 }
 
-// A zero below all others, and one above, come when the ends are settled.
+// Zeros below all others, and one above, appear when the ends are computed.
 TYPED_TEST(TensorPlain, ZerosAmongOneSign) {
   std::mt19937_64 random(3);
   for (const uint64_t sign : {0, 1}) {
@@ -164,7 +164,7 @@ TYPED_TEST(TensorPlain, ZerosAmongOneSign) {
     for (TypeParam& v : values) {
       v = static_cast<TypeParam>(sign != 0 ? v | top : v & ~top);
     }
-    for (size_t i = 6144; i < 6400; ++i) values[i] = 0;  // a round of nothing else
+    for (size_t i = 6144; i < 6400; ++i) values[i] = 0;  // a round of zeros only
     const Emulated found = ExpectTheCpuReference(values);
     EXPECT_EQ(sign != 0 ? found.stats.max : found.stats.min, 0);
   }
@@ -193,7 +193,7 @@ TYPED_TEST(TensorPlain, AnySpreadOfExponents) {
   }
 }
 
-// One value of each exponent field beside a round of another.
+// One value of each exponent field next to a round of another.
 TYPED_TEST(TensorPlain, EachDistanceBetweenExponents) {
   std::mt19937_64 random(4);
   for (const int top : {33, 34, 48, 80, 127, 200, 249, 250, 251, 254}) {
@@ -210,14 +210,14 @@ TYPED_TEST(TensorPlain, EachDistanceBetweenExponents) {
   }
 }
 
-// A round's largest or smallest value at and beside each bound of the formats.
+// A round's largest or smallest value at and next to each bound of the formats.
 TYPED_TEST(TensorPlain, BoundsAtTheEndsOfARound) {
   for (const DType format : {DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2}) {
     const FitBounds<TypeParam> bounds = BoundsOf<TypeParam>(format);
     for (const TypeParam bound :
          {bounds.subnormal_from, bounds.normal_from, bounds.saturated_from}) {
       for (int off = -2; off <= 2; ++off) {
-        for (const int other : {-3, 0, 3}) {  // exponents between it and the rest
+        for (const int other : {-3, 0, 3}) {  // difference of exponents to the rest
           std::vector<TypeParam> values(256, static_cast<TypeParam>(bound + off));
           const auto rest = bound + other * (TypeParam{1} << WordFormat<TypeParam>::kFractionBits);
           for (size_t i = 0; i < values.size(); i += 2) values[i] = static_cast<TypeParam>(rest);
@@ -230,7 +230,7 @@ TYPED_TEST(TensorPlain, BoundsAtTheEndsOfARound) {
   }
 }
 
-// One value in a tile that is not ordinary: that tile's values are added exactly, no other's.
+// One special value in a tile: only that tile's values are added exactly.
 TYPED_TEST(TensorPlain, OneValueAsksForASecondLook) {
   std::mt19937_64 random(6);
   const int64_t tile = kSumTileBytes / static_cast<int64_t>(sizeof(TypeParam));
@@ -248,7 +248,7 @@ TYPED_TEST(TensorPlain, OneValueAsksForASecondLook) {
   }
 }
 
-// The least largest value, and values far below it.
+// The smallest maximum, and values far below it.
 TYPED_TEST(TensorPlain, SmallTiles) {
   std::mt19937_64 random(7);
   for (int field = 127 - 54; field < 127 - 46; ++field) {
@@ -259,7 +259,7 @@ TYPED_TEST(TensorPlain, SmallTiles) {
   }
 }
 
-// A whole tile and more of the largest fractions, of one sign.
+// More than a whole tile of the largest fractions, of one sign.
 TYPED_TEST(TensorPlain, SumsDoNotOverflow) {
   std::vector<TypeParam> values(70000);
   constexpr int kM = WordFormat<TypeParam>::kFractionBits;

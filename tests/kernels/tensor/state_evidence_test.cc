@@ -1,4 +1,4 @@
-// States of tensors and updates as messages.
+// Converts states of tensors and updates to messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

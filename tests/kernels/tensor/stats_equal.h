@@ -1,4 +1,4 @@
-// Two statistics compared in every bit.
+// Compares two statistics bit by bit.
 #pragma once
 
 #include <gtest/gtest.h>

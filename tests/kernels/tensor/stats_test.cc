@@ -1,5 +1,5 @@
-// Tensor statistics against a plain reading of their definitions: one element at a time, values by
-// LoadDouble, formats by RoundToFormat, sums by MPFR.
+// Compares tensor statistics with a direct implementation of their definitions: one element at a
+// time, values by LoadDouble, formats by RoundToFormat, sums by MPFR.
 #include "kernels/tensor/stats.h"
 
 #include <gtest/gtest.h>
@@ -87,7 +87,7 @@ TensorStats Reference(DType t, const std::vector<std::byte>& dense) {
     s.min = std::fmin(s.min, x) + 0.0;
     s.max = std::fmax(s.max, x) + 0.0;
     s.zero += x == 0;
-    if (IsInteger(t) && DTypeSize(t) == 8) {  // beyond 2^53 a double is not enough
+    if (IsInteger(t) && DTypeSize(t) == 8) {  // above 2^53 a double is not exact
       const auto raw = LoadRaw<uint64_t>(dense.data(), static_cast<int64_t>(i));
       const bool negative = t == DType::kI64 && raw >> 63 != 0;
       const uint64_t m = negative ? ~raw + 1 : raw;
@@ -170,7 +170,7 @@ TEST_P(TensorStatsOf, ThreadsDoNotChangeABit) {
   }
 }
 
-// Of any alignment, of many sizes, the last one of any.
+// Pieces of any alignment and many sizes, the last of any size.
 TEST_P(TensorStatsOf, PiecesDoNotChangeABit) {
   const DType t = GetParam();
   const int64_t count = 4 * TensorMeter::kPieceElements + 77;
@@ -190,7 +190,8 @@ TEST_P(TensorStatsOf, PiecesDoNotChangeABit) {
   }
 }
 
-// Exponents and fits of a large tensor are those of its drawn tiles, all else is of all of it.
+// Exponents and fits of a large tensor are those of its drawn tiles; everything else covers all of
+// it.
 TEST_P(TensorStatsOf, DrawnTilesAreMeasuredAsATensorOfThem) {
   const DType t = GetParam();
   const int64_t count = 75 * kFitTile + 77;
@@ -227,7 +228,7 @@ TEST(TensorStats, OfEach32NeighbouringTilesOneIsDrawn) {
     for (int64_t i = 0; i < kFitEach; ++i) drawn += FitTileDrawn(group * kFitEach + i) ? 1 : 0;
     EXPECT_EQ(drawn, 1) << group;
   }
-  // Fixed for ever: hosts and releases compare what they drew.
+  // Never changed: hosts and releases compare what they drew.
   std::vector<int64_t> first;
   for (int64_t tile = 0; tile < 4 * kFitEach; ++tile) {
     if (FitTileDrawn(tile)) first.push_back(tile % kFitEach);
@@ -235,7 +236,7 @@ TEST(TensorStats, OfEach32NeighbouringTilesOneIsDrawn) {
   EXPECT_EQ(first, (std::vector<int64_t>{7, 20, 9, 9}));
 }
 
-// A meter does not know how many elements will come.
+// A meter does not know the number of elements in advance.
 TEST(TensorStats, PiecesOfALargeTensorDoNotChangeABit) {
   for (const int64_t count : {kFitsOfAll, kFitsOfAll + 1, kFitsOfAll + 100 * kFitTile}) {
     const std::vector<std::byte> data = ValuesMaker(19).Make(DType::kE5M2, Kind::kNormal, count);
@@ -342,7 +343,7 @@ TEST(TensorStats, SwappedElementsChangeTheDigest) {
   }
 }
 
-// The definition is fixed: stored digests are compared with new ones.
+// The definition never changes, because stored digests are compared with new ones.
 TEST(TensorStats, DigestIsPinned) {
   std::vector<uint8_t> bytes(5000);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 7 + i / 256);
@@ -361,7 +362,7 @@ TEST(TensorStats, ThreadsThatFlushSubnormalsAreMeasuredAlike) {
       TensorStats kept;
       ASSERT_TRUE(MeasureTensor(view, &kept, 2).ok());
       const unsigned mode = _mm_getcsr();
-      _mm_setcsr(mode | 0x8040 | 0x2000);  // flush, denormals are zero, round down
+      _mm_setcsr(mode | 0x8040 | 0x2000);  // flush to zero, denormals are zero, round down
       TensorStats flushed;
       const absl::Status status = MeasureTensor(view, &flushed, 2);
       const unsigned after = _mm_getcsr();

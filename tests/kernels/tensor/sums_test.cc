@@ -1,4 +1,5 @@
-// Sums by tiles: within their bound of MPFR's, and the same with vectors and without.
+// Tests sums by tiles: within their error bound of MPFR's, and equal with and without vector
+// instructions.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +20,7 @@ namespace {
 
 class TensorSumsOf : public testing::TestWithParam<DType> {};
 
-// Against MPFR's exact sums, of values of all kinds over several tiles.
+// Compares with MPFR's exact sums, for values of all kinds over several tiles.
 TEST_P(TensorSumsOf, KeepTheirBound) {
   const DType t = GetParam();
   const bool tiles = SummedByTiles(t);
@@ -53,7 +54,7 @@ TEST_P(TensorSumsOf, KeepTheirBound) {
   }
 }
 
-// Bit for bit, around the ends of tiles, from any layout.
+// Equal bit for bit, around the ends of tiles, from any layout.
 TEST(TensorSums, AreThoseOfTheWrittenOrder) {
   int layout = 0;
   for (const DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
@@ -87,7 +88,7 @@ TEST(TensorSums, AreThoseOfTheWrittenOrder) {
 INSTANTIATE_TEST_SUITE_P(Floating, TensorSumsOf, testing::ValuesIn(kFloatingTypes),
                          [](const auto& test) { return DTypeName(test.param); });
 
-// Sums as machines without AVX2 add them.
+// Compares with the sums of machines without AVX2.
 template <typename Values>
 void ExpectPortableRoundsAgree() {
 #if defined(__x86_64__)
@@ -119,7 +120,7 @@ TEST(TensorSums, PortableRoundsAgree) {
   ExpectPortableRoundsAgree<F32Values>();
 }
 
-// The loops that machines without AVX2 run, on words of W.
+// Compares with the loops of machines without AVX2, on words of W.
 template <typename W>
 void ExpectPortableLoopsAgree(DType t) {
   for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind) {
@@ -136,7 +137,7 @@ void ExpectPortableLoopsAgree(DType t) {
     totals.count = kCount;
     totals.digest = {stats.digest_low, stats.digest_high};
     TensorStats found = totals.Finish();
-    if (SummedByTiles(t)) {  // whose sums are no matter of words
+    if (SummedByTiles(t)) {  // their sums do not use words
       found.sum = stats.sum;
       found.sum_low = stats.sum_low;
       found.sum_squares = stats.sum_squares;

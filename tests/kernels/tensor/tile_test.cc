@@ -50,7 +50,7 @@ TEST(TensorTile, ManyTensorsEqualTheCpuReferenceInEveryBit) {
     cases.push_back(Lay(t, ValuesMaker(1).Make(t, Kind::kFinite, 66000), 3));
   }
   for (const ValuesCase& c : cases) views.push_back(c.view);
-  // All elements are looked at, or those of drawn tiles.
+  // All elements are measured, or those of drawn tiles.
   for (const int64_t fits_of_all : {kFitsOfAll, int64_t{0}}) {
     SCOPED_TRACE(testing::Message() << "fits of all up to " << fits_of_all);
     const absl::StatusOr<TensorBatch> batch = TensorBatch::Plan(views, fits_of_all);

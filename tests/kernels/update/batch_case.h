@@ -1,4 +1,4 @@
-// Updates of every dtype, size and layout, for what checks many at once.
+// Updates of every dtype, size and layout, for tests that check many at once.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ class UpdateBatchCase {
     cases_.push_back(std::move(intended));
   }
 
-  // Same bits, but for what a NaN holds.
+  // Compares bits, except the payload of a NaN.
   static void ExpectEqual(const UpdateStats& a, const UpdateStats& b) {
     EXPECT_EQ(a.count, b.count);
     EXPECT_EQ(a.non_finite, b.non_finite);

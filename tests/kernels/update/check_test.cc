@@ -1,5 +1,5 @@
-// The update check against exact arithmetic: each sum before + intended in MPFR, rounded once
-// there.
+// Compares the update check with exact arithmetic: each sum before + intended in MPFR, rounded
+// once.
 #include "kernels/update/check.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@
 namespace plumbline {
 namespace {
 
-// before + intended: rounded once, its ulp and its sign.
+// before + intended: rounded once, with its ulp and its sign.
 struct Rounded {
   double value;
   double ulp;
@@ -82,7 +82,7 @@ struct Reference {
   }
 };
 
-// |x - exact| <= 0.5 ulp + 2^-90 of the sum of magnitudes; infinite sums have no budget.
+// Checks |x - exact| <= 0.5 ulp + 2^-90 of the sum of magnitudes; infinite sums are not checked.
 void ExpectSum(double x, int k, Sums* sums) {
   SCOPED_TRACE(testing::Message() << "sum " << k);
   if (!std::isfinite(sums->magnitude[k])) return;
@@ -117,7 +117,8 @@ TEST_P(UpdateCheckOf, EqualsExactArithmetic) {
       ValuesMaker maker(static_cast<uint64_t>(layout));
       const ValuesCase before = Lay(t, maker.Make(t, kind, n), layout);
       const ValuesCase intended = Lay(intended_type, maker.Make(intended_type, kind, n), layout);
-      // Some of `after` rounded properly, some as `before`, some anything.
+      // `after` is correctly rounded in some elements, equal to `before` in some, arbitrary in
+      // others.
       std::vector<std::byte> dense = maker.Make(t, kind, before.view.elements());
       const size_t size = DTypeSize(t);
       const std::vector<double> b = Numbers(before.view);
@@ -175,7 +176,8 @@ INSTANTIATE_TEST_SUITE_P(Types, UpdateCheckOf,
                                   DTypeName(std::get<1>(test.param));
                          });
 
-// before + intended rounded to a double first, and then to the format, would tie the wrong way.
+// If before + intended were rounded to a double first, and then to the format, the tie would round
+// the wrong way.
 TEST(UpdateCheck, RoundsOnce) {
   const struct {
     DType t;
@@ -205,7 +207,7 @@ TEST(UpdateCheck, RoundsOnce) {
   }
 }
 
-// The example of the specification: 88 % of bf16 weights N(0, .02) do not take a step of N(0,
+// The example of the specification: 88 % of bf16 weights N(0, .02) do not change in a step of N(0,
 // 1e-5).
 TEST(UpdateCheck, LostUpdatesOfSmallSteps) {
   constexpr int64_t kCount = 200000;

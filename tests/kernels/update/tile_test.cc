@@ -1,5 +1,5 @@
-// The device forms of the update check and of the sampled gather, emulated, equal the CPU
-// references in every bit.
+// The emulated device forms of the update check and of the sampled gather equal the CPU references
+// in every bit.
 #include "kernels/update/tile.h"
 
 #include <gmock/gmock.h>
