@@ -37,9 +37,10 @@ struct Notification {
 
 // `previous`: the level this receiver was told before, for kEscalated. `page` and `route` as
 // configured. `ended`: bodies of earlier notifications that this one takes the place of.
+// `raw_ids`: with the finding's witness, which may name token and sequence ids.
 Notification MakeNotification(AlertEvent event, const IncidentTable::Change& change,
                               v1::Level previous, const std::string& page, const std::string& route,
-                              const std::vector<std::string>& ended = {});
+                              const std::vector<std::string>& ended = {}, bool raw_ids = false);
 
 // One for all that was held back. `id` tells it from other summaries.
 Notification MakeSummary(const std::string& id, const std::vector<Notification>& held,

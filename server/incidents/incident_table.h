@@ -82,6 +82,10 @@ class IncidentTable {
   void StepClosed(const std::string& run, int64_t step);
   // What the rule found in the run is over, as what came since shows: its incidents are resolved.
   void WentOn(const std::string& run, const std::string& rule, const std::string& why);
+  // The run is over and is forgotten: its incidents are resolved.
+  void RunForgotten(const std::string& run);
+  // Erases the incidents of a run.
+  void Forget(const std::string& run);
   // NotFound; InvalidArgument says what is missing. `update.fingerprint` is whole: of an incident
   // (of one that is merged: what it is merged into), or of a finding, whose incident it means.
   absl::Status Apply(const v1::IncidentUpdate& update);
@@ -179,6 +183,9 @@ class IncidentTable {
   };
   using Revision = v1::IncidentRevision;
 
+  // Resolves those incidents of the run that `which` accepts.
+  void ResolveEach(const std::string& run, const std::function<bool(const Entry&)>& which,
+                   const std::string& why);
   void Touch(Entry* entry, int64_t now) PLUMB_REQUIRES(mutex_);
   void Say(const Entry& entry, Revision::Change change, const std::string& who,
            const std::string& reason, PendingCalls* pending) const PLUMB_REQUIRES(mutex_);

@@ -46,6 +46,7 @@ class Intake {
     uint32_t ahead = 0;          // attempts, of what its process says (attempts.h)
     size_t refused = 0;          // batches that waited for its hello and are refused now
     std::set<std::string> runs;  // that its hello names; a batch of another run is refused
+    std::shared_ptr<NameTable::Hold> names;  // of those
   };
   // `may_write`: OK when who says this hello may write the run; asked about the runs it names and
   // those the stream has spoken for before.
@@ -82,6 +83,7 @@ class Intake {
   bool IsDue(const Joined& joined, uint64_t sequence) const;
 
  private:
+  void LeaveStream(const Joined& joined, bool ended);
   absl::Status CheckHello(const v1::Hello& hello) const;
   SeriesSets::Declared SetsThatFit(const v1::Hello& hello) const;
   absl::Status AddSetsLocked(StreamState& stream, const SeriesSets::Declared& sets,

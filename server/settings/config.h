@@ -65,7 +65,7 @@ struct Config {
   int64_t max_name_bytes = 512;  // run, layer, op, host, ...
   int64_t max_series = 100'000;  // names of series and sites of one run; more are refused
   int64_t max_ranks = 200'000;   // that connected streams speak for
-  int64_t max_runs = 10'000;     // names of runs since the start, and half more for other senders
+  int64_t max_runs = 10'000;     // that go on, and as many that are over (run_shares.h)
   double hello_seconds = 30;     // a connection shakes hands and a call says hello in time, or ends
 
   // [limits]: of all together

@@ -65,6 +65,9 @@ class Store {
   virtual void EndEntry(const std::string& run) = 0;
   // Seals what is open of the run.
   virtual void FinishRun(const std::string& run) = 0;
+  // Erases all of the run, but not the history of its incidents. It is over. Does nothing while the
+  // store is rebuilt.
+  virtual void ForgetRun(const std::string& run) = 0;
   virtual void AddGap(const v1::Gap& gap) = 0;
   // A revision that the store has already keeps its first text.
   virtual void AddRevision(const std::string& fingerprint,

@@ -96,8 +96,11 @@ class StreamTable {
   // The state of `stream_id`, new or old, which is `owner`'s from now on. ResourceExhausted when
   // too many streams are connected, or too many of the owner's. What is not connected makes room:
   // of the owner's own where that has its share, else of whom most are known.
+  // Of one `connection` (a relay's has many streams; empty: not known) it opens one more while that
+  // has fewer than are left.
   absl::StatusOr<std::shared_ptr<StreamState>> Open(uint64_t stream_id,
-                                                    const std::string& owner = "");
+                                                    const std::string& owner = "",
+                                                    const std::string& connection = "");
   // OK when `may_write` allows every run that the stream has spoken for so far, in a former process
   // too, and `hello` names one of its ranks: a hello with another's stream id must not end that
   // one's connection, nor go on under its numbers. PermissionDenied does not say whose it is.
@@ -128,6 +131,7 @@ class StreamTable {
     std::list<uint64_t>::iterator idle;             // valid while not connected
     std::unordered_set<const std::string*> claims;  // keys of claims_ that it holds
     std::string owner;
+    std::string connection;  // while connected
   };
   struct Owner {
     size_t streams = 0, ranks = 0;
@@ -139,6 +143,9 @@ class StreamTable {
   bool EvictIdle() PLUMB_REQUIRES(mutex_);
   absl::Status RoomForStream(const std::string& owner) PLUMB_REQUIRES(mutex_);
   absl::Status RoomForRank(uint64_t stream_id, const std::string& owner) PLUMB_REQUIRES(mutex_);
+  absl::Status RoomOnConnection(const std::string& connection) const PLUMB_REQUIRES(mutex_);
+  void Connect(Entry* entry, const std::string& connection) PLUMB_REQUIRES(mutex_);
+  void Disconnect(Entry* entry) PLUMB_REQUIRES(mutex_);
   void SetOwner(Entry* entry, const std::string& owner) PLUMB_REQUIRES(mutex_);
   void Unclaim(Entry* entry, const std::string* key) PLUMB_REQUIRES(mutex_);
 
@@ -150,6 +157,8 @@ class StreamTable {
   Streams streams_ PLUMB_GUARDED_BY(mutex_);
   std::map<std::string, Owner> owners_
       PLUMB_GUARDED_BY(mutex_);  // as many as there are entries, and combinations of them
+  size_t connected_ PLUMB_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, size_t> of_connections_ PLUMB_GUARDED_BY(mutex_);  // connected streams
   std::unordered_map<std::string, uint64_t, absl::Hash<std::string>> claims_
       PLUMB_GUARDED_BY(mutex_);
 };
