@@ -119,7 +119,8 @@ void AlertDecider::DecideFor(const AlertRoute& route, const IncidentTable::Chang
   const auto make = [&](AlertEvent event) {
     const v1::Level before = known.firing() ? known.own->level : known.level;
     if (route.raw_ids)
-      return MakeNotification(event, change, before, config_.page, route.name, known.Bodies());
+      return MakeNotification(event, change, before, config_.page, route.name, known.Bodies(),
+                              true);
     IncidentTable::Change hidden = change;
     *hidden.incident.mutable_finding() = rules::WithoutIds(finding);
     return MakeNotification(event, hidden, before, config_.page, route.name, known.Bodies());

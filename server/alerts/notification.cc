@@ -18,8 +18,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostText = 4000;  // bytes of one external text
-constexpr size_t kMostRanks = 64;   // listed by number; their count is always included
+constexpr size_t kMostText = 4000;         // bytes of one sentence that came from outside
+constexpr size_t kMostWitness = 64 << 10;  // bytes
+constexpr size_t kMostRanks = 64;          // listed by number; their count is always said
 constexpr size_t kMostRanges = 8;
 constexpr int kMostListed = 20;  // incidents in a summary, sites of an incident
 
@@ -155,6 +156,30 @@ Json FindingJson(const v1::Finding& f) {
   return out;
 }
 
+Json FieldsJson(const google::protobuf::Struct& fields);
+
+Json ValueJson(const google::protobuf::Value& value) {
+  if (value.has_number_value()) return Number(value.number_value());
+  if (value.has_string_value()) return Safe(value.string_value());
+  if (value.has_bool_value()) return value.bool_value();
+  if (value.has_struct_value()) return FieldsJson(value.struct_value());
+  Json list = Json::array();
+  for (const auto& one : value.list_value().values()) list.push_back(ValueJson(one));
+  return list;
+}
+
+Json FieldsJson(const google::protobuf::Struct& fields) {
+  Json out = Json::object();
+  for (const auto& [name, value] : std::map(fields.fields().begin(), fields.fields().end()))
+    out[Safe(name)] = ValueJson(value);
+  return out;
+}
+
+// The witness is what names ids. Without them it is not sent, and neither is one that is too long.
+Json WitnessJson(const v1::Finding& f) {
+  return f.witness().ByteSizeLong() > kMostWitness ? Json::object() : FieldsJson(f.witness());
+}
+
 // Returns the incident's fingerprint; from a server without incidents by cause, the finding's.
 const std::string& FingerprintOf(const IncidentTable::Change& change) {
   const std::string& own = change.status.fingerprint();
@@ -273,7 +298,7 @@ std::string AlertTime(int64_t unix_ns) {
 
 Notification MakeNotification(AlertEvent event, const IncidentTable::Change& change,
                               v1::Level previous, const std::string& page, const std::string& route,
-                              const std::vector<std::string>& ended) {
+                              const std::vector<std::string>& ended, bool raw_ids) {
   const v1::Incident& incident = change.incident;
   const v1::Finding& finding = incident.finding();
   Notification n;
@@ -294,6 +319,7 @@ Notification MakeNotification(AlertEvent event, const IncidentTable::Change& cha
                       {"opened", AlertTime(incident.opened_unix_ns())},
                       {"updated", AlertTime(incident.updated_unix_ns())}};
   json["finding"] = FindingJson(finding);
+  if (raw_ids && finding.has_witness()) json["finding"]["witness"] = WitnessJson(finding);
   if (event == AlertEvent::kEscalated) json["previous_level"] = rules::LevelName(previous);
   for (const std::string& body : ended) {
     if (Json one = EndedJson(body); one.is_object()) json["ended"].push_back(std::move(one));

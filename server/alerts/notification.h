@@ -38,9 +38,10 @@ struct Notification {
 // Makes a notification. `previous`: the level that was reported to this receiver before, for
 // kEscalated. `page` and `route` as configured. `ended`: bodies of earlier notifications that this
 // one replaces.
+// `raw_ids`: with the finding's witness, which may name token and sequence ids.
 Notification MakeNotification(AlertEvent event, const IncidentTable::Change& change,
                               v1::Level previous, const std::string& page, const std::string& route,
-                              const std::vector<std::string>& ended = {});
+                              const std::vector<std::string>& ended = {}, bool raw_ids = false);
 
 // Makes one summary of all that was held back. `id` distinguishes it from other summaries.
 Notification MakeSummary(const std::string& id, const std::vector<Notification>& held,

@@ -43,6 +43,7 @@ JudgeOptions JudgeOptionsOf(const Config& c) {
   o.between_steps = NanosecondsOf(c.between_steps_seconds);
   o.queue_bytes = static_cast<size_t>(c.queue_bytes);
   o.max_streams = static_cast<size_t>(c.max_streams);
+  o.max_runs = static_cast<size_t>(c.max_runs);
   o.open_bytes = OpenBytesOf(c);
   o.checkpoint_bytes = static_cast<uint64_t>(c.checkpoint_bytes);
   o.checkpoint_interval = NanosecondsOf(c.checkpoint_seconds);

@@ -144,6 +144,32 @@ bool IncidentTable::ByItself(Entry* entry, int64_t step, PendingCalls* pending) 
 
 void IncidentTable::WentOn(const std::string& name, const std::string& rule,
                            const std::string& why) {
+  ResolveEach(
+      name, [&](const Entry& entry) { return entry.shown().rule() == rule; }, why);
+}
+
+void IncidentTable::RunForgotten(const std::string& run) {
+  ResolveEach(
+      run, [](const Entry&) { return true; },
+      "its run is over, and more runs are than the server keeps");
+}
+
+void IncidentTable::Forget(const std::string& name) {
+  const MutexLock lock(mutex_);
+  const auto run = runs_.find(name);
+  if (run == runs_.end()) return;
+  for (Entry* entry : run->second.entries) {
+    for (const Member* member : entry->members)
+      members_.erase(members_.find(std::string(member->finding.fingerprint())));
+    by_change_.erase(entry->changed_at);
+    by_fingerprint_.erase(by_fingerprint_.find(std::string(entry->status.fingerprint())));
+  }
+  runs_.erase(run);
+}
+
+void IncidentTable::ResolveEach(const std::string& name,
+                                const std::function<bool(const Entry&)>& which,
+                                const std::string& why) {
   PendingCalls pending;
   {
     const MutexLock lock(mutex_);
@@ -152,7 +178,7 @@ void IncidentTable::WentOn(const std::string& name, const std::string& rule,
     pending = CallsNow();
     bool changed = false;
     for (Entry* entry : run->second.entries) {
-      if (entry->over() || entry->shown().rule() != rule) continue;
+      if (entry->over() || !which(*entry)) continue;
       Touch(entry, unix_ns_());
       SetState(entry, v1::Incident::STATE_RESOLVED);
       Say(*entry, Revision::CHANGE_RESOLVED, "plumbd", why, &pending);

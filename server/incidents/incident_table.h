@@ -82,6 +82,10 @@ class IncidentTable {
   // Resolves the incidents of a rule in a run, because later evidence shows that the condition is
   // over.
   void WentOn(const std::string& run, const std::string& rule, const std::string& why);
+  // The run is over and is forgotten: its incidents are resolved.
+  void RunForgotten(const std::string& run);
+  // Erases the incidents of a run.
+  void Forget(const std::string& run);
   // Applies an update. Returns NotFound; InvalidArgument states what is missing.
   // `update.fingerprint` is complete: of an incident (if merged: the one it was merged into), or of
   // a finding in an incident.
@@ -180,6 +184,9 @@ class IncidentTable {
   };
   using Revision = v1::IncidentRevision;
 
+  // Resolves those incidents of the run that `which` accepts.
+  void ResolveEach(const std::string& run, const std::function<bool(const Entry&)>& which,
+                   const std::string& why);
   void Touch(Entry* entry, int64_t now) PLUMB_REQUIRES(mutex_);
   void Say(const Entry& entry, Revision::Change change, const std::string& who,
            const std::string& reason, PendingCalls* pending) const PLUMB_REQUIRES(mutex_);

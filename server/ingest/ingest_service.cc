@@ -78,12 +78,12 @@ class IngestServiceImpl : public IngestService,
       grpc::CallbackServerContext* context) override {
     auto lease = gate_->Enter(*context);
     const std::string owner = lease->Names();
-    auto session = std::make_shared<Session>(
-        &context_, std::move(lease), AddressOf(context->peer()), [this, owner](Session* done) {
-          const MutexLock lock(mutex_);
-          sessions_.erase(done);
-          --calls_of_[owner];
-        });
+    auto session = std::make_shared<Session>(&context_, std::move(lease), context->peer(),
+                                             [this, owner](Session* done) {
+                                               const MutexLock lock(mutex_);
+                                               sessions_.erase(done);
+                                               --calls_of_[owner];
+                                             });
     bool room;
     {
       const MutexLock lock(mutex_);

@@ -96,23 +96,26 @@ absl::StatusOr<Intake::Joined> Intake::Join(v1::Hello* said, std::weak_ptr<Conne
                                             const MayWrite& may_write, const Sender& sender) {
   const v1::Hello& hello = *said;
   if (auto s = CheckHello(hello); !s.ok()) return s;
-  for (const std::string& run : RunsOf(hello)) {
+  const std::set<std::string> runs = RunsOf(hello);
+  for (const std::string& run : runs) {
     if (auto s = may_write(run); !s.ok()) return s;
     if (auto s = judge_->quarantine().MayWrite(run); !s.ok()) return s;
-    if (auto s = names_->AddRun(run, sender); !s.ok()) {
-      ++counters_->refused_runs;
-      return s;
-    }
+  }
+  auto names = names_->Connect(runs, sender);
+  if (!names.ok()) {
+    ++counters_->refused_runs;
+    return names.status();
   }
   const auto may = [&](const std::string& run) { return may_write(run).ok(); };
   if (auto s = table_->MayTakeOver(hello, may); !s.ok()) return s;
   const uint32_t ahead = table_->AttemptsAhead(hello);
   Attempts::Raise(ahead, said->mutable_sources());
-  auto opened = table_->Open(hello.stream_id(), sender.entries);
+  auto opened = table_->Open(hello.stream_id(), sender.entries, sender.connection);
   if (!opened.ok()) return opened.status();
   Joined joined;
   joined.ahead = ahead;
-  joined.runs = RunsOf(hello);
+  joined.runs = runs;
+  joined.names = *std::move(names);
   joined.stream = std::move(*opened);
   std::shared_ptr<Connection> older;
   std::vector<Pacer::Resume> free;
@@ -163,6 +166,11 @@ void Intake::JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pace
 }
 
 void Intake::Leave(const Joined& joined, bool ended) {
+  LeaveStream(joined, ended);
+  joined.names->Release();
+}
+
+void Intake::LeaveStream(const Joined& joined, bool ended) {
   StreamState& stream = *joined.stream;
   std::vector<Pacer::Resume> free;
   {

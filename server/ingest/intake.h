@@ -46,6 +46,7 @@ class Intake {
     uint32_t ahead = 0;          // added to the attempts that its process sends (attempts.h)
     size_t refused = 0;          // batches that waited for its hello and are refused now
     std::set<std::string> runs;  // in its hello; batches of other runs are refused
+    std::shared_ptr<NameTable::Hold> names;  // of those
   };
   // Returns OK if the sender of this hello may write the run. Called for the runs in the hello and
   // those of the stream's earlier connections.
@@ -84,6 +85,7 @@ class Intake {
   bool IsDue(const Joined& joined, uint64_t sequence) const;
 
  private:
+  void LeaveStream(const Joined& joined, bool ended);
   absl::Status CheckHello(const v1::Hello& hello) const;
   SeriesSets::Declared SetsThatFit(const v1::Hello& hello) const;
   absl::Status AddSetsLocked(StreamState& stream, const SeriesSets::Declared& sets,

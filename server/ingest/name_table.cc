@@ -45,15 +45,26 @@ std::shared_ptr<NameTable::Run> NameTable::Find(const std::string& run, const Se
   {
     const ReaderLock lock(mutex_);
     const auto found = runs_.find(run);
-    if (found != runs_.end() && !found->second->noted) return found->second;
+    if (found != runs_.end() && !found->second->noted) {
+      found->second->going_on = true;
+      return found->second;
+    }
   }
   const WriterLock lock(mutex_);
+  auto known = FindLocked(run, sender, full);
+  if (known != nullptr) known->going_on = true;
+  return known;
+}
+
+std::shared_ptr<NameTable::Run> NameTable::FindLocked(const std::string& run, const Sender& sender,
+                                                      absl::Status* full) {
   std::shared_ptr<Run> noted;
   if (const auto found = runs_.find(run); found != runs_.end()) {
     if (!found->second->noted) return found->second;
-    noted = found->second;  // who comes first with it now owns it, if there is room for one more
+    noted = found->second;  // the first sender that names it owns it, if there is a place for it
   }
-  const absl::Status taken = run_shares_.Take(sender, runs_.size(), noted != nullptr);
+  RunShares::Place place;
+  const absl::Status taken = run_shares_.Take(sender, runs_.size(), noted != nullptr, &place);
   if (!taken.ok()) {
     *full = absl::ResourceExhaustedError(
         absl::StrCat("run \"", run, "\": ", std::string(taken.message())));
@@ -67,7 +78,48 @@ std::shared_ptr<NameTable::Run> NameTable::Find(const std::string& run, const Se
   made->bytes = std::move(bytes);
   made->owner = sender.entries;
   made->noted = false;
+  made->place = std::move(place);
   return made;
+}
+
+absl::StatusOr<std::shared_ptr<NameTable::Hold>> NameTable::Connect(
+    const std::set<std::string>& runs, const Sender& sender) {
+  const WriterLock lock(mutex_);
+  std::set<std::string> held;
+  absl::Status full;
+  for (const std::string& run : runs) {
+    const auto known = FindLocked(run, sender, &full);
+    if (known == nullptr) break;
+    ++known->connections;
+    held.insert(run);
+  }
+  if (full.ok()) return std::make_shared<Hold>(this, std::move(held));
+  for (const std::string& run : held) Disconnect(run);
+  return full;
+}
+
+void NameTable::Hold::Release() {
+  if (released_.exchange(true)) return;
+  const WriterLock lock(table_->mutex_);
+  for (const std::string& run : runs_) table_->Disconnect(run);
+}
+
+void NameTable::Disconnect(const std::string& run) {
+  const auto found = runs_.find(run);
+  if (found == runs_.end() || --found->second->connections > 0) return;
+  run_shares_.Disconnected(&found->second->place);
+  EraseIfUnused(found);
+}
+
+void NameTable::EraseIfUnused(Runs::iterator run) {
+  if (run->second->connections > 0 || run->second->going_on) return;
+  run_shares_.Give(&run->second->place);
+  runs_.erase(run);
+}
+
+size_t NameTable::runs() const {
+  const ReaderLock lock(mutex_);
+  return runs_.size();
 }
 
 std::string NameTable::OwnerOf(const std::string& run) const {
@@ -138,7 +190,7 @@ void NameTable::Note(const std::vector<KnownName>& names) {
         noted = std::make_shared<Run>();
         const WriterLock run_lock(noted->mutex);
         noted->bytes = SharedBytes::Held(bytes_, "");
-        noted->noted = true;
+        noted->noted = noted->going_on = true;
       }
       run = noted;
     }
@@ -157,7 +209,8 @@ void NameTable::Forget(const std::string& name) {
     const auto found = runs_.find(name);
     if (found == runs_.end()) return;
     run = found->second;
-    if (run->noted) runs_.erase(found);
+    run->going_on = false;
+    EraseIfUnused(found);
   }
   const WriterLock lock(run->mutex);
   run->names.clear();

@@ -2,9 +2,11 @@
 // what a sender could fill memory with, batch after batch.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -13,6 +15,7 @@
 
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "plumbline/v1/batch.pb.h"
 #include "server/ingest/run_shares.h"
@@ -23,9 +26,10 @@
 
 namespace plumbline::server {
 
-// Thread-safe. Counts by 64-bit hashes of names, which nobody outside can foresee: runs since the
-// start of this process, names of each run until it is over. What a message costs is linear in its
-// size: sets count once for each run, and a batch names few.
+// Thread-safe. Counts by 64-bit hashes of names, which nobody outside can foresee. A run has a
+// place while a connection names it, and from its first evidence until it is over; then its names
+// are forgotten. What a message costs is linear in its size: sets count once for each run, and a
+// batch names few.
 class NameTable {
  public:
   // `bytes`: of all runs; null: nobody counts them. One run may have a quarter of them.
@@ -33,9 +37,28 @@ class NameTable {
             std::shared_ptr<SharedBytes> bytes = nullptr)
       : max_names_(max_names), bytes_(std::move(bytes)), run_shares_(max_runs, std::move(shares)) {}
 
-  // A run that was not named before counts as the sender's. ResourceExhausted: one run too many, of
-  // all or of the sender's.
+  // A run that was not named before counts as the sender's, until it is over. ResourceExhausted:
+  // one run too many, of all or of the sender's.
   absl::Status AddRun(const std::string& run, const Sender& sender = {});
+  // What a connection has of the runs that its hello names. The table must outlive it.
+  class Hold {
+   public:
+    Hold(NameTable* table, std::set<std::string> runs) : table_(table), runs_(std::move(runs)) {}
+    ~Hold() { Release(); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+    // The connection is gone. The second call does nothing.
+    void Release();
+
+   private:
+    NameTable* const table_;
+    const std::set<std::string> runs_;
+    std::atomic<bool> released_{false};
+  };
+  // All of them, or none. ResourceExhausted: as AddRun.
+  absl::StatusOr<std::shared_ptr<Hold>> Connect(const std::set<std::string>& runs,
+                                                const Sender& sender);
+  size_t runs() const;  // that have a place
   // The sites of the evidence, the series sets, the declarations and the losses (with their causes)
   // that `batch`, which passed CheckReceived, brings. ResourceExhausted names the run; then nothing
   // of the batch is to be taken.
@@ -44,16 +67,21 @@ class NameTable {
   // Names that a former process let in, as the judge found them again: they are there, whether
   // there is room or not.
   void Note(const std::vector<KnownName>& names);
-  // The run is over: what was kept of its names is not any more.
+  // The run is over: what was kept of its names is not any more, nor its place, unless a connection
+  // names it.
   void Forget(const std::string& run);
   // Who named the run first; empty: nobody is known.
   std::string OwnerOf(const std::string& run) const;
 
  private:
   struct Run {
-    // These two are behind the incident table's mutex, as the map of runs is.
+    // These are guarded by the table's mutex, as the map of runs is.
     std::string owner;
     bool noted = false;  // known from a former process alone
+    RunShares::Place place;
+    size_t connections = 0;  // that name it
+    // Evidence came, and it is not over since. Set without the lock.
+    std::atomic<bool> going_on{false};
     SharedMutex mutex;
     std::unordered_set<uint64_t> names PLUMB_GUARDED_BY(mutex);
     std::unordered_set<uint64_t> lists PLUMB_GUARDED_BY(mutex);
@@ -70,7 +98,12 @@ class NameTable {
   static Cost CostOfName(const v1::Site& site);
   static Cost CostOfLoss(const v1::Loss& loss);
   static Cost CostOfList(const v1::SeriesSet& set);
+  using Runs = std::unordered_map<std::string, std::shared_ptr<Run>, absl::Hash<std::string>>;
   std::shared_ptr<Run> Find(const std::string& run, const Sender& sender, absl::Status* full);
+  std::shared_ptr<Run> FindLocked(const std::string& run, const Sender& sender, absl::Status* full)
+      PLUMB_REQUIRES(mutex_);
+  void Disconnect(const std::string& run) PLUMB_REQUIRES(mutex_);
+  void EraseIfUnused(Runs::iterator run) PLUMB_REQUIRES(mutex_);
   absl::Status Add(const std::string& name, Run* run, const Cost& cost);
   static absl::Status AddCause(const std::string& name, Run* run, const Cost& cost);
   // Each of them, for the run that its source names.
@@ -80,8 +113,7 @@ class NameTable {
   const size_t max_names_;
   const std::shared_ptr<SharedBytes> bytes_;
   mutable SharedMutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<Run>, absl::Hash<std::string>> runs_
-      PLUMB_GUARDED_BY(mutex_);
+  Runs runs_ PLUMB_GUARDED_BY(mutex_);
   RunShares run_shares_ PLUMB_GUARDED_BY(mutex_);
 };
 

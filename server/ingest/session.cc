@@ -227,12 +227,10 @@ bool Session::OnHello(v1::Hello* said) {
   auto joined = context_->intake->Join(
       said, std::static_pointer_cast<Connection>(call_stream),
       [this](const std::string& run) { return lease_->Check(Scope::kWrite, run); },
-      {lease_->Names(), address_, call_stream->shared ? hello.origin() : ""});
+      SenderOf(hello, call_stream->shared));
   if (!joined.ok()) {
     if (former != nullptr) KeepFormer(former);
-    // Both libraries use the same numbers for codes.
-    return Fail(call_stream, static_cast<grpc::StatusCode>(joined.status().raw_code()),
-                std::string(joined.status().message()));
+    return Refuse(call_stream, joined.status());
   }
   const bool room = joined->room;
   {
@@ -259,9 +257,30 @@ bool Session::OnHello(v1::Hello* said) {
   return room;
 }
 
-// Returns the connection that this call has for the stream of `newer`, if any: of a process that
-// reconnected through a relay, or whose stream id another process uses. It continues until the
-// newer one is accepted, and then ends without a message. An older relay has ended it already.
+// Of what is exhausted a sender that asks without a pause would get most of what becomes free: its
+// answers are late.
+bool Session::Refuse(const LegPtr& call_stream, const absl::Status& why) {
+  // The codes of both libraries are the same numbers.
+  const auto code = static_cast<grpc::StatusCode>(why.raw_code());
+  const std::string text(why.message());
+  if (code != grpc::StatusCode::RESOURCE_EXHAUSTED) return Fail(call_stream, code, text);
+  context_->timer->Schedule([weak = weak_from_this(), call_stream, code, text] {
+    if (auto session = weak.lock()) session->Fail(call_stream, code, text);
+  });
+  return call_stream->shared;  // other streams of the call go on
+}
+
+Sender Session::SenderOf(const v1::Hello& hello, bool shared) const {
+  Sender sender{lease_->Names(), address_, "", connection_, ""};
+  if (!shared) return sender;
+  sender.behind = AddressOf(hello.origin());
+  sender.line = ConnectionOf(hello.origin());
+  return sender;
+}
+
+// Returns the connection that this call has for the stream of `newer`, if any: of a
+// relay's process that came back, or whose stream id another process uses. It goes on until the
+// newer one is taken in, and ends without a word. An older relay has ended it already.
 Session::LegPtr Session::Yield(const LegPtr& newer) {
   const MutexLock lock(mutex_);
   const auto same = call_streams_.find(newer->stream_id);

@@ -22,6 +22,7 @@
 #include "server/ingest/intake.h"
 #include "server/stopping/stop_sender.h"
 #include "server/stream/liveness.h"
+#include "server/stream/sender.h"
 #include "transport/redact.h"
 
 namespace plumbline::server {
@@ -47,12 +48,13 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
                 public CallStreamOwner,
                 public std::enable_shared_from_this<Session> {
  public:
-  // `lease`: the caller's permissions; `address`: the caller's (sender.h).
-  Session(const SessionContext* context, std::shared_ptr<Lease> lease, std::string address,
+  // `lease`: what its caller may do; `peer`: the caller, as gRPC names it.
+  Session(const SessionContext* context, std::shared_ptr<Lease> lease, const std::string& peer,
           std::function<void(Session*)> on_done)
       : context_(context),
         lease_(std::move(lease)),
-        address_(std::move(address)),
+        address_(AddressOf(peer)),
+        connection_(ConnectionOf(peer)),
         on_done_(std::move(on_done)) {}
 
   // Begins to read; keeps itself alive from here on.
@@ -83,6 +85,8 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   void OnHelloDue();
   bool Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std::string why);
   bool OnHello(v1::Hello* said);
+  bool Refuse(const LegPtr& call_stream, const absl::Status& why);
+  Sender SenderOf(const v1::Hello& hello, bool shared) const;
   bool OnBatch(ParsedBatch batch);
   bool Redact(v1::Batch* batch) const;
   void OnAside(v1::AgentMessage& message);
@@ -106,7 +110,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
 
   const SessionContext* const context_;
   const std::shared_ptr<Lease> lease_;
-  const std::string address_;
+  const std::string address_, connection_;
   const std::function<void(Session*)> on_done_;
   std::shared_ptr<Session> self_;
   grpc::Alarm hello_due_;

@@ -53,19 +53,6 @@ bool TakeHeader(const std::string& payload, Checkpoint* out) {
 
 }  // namespace
 
-void CheckpointKept::Head(uint64_t entry, uint64_t event, int64_t unix_ns) {
-  checkpoint_ = {entry, event, unix_ns, {}};
-}
-
-void CheckpointKept::Part(std::string_view name, std::string_view bytes) {
-  checkpoint_.parts[std::string(name)].append(bytes);
-}
-
-void CheckpointKept::HandOnTo(CheckpointSink* sink) const {
-  sink->Head(checkpoint_.entry, checkpoint_.event, checkpoint_.unix_ns);
-  for (const auto& [name, bytes] : checkpoint_.parts) sink->Part(name, bytes);
-}
-
 CheckpointWriter::CheckpointWriter(std::string directory, std::string tool_version)
     : directory_(std::move(directory)),
       tool_version_(std::move(tool_version)),

@@ -36,17 +36,6 @@ class CheckpointSink {
   virtual void Part(std::string_view name, std::string_view bytes) = 0;
 };
 
-// Keeps the pieces in memory.
-class CheckpointKept : public CheckpointSink {
- public:
-  void Head(uint64_t entry, uint64_t event, int64_t unix_ns) override;
-  void Part(std::string_view name, std::string_view bytes) override;
-  void HandOnTo(CheckpointSink* sink) const;
-
- private:
-  Checkpoint checkpoint_;
-};
-
 // The part that says up to which number each stream's batches were judged: a v1::JournalStreams.
 inline constexpr char kCheckpointStreams[] = "streams";
 

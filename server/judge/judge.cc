@@ -52,6 +52,7 @@ Judge::Judge(const JudgeOptions& options, IncidentTable* incident_table, const G
       liveness_(options.hang, options.between_steps),
       queue_(options.queue_bytes),
       streams_(options.max_streams),
+      max_runs_(options.max_runs),
       checkpoint_bytes_(options.checkpoint_bytes),
       checkpoint_interval_(options.checkpoint_interval),
       open_run_(options.open_run),
@@ -354,7 +355,7 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   if (event.has_steps_closed()) SetClosedStep(event.steps_closed().run());
   if (event.has_run_finished()) {
     const std::string& run = event.run_finished().run();
-    TellOver(run);
+    OnRunOver(run);
     LogInfo("run {:?}: over", run);
     const bool forgotten = !engine_->Knows(run);
     const MutexLock lock(mutex_);
@@ -362,6 +363,7 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
     runs_.SetAllClosed(run);
     if (forgotten) runs_.SetForgotten(run);
   }
+  if (event.run_finished().forgotten()) ForgetRun(event.run_finished().run());
   if (event.has_hung()) {
     const MutexLock lock(mutex_);
     runs_.NoteHung(event.hung());
@@ -385,7 +387,7 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
 }
 
 // Reports that no process of the run exists any more.
-void Judge::TellOver(const std::string& run) {
+void Judge::OnRunOver(const std::string& run) {
   liveness_.Forget(run);
   const MutexLock lock(owners_mutex_);
   if (on_over_) on_over_(run);

@@ -18,6 +18,7 @@
 #include <ctime>
 #include <deque>
 #include <functional>
+#include <future>
 #include <list>
 #include <map>
 #include <memory>
@@ -62,13 +63,16 @@ struct JudgeOptions {
   // ... and a run may begin no step for this long
   std::chrono::nanoseconds between_steps = std::chrono::seconds(60);
   size_t queue_bytes = 256u << 20;
-  size_t max_streams = 20000;  // that a checkpoint contains
-  // that the open steps of all runs may hold, and separately the rules' state of them; 0: no limit
-  uint64_t open_bytes = 0;
-  Store* store = nullptr;            // of closed steps; must outlive the judge
-  Quarantine* quarantine = nullptr;  // must outlive the judge; null: uses one without a file
-  OpenRun open_run;                  // reads what is kept of a run; empty: nothing is
-  // A checkpoint is taken after this many bytes or this much time, whichever is first.
+  size_t max_streams = 20000;  // that a checkpoint knows
+  // Runs that are over, and runs that are not and have lost their connections: of each, those
+  // beyond it are forgotten, or are over at once.
+  size_t max_runs = 10'000;
+  uint64_t open_bytes = 0;           // that the open steps of all runs may hold, and as much what
+                                     // the rules remember of them; 0: no bound
+  Store* store = nullptr;            // of what closes; must outlive the judge
+  Quarantine* quarantine = nullptr;  // must outlive it; null: one that is not kept
+  OpenRun open_run;                  // what is kept of a run; empty: nothing is
+  // What is judged between two checkpoints: so many bytes, or so much time, whichever is first.
   uint64_t checkpoint_bytes = 256u << 20;
   std::chrono::nanoseconds checkpoint_interval = std::chrono::seconds(60);
 };
@@ -264,6 +268,13 @@ class Judge {
   void CloseOverTheSlow(const RunTable::Skip& skip);
   void ForgetRunsOver();
   void ForgetStreams(JudgeQueue::Clock::time_point now);
+  // judge_runs.cc
+  void PartWithRuns();
+  void EndDisconnected() PLUMB_EXCLUDES(mutex_);
+  void ForgetLongOver() PLUMB_EXCLUDES(mutex_);
+  void ForgetIncidents() PLUMB_EXCLUDES(mutex_);
+  bool MayPartWith(const std::string& run) const;
+  void ForgetRun(const std::string& run);
 
   void HandInCheckpoint();
   void Handle(JudgeItem& item, const std::vector<std::string>& runs);
@@ -276,7 +287,7 @@ class Judge {
   uint64_t EntryOf(const std::string& run) const;
   absl::Status KeepAndApply(v1::JudgeEvent event);
   void Apply(uint64_t entry, const v1::JudgeEvent& event);
-  void TellOver(const std::string& run);
+  void OnRunOver(const std::string& run);
   void OnVerdict(const v1::Verdict& verdict);
   void SetClosedStep(const std::string& run);
   void ShowClosedStep(const std::string& run);
@@ -328,7 +339,7 @@ class Judge {
   void CloseWhatWentOn(const std::vector<std::string>& runs);
   void CheckpointIfDue();
   void TakeCheckpoint(CheckpointSink* sink);
-  Checkpointer::Take CheckpointTaker();
+  Checkpointer::Take CheckpointTaker(std::future<void>* taken);
   void PersistReports(Archive& archive) PLUMB_REQUIRES(mutex_);
   bool Deciding() const PLUMB_EXCLUDES(decisions_mutex_);
   void Decided() PLUMB_EXCLUDES(decisions_mutex_);
@@ -375,6 +386,7 @@ class Judge {
                    {}};
   Journal* journal_ = nullptr;
   Checkpointer* checkpointer_ = nullptr;
+  const size_t max_runs_;
   const uint64_t checkpoint_bytes_;
   const std::chrono::nanoseconds checkpoint_interval_;
   uint64_t bytes_since_checkpoint_ = 0;
@@ -415,6 +427,10 @@ class Judge {
   RunTable runs_ PLUMB_GUARDED_BY(mutex_);
   std::map<std::string, RunReport> reports_ PLUMB_GUARDED_BY(mutex_);
   size_t kept_lines_ PLUMB_GUARDED_BY(mutex_) = 0;  // in all of them
+  // Runs that were forgotten, and since when: their incidents are kept a little longer, so that
+  // receivers of alerts learn that those are over.
+  std::deque<std::pair<JudgeQueue::Clock::time_point, std::string>> forgotten_
+      PLUMB_GUARDED_BY(mutex_);
   mutable Mutex owners_mutex_;
   std::function<Owner(const std::string& run)> owner_of_ PLUMB_GUARDED_BY(owners_mutex_);
   std::function<void(const std::string& run)> on_over_ PLUMB_GUARDED_BY(owners_mutex_);

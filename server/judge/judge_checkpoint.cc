@@ -113,10 +113,13 @@ std::map<std::string, uint64_t> Judge::AheadOf(const Checkpoint& checkpoint) {
   return runs;
 }
 
-// By a copy of the process, since writing it down may take seconds; by this thread where there can
-// be no copy, at the end, and after a copy that failed. Nobody judges, so nobody has a lock of the
-// engine; this thread takes the others that TakeCheckpoint needs, and the copy leaves them first.
-Checkpointer::Take Judge::CheckpointTaker() PLUMB_NO_THREAD_SAFETY_ANALYSIS {
+// By a copy of the process, since writing it down may take seconds. Where there can be no copy, at
+// the end, and after a copy that failed, the writing thread takes it, and this one waits for
+// *taken: piece by piece either way, so that no second form of what is known is in memory. Nobody
+// judges, so nobody has a lock of the engine; this thread takes the others that TakeCheckpoint
+// needs, and the copy leaves them first.
+Checkpointer::Take Judge::CheckpointTaker(std::future<void>* taken)
+    PLUMB_NO_THREAD_SAFETY_ANALYSIS {
   if (!copy_failed_.exchange(false) && !stopping()) {
     mutex_.Lock();
     incident_table_->Lock();
@@ -141,10 +144,11 @@ Checkpointer::Take Judge::CheckpointTaker() PLUMB_NO_THREAD_SAFETY_ANALYSIS {
     LogWarning("checkpoint: {}; judging waits while it is taken",
                std::string(copy.status().message()));
   }
-  auto taken = std::make_shared<CheckpointKept>();
-  TakeCheckpoint(taken.get());
-  return [taken](CheckpointSink* sink) {
-    taken->HandOnTo(sink);
+  auto done = std::make_shared<std::promise<void>>();
+  *taken = done->get_future();
+  return [this, done](CheckpointSink* sink) {
+    TakeCheckpoint(sink);
+    done->set_value();
     return absl::OkStatus();
   };
 }
@@ -183,17 +187,19 @@ void Judge::HandInCheckpoint() {
   ahead_told_ = false;
   if (std::exchange(checkpoint_asked_, false) && retry_ != nullptr) retry_->handed_in = true;
   const auto start = JudgeQueue::Clock::now();
-  Checkpointer::Take take = CheckpointTaker();
+  std::future<void> taken;
+  Checkpointer::Take take = CheckpointTaker(&taken);
   checkpointed_entry_ = judged_entry_;
   checkpointed_event_ = applied_event_;
   bytes_since_checkpoint_ = 0;
-  const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
-  LogDebug("checkpoint at entry {}: judging stood still for {:.3f} s", checkpointed_entry_,
-           took.count());
   // What the store has not written yet would otherwise be told by the entries before this one.
   const uint64_t ticket = store_->Flush();
   checkpointer_->Write(checkpointed_entry_, std::move(take),
                        [store = store_, ticket] { return store->WaitFlushed(ticket, kFlushTime); });
+  if (taken.valid()) taken.wait();
+  const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
+  LogDebug("checkpoint at entry {}: judging was blocked for {:.3f} s", checkpointed_entry_,
+           took.count());
 }
 
 }  // namespace plumbline::server

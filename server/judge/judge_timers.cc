@@ -114,7 +114,7 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
     event.mutable_ended()->set_run(run);
     PushEvent(std::move(event));
   }
-  for (const std::string& run : greeted) TellOver(run);
+  for (const std::string& run : greeted) OnRunOver(run);
   for (const std::string& run : ended) {
     v1::JudgeEvent event;
     event.mutable_run_finished()->set_run(run);
@@ -123,6 +123,7 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
   if (now >= next_look_) {
     next_look_ = now + kLookPeriod;
     ForgetRunsOver();
+    PartWithRuns();
     std::vector<v1::StepsStopped> stopped;
     for (v1::RanksHung& hung : liveness_.Look(now, &stopped)) {
       v1::JudgeEvent event;

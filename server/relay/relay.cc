@@ -148,7 +148,7 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     } else {
       greeted_ = true;
       stream_id_ = message.hello().stream_id();
-      message.mutable_hello()->set_origin(AddressOf(context_->peer()));
+      message.mutable_hello()->set_origin(ConnectionOf(context_->peer()));
       number_ = board_->Open(stream_id_, shared_from_this(), std::move(*message.mutable_hello()));
       return false;  // until it is welcomed
     }

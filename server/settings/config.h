@@ -65,11 +65,10 @@ struct Config {
   int64_t waiting_bytes = 16 << 20;
   int64_t max_streams = 20000;   // remembered, connected or not
   int64_t max_name_bytes = 512;  // run, layer, op, host, ...
-  int64_t max_series = 100'000;  // names of series and sites of one run; further ones are refused
-  int64_t max_ranks = 200'000;   // of connected streams
-  // names of runs since the start, and half as many again for other senders
-  int64_t max_runs = 10'000;
-  double hello_seconds = 30;  // limit for a connection's handshake and a call's hello
+  int64_t max_series = 100'000;  // names of series and sites of one run; more are refused
+  int64_t max_ranks = 200'000;   // that connected streams speak for
+  int64_t max_runs = 10'000;     // that go on, and as many that are over (run_shares.h)
+  double hello_seconds = 30;     // a connection shakes hands and a call says hello in time, or ends
 
   // [limits]: for everything together
   int64_t open_bytes = 0;     // open steps, as the rules count them; 0: a quarter of the memory

@@ -102,6 +102,13 @@ const std::vector<const SeriesName*>& Catalogue::SeriesOf(uint32_t run) const {
   return found == series_of_.end() ? none : found->second;
 }
 
+void Catalogue::Forget(const std::string& name, uint32_t run) {
+  spans_.erase(spans_.lower_bound({run, 0, 0, 0}), spans_.lower_bound({run + 1, 0, 0, 0}));
+  series_.erase(series_.lower_bound({run, 0, "", ""}), series_.lower_bound({run + 1, 0, "", ""}));
+  series_of_.erase(run);
+  runs_.erase(name);
+}
+
 NameRows Catalogue::Names() const {
   NameRows rows;
   for (const auto& [name, id] : runs_) rows.runs.emplace_back(id, name);

@@ -107,6 +107,9 @@ class Catalogue {
   std::vector<Span*> Spans() const;
   const std::vector<const SeriesName*>& SeriesOf(uint32_t run) const;
 
+  // All of a run; pointers to it are invalid then.
+  void Forget(const std::string& name, uint32_t run);
+
   // Load what the database has.
   void LoadRun(uint32_t id, std::string name);
   void LoadSeries(SeriesName series);

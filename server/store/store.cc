@@ -95,6 +95,18 @@ class StoreImpl : public Store {
     }
   }
 
+  void ForgetRun(const std::string& run) override {
+    FinishRun(run);
+    uint32_t id = 0;
+    {
+      const MutexLock lock(mutex_);
+      if (rebuilds_) return;
+      id = catalogue_.FindRun(run);
+      if (id != 0) catalogue_.Forget(run, id);
+    }
+    if (id != 0) Push(ForgottenRun{id, run}, 0);
+  }
+
   void AddGap(const v1::Gap& gap) override { Push(GapJob{gap}, 0); }
 
   void AddRevision(const std::string& fingerprint, const v1::IncidentRevision& revision) override {
@@ -126,6 +138,8 @@ class StoreImpl : public Store {
     kept.Persist(writes);
     Push(RebuildJob{writes.Take()}, 0);
     rebuild_ = range;
+    const MutexLock lock(mutex_);
+    rebuilds_ = true;
   }
 
   std::optional<RebuildRange> unfinished_rebuild() const override {
@@ -161,6 +175,8 @@ class StoreImpl : public Store {
     }
     rebuilding_.clear();
     Push(RebuildJob{}, 0);
+    const MutexLock lock(mutex_);
+    rebuilds_ = false;
   }
 
   // ---- called by any thread ----
@@ -430,7 +446,9 @@ class StoreImpl : public Store {
     for (const StoreJob& job : jobs) {
       if (const auto* block = std::get_if<BlockJob>(&job)) {
         const SpanRow& row = block->span;
-        BlockWritten(*block, catalogue_.Find(row.run, row.attempt, row.role, row.generation));
+        // Null: its run was forgotten.
+        Span* const span = catalogue_.Find(row.run, row.attempt, row.role, row.generation);
+        if (span != nullptr) BlockWritten(*block, span);
       } else if (const auto* position = std::get_if<PositionJob>(&job)) {
         // What will be gone at the next start does not count as held.
         set_aside_ = database_->set_aside();
@@ -474,6 +492,7 @@ class StoreImpl : public Store {
   mutable Mutex mutex_;  // guards what follows
   CondVar written_;
   Catalogue catalogue_ PLUMB_GUARDED_BY(mutex_);
+  bool rebuilds_ PLUMB_GUARDED_BY(mutex_) = false;
   uint64_t held_ PLUMB_GUARDED_BY(mutex_) = 0;
   uint64_t flushed_ PLUMB_GUARDED_BY(mutex_) = 0;  // ticket
   bool set_aside_ PLUMB_GUARDED_BY(mutex_) = false;

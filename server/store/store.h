@@ -66,6 +66,9 @@ class Store {
   virtual void EndEntry(const std::string& run) = 0;
   // Seals the open steps of the run.
   virtual void FinishRun(const std::string& run) = 0;
+  // Erases all of the run, but not the history of its incidents. It is over. Does nothing while the
+  // store is rebuilt.
+  virtual void ForgetRun(const std::string& run) = 0;
   virtual void AddGap(const v1::Gap& gap) = 0;
   // Adds a revision. If the store has it already, the first text stays.
   virtual void AddRevision(const std::string& fingerprint,

@@ -144,6 +144,19 @@ absl::Status StoreWriter::Put(const DamagedTileJob& job) {
   return drop.ok() ? drop->Bind(1, job.tile).Run() : drop.status();
 }
 
+absl::Status StoreWriter::Put(const ForgottenRun& job) {
+  for (const char* sql : {"DELETE FROM tiles WHERE span IN (SELECT id FROM spans WHERE run=?)",
+                          "DELETE FROM extents WHERE span IN (SELECT id FROM spans WHERE run=?)",
+                          "DELETE FROM spans WHERE run=?", "DELETE FROM series WHERE run=?",
+                          "DELETE FROM runs WHERE id=?"}) {
+    auto drop = database_->Prepare(sql);
+    if (!drop.ok()) return drop.status();
+    if (auto s = drop->Bind(1, job.run).Run(); !s.ok()) return s;
+  }
+  auto gaps = database_->Prepare("DELETE FROM gaps WHERE run=?");
+  return gaps.ok() ? gaps->BindText(1, job.name).Run() : gaps.status();
+}
+
 absl::Status StoreWriter::Put(const RebuildJob& job) {
   auto put = database_->Prepare(
       job.range.empty() ? "DELETE FROM meta WHERE key='rebuild'"

@@ -44,6 +44,11 @@ struct RevisionJob {
   std::string fingerprint;
   v1::IncidentRevision revision;
 };
+// All rows of a run go.
+struct ForgottenRun {
+  uint32_t run = 0;
+  std::string name;
+};
 // A damaged tile: it is removed, and a gap is added.
 struct DamagedTileJob {
   int64_t tile = 0;
@@ -52,8 +57,8 @@ struct DamagedTileJob {
 struct RebuildJob {
   std::string range;
 };
-using StoreJob =
-    std::variant<NameRows, BlockJob, PositionJob, GapJob, RevisionJob, DamagedTileJob, RebuildJob>;
+using StoreJob = std::variant<NameRows, BlockJob, PositionJob, GapJob, RevisionJob, DamagedTileJob,
+                              ForgottenRun, RebuildJob>;
 
 struct StoreLimits {
   uint64_t max_bytes = 0;  // of the database; 0: no limit
@@ -84,6 +89,7 @@ class StoreWriter {
   absl::Status Put(const GapJob& job);
   absl::Status Put(const RevisionJob& job);
   absl::Status Put(const DamagedTileJob& job);
+  absl::Status Put(const ForgottenRun& job);
   absl::Status Put(const RebuildJob& job);
   absl::Status PutTile(const BlockJob& job, int64_t first_step, const BuiltTile& built);
   absl::Status PutSpan(const SpanRow& span);

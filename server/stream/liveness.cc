@@ -13,8 +13,8 @@ namespace {
 
 using Nanos = Liveness::Nanos;
 
-constexpr size_t kSteps = 33;       // for the median
-constexpr int64_t kFirstSteps = 3;  // of a process, which compile
+constexpr size_t kStepsOfMedian = 33;  // whose median is taken
+constexpr int64_t kFirstSteps = 3;     // of a process: they compile
 constexpr double kMedians = 5;
 constexpr int kErrorFactor = 30;  // if no rank can be named
 // Factor of the limit if the pace is unknown: five minutes, half of the time limit of PyTorch's
@@ -171,7 +171,7 @@ void Liveness::Measure(Group* group, int64_t newest, Time now) {
   if (group->newest >= 0) {
     const std::chrono::duration<double> took = now - group->newest_at;
     group->steps.push_back(took.count() / static_cast<double>(newest - group->newest));
-    if (group->steps.size() > kSteps) group->steps.pop_front();
+    if (group->steps.size() > kStepsOfMedian) group->steps.pop_front();
     group->longest = std::max(group->longest, std::exchange(group->pause, Nanos(0)));
   }
   group->newest = newest;

@@ -247,9 +247,7 @@ void RunTable::ForgetRanksOver() {
   if (ranks <= kMostRanksOver) return;
   std::vector<Run*> over;
   for (auto& [name, run] : runs_) {
-    const bool left = std::none_of(run.ranks.begin(), run.ranks.end(),
-                                   [](const auto& rank) { return rank.second.connected; });
-    if (run.ended && !run.ranks.empty() && left) over.push_back(&run);
+    if (run.ended && !run.ranks.empty() && !AnyConnected(run)) over.push_back(&run);
   }
   std::sort(over.begin(), over.end(), [](const Run* a, const Run* b) {
     return a->info.last_seen_unix_ns() < b->info.last_seen_unix_ns();

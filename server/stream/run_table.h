@@ -113,6 +113,18 @@ class RunTable {
   // know that they are over.
   void SetForgotten(const std::string& run);
 
+  // Runs that are not over and of which no rank is connected, and those that are over and have none
+  // that is. Those to part with first come first: those with the least evidence, so that made-up
+  // runs do not push out trainings. Of those that are over, the newest `young` come last.
+  struct Left {
+    std::string run;
+    uint64_t evidence = 0;
+    int64_t seen_unix_ns = 0;
+  };
+  std::vector<Left> Disconnected() const;
+  std::vector<Left> Over(size_t young) const;
+  void Erase(const std::string& run) { runs_.erase(run); }
+
   int64_t LastSeen(const std::string& run) const;  // Unix time, ns; 0: unknown
   RunKnown Known(const std::string& run) const;
   bool Ended(const std::string& run) const;  // true also for an unknown run
@@ -228,6 +240,8 @@ class RunTable {
   bool AllRanksOver(const Run& run) const;
   static void CountRanks(const Run& run, v1::RunInfo* info);
   void ForgetRanksOver();
+  static bool AnyConnected(const Run& run);
+  std::vector<Left> ListLeft(bool ended) const;
 
   std::chrono::nanoseconds grace_;
   int64_t window_;

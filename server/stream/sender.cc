@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 
+#include <atomic>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@ namespace plumbline::server {
 namespace {
 
 constexpr size_t kMostBytes = 64;
+constexpr size_t kMostConnection = 128;  // bytes
 
 std::string Cut(std::string_view text) { return std::string(text.substr(0, kMostBytes)); }
 
@@ -45,6 +47,12 @@ std::string AddressOf(std::string_view grpc_peer) {
   if (grpc_peer.starts_with(kV6)) return Ipv6Of(grpc_peer.substr(kV6.size()));
   if (grpc_peer.starts_with(kUnix)) return std::string(kUnix);
   return Cut(grpc_peer);
+}
+
+std::string ConnectionOf(std::string_view grpc_peer) {
+  static std::atomic<uint64_t> calls{0};
+  if (AddressOf(grpc_peer) == "unix") return absl::StrCat("unix:#", ++calls);
+  return std::string(grpc_peer.substr(0, kMostConnection));
 }
 
 }  // namespace plumbline::server

@@ -49,24 +49,55 @@ void StreamTable::Restore(const StreamPositions& incident_table) {
 }
 
 absl::StatusOr<std::shared_ptr<StreamState>> StreamTable::Open(uint64_t stream_id,
-                                                               const std::string& owner) {
+                                                               const std::string& owner,
+                                                               const std::string& connection) {
   const MutexLock lock(mutex_);
   const auto found = streams_.find(stream_id);
   if (found != streams_.end()) {
+    if (auto s = RoomOnConnection(connection); !s.ok()) return s;
     Entry& entry = found->second;
-    if (!entry.connected) owners_[entry.owner].idle.erase(entry.idle);
-    entry.connected = true;
+    if (entry.connected) {
+      Disconnect(&entry);
+    } else {
+      owners_[entry.owner].idle.erase(entry.idle);
+    }
+    Connect(&entry, connection);
     SetOwner(&entry, owner);
     return entry.state;
   }
   if (auto s = RoomForStream(owner); !s.ok()) return s;
+  if (auto s = RoomOnConnection(connection); !s.ok()) return s;
   Entry entry;
   entry.state =
       std::make_shared<StreamState>(stream_id, limits_, 0, SharedBytes::Held(most_.names, owner));
-  entry.connected = true;
+  Connect(&entry, connection);
   entry.owner = owner;
   ++owners_[owner].streams;
   return streams_.emplace(stream_id, std::move(entry)).first->second.state;
+}
+
+absl::Status StreamTable::RoomOnConnection(const std::string& connection) const {
+  const auto own = of_connections_.find(connection);
+  const size_t left = most_.streams - std::min(most_.streams, connected_);
+  if (connection.empty() || own == of_connections_.end() || own->second < left)
+    return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "this connection has ", own->second, " of the ", most_.streams,
+      " streams that this server serves (ingest.max_streams), and ", left, " are left"));
+}
+
+void StreamTable::Connect(Entry* entry, const std::string& connection) {
+  entry->connected = true;
+  entry->connection = connection;
+  ++connected_;
+  ++of_connections_[connection];
+}
+
+void StreamTable::Disconnect(Entry* entry) {
+  entry->connected = false;
+  --connected_;
+  const auto own = of_connections_.find(entry->connection);
+  if (--own->second == 0) of_connections_.erase(own);
 }
 
 // Sets the owner. A stream of an earlier process has no owner until it reconnects.
@@ -167,7 +198,7 @@ void StreamTable::Closed(uint64_t stream_id) {
   if (found == streams_.end() || !found->second.connected) return;
   attempts_.Left(stream_id);
   std::list<uint64_t>& idle = owners_[found->second.owner].idle;
-  found->second.connected = false;
+  Disconnect(&found->second);
   found->second.idle = idle.insert(idle.end(), stream_id);
 }
 

@@ -98,12 +98,14 @@ class StreamTable {
   // ResourceExhausted if too many streams are connected, or too many of the owner's. Otherwise
   // unconnected streams are evicted: the owner's own if its share is used up, else those of the
   // owner with the most.
+  // Of one `connection` (a relay's has many streams; empty: not known) it opens one more while that
+  // has fewer than are left.
   absl::StatusOr<std::shared_ptr<StreamState>> Open(uint64_t stream_id,
-                                                    const std::string& owner = "");
-  // Returns OK if `may_write` allows every run that the stream has used so far, also in an earlier
-  // process, and `hello` names one of its ranks. A hello with the id of another sender's stream
-  // must not end that connection, nor continue its numbers. PermissionDenied does not reveal the
-  // owner.
+                                                    const std::string& owner = "",
+                                                    const std::string& connection = "");
+  // OK when `may_write` allows every run that the stream has spoken for so far, in a former process
+  // too, and `hello` names one of its ranks: a hello with another's stream id must not end that
+  // one's connection, nor go on under its numbers. PermissionDenied does not say whose it is.
   absl::Status MayTakeOver(const v1::Hello& hello,
                            const std::function<bool(const std::string&)>& may_write) const;
   // Marks the stream as unconnected; it may be evicted.
@@ -132,6 +134,7 @@ class StreamTable {
     std::list<uint64_t>::iterator idle;             // valid while not connected
     std::unordered_set<const std::string*> claims;  // keys in claims_ of the ranks that it has
     std::string owner;
+    std::string connection;  // while connected
   };
   struct Owner {
     size_t streams = 0, ranks = 0;
@@ -143,6 +146,9 @@ class StreamTable {
   bool EvictIdle() PLUMB_REQUIRES(mutex_);
   absl::Status RoomForStream(const std::string& owner) PLUMB_REQUIRES(mutex_);
   absl::Status RoomForRank(uint64_t stream_id, const std::string& owner) PLUMB_REQUIRES(mutex_);
+  absl::Status RoomOnConnection(const std::string& connection) const PLUMB_REQUIRES(mutex_);
+  void Connect(Entry* entry, const std::string& connection) PLUMB_REQUIRES(mutex_);
+  void Disconnect(Entry* entry) PLUMB_REQUIRES(mutex_);
   void SetOwner(Entry* entry, const std::string& owner) PLUMB_REQUIRES(mutex_);
   void Unclaim(Entry* entry, const std::string* key) PLUMB_REQUIRES(mutex_);
 
@@ -154,6 +160,8 @@ class StreamTable {
   Streams streams_ PLUMB_GUARDED_BY(mutex_);
   std::map<std::string, Owner> owners_
       PLUMB_GUARDED_BY(mutex_);  // at most one per access entry or combination of entries
+  size_t connected_ PLUMB_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, size_t> of_connections_ PLUMB_GUARDED_BY(mutex_);  // connected streams
   std::unordered_map<std::string, uint64_t, absl::Hash<std::string>> claims_
       PLUMB_GUARDED_BY(mutex_);
 };

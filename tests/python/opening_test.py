@@ -31,6 +31,7 @@ def test_refused_open(tmp_path):
         ("record='r', spool_bytes=-5", "spool_bytes is -5; expected an integer from 1"),
         ("record='r', role='cook'", "role is 'cook'"),
         ("record='r', redact='no'", "redact is 'no'; expected True, False or None"),
+        ("record='r', redact='ids'", "redact is 'ids'; expected True, False or None"),
         ("record='r', budget=7", "budget"),
         (r"run='exp\0one', record='r'", r"'exp\x00one' holds a NUL character"),
     ]:

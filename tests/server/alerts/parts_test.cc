@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "analysis/rollout/turns.h"
 #include "audit/live/doctor_batch.h"
 #include "server/alerts/alert_decider.h"
 #include "server/alerts/alert_log.h"
@@ -383,6 +384,39 @@ TEST_F(AlertSites, ARouteGetsNoIdsUnlessItAsks) {
     ++told;
   }
   EXPECT_EQ(told, 2);
+}
+
+// A finding as its rule writes it, which names two token ids and a sequence.
+TEST_F(AlertSites, TheTokensOfARetokenisedPromptAreForARouteThatAsks) {
+  AlertRoute asks = RouteTo("asks");
+  asks.raw_ids = true;
+  config_.routes = {RouteTo("all"), asks};
+  Restart(0);
+  rules::TurnPrefixes turns;
+  turns.compared = turns.retokenised = 1;
+  turns.sequence = "conversation-778899";
+  turns.position = 17;
+  turns.logged_token = 50'257;
+  turns.found_token = 31'337;
+  v1::Finding finding = rules::OtherPrompts(turns).finding();
+  finding.set_rule("drift/record-invalid");
+  finding.set_level(v1::LEVEL_ERROR);
+  finding.set_fingerprint("0123abcd");
+  finding.mutable_site()->set_run("r");
+  incident_table_.Put(finding, 1);
+  IncidentTable::Change change;
+  uint64_t cursor = 0;
+  ASSERT_TRUE(incident_table_.Next({}, &cursor, &change));
+  int sent = 0;
+  for (const AlertDecision& d : decider_->Decide(change, incident_table_)) {
+    ASSERT_TRUE(d.notification.has_value());
+    for (const char* id : {"50257", "31337", "778899"}) {
+      EXPECT_EQ(d.notification->body.find(id) != std::string::npos, d.route == "asks")
+          << d.route << ": " << d.notification->body;
+    }
+    ++sent;
+  }
+  EXPECT_EQ(sent, 2);
 }
 
 // ---- text ----------------------------------------------------------------------------------

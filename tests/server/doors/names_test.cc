@@ -36,11 +36,13 @@ v1::SeriesSet List(uint64_t id, int columns, unsigned seed) {
 using server::AddressOf;
 using server::Sender;
 
-// Returns how many new runs the table takes.
-int Named(NameTable* names, const std::string& prefix, int count, const Sender& sender) {
+// Of how many new runs the table takes, each by a connection of its own.
+int Named(NameTable* names, const std::string& prefix, int count, Sender sender) {
   int taken = 0;
-  for (int i = 0; i < count; ++i)
+  for (int i = 0; i < count; ++i) {
+    sender.connection = sender.address + ":" + std::to_string(i);
     taken += names->AddRun(prefix + std::to_string(i), sender).ok() ? 1 : 0;
+  }
   return taken;
 }
 Sender From(const std::string& address, const std::string& behind = "") {
@@ -50,12 +52,12 @@ Sender From(const std::string& address, const std::string& behind = "") {
 TEST(RunNames, OneSenderWithoutEndLeavesNamesToOtherAddresses) {
   NameTable names(1000, 10);
   EXPECT_EQ(Named(&names, "before-", 300, From("10.0.0.2")), 300);
-  EXPECT_EQ(Named(&names, "hog-", 5000, From("10.0.0.1")), 700 + 125);
-  // New runs of one sender that had many before, and of a hundred that had none.
+  EXPECT_EQ(Named(&names, "hog-", 5000, From("10.0.0.1")), 700 + 250);
+  // New runs of one that had many before, and of a hundred that had none.
   EXPECT_EQ(Named(&names, "new-", 20, From("10.0.0.2")), 20);
   for (int host = 0; host < 100; ++host) {
     const std::string name = std::to_string(host);
-    EXPECT_TRUE(names.AddRun("of-" + name, From("10.0.1." + name)).ok()) << host;
+    EXPECT_EQ(Named(&names, "of-" + name, 1, From("10.0.1." + name)), 1) << host;
   }
   // Known runs are accepted from every sender, even if the table is full.
   EXPECT_EQ(Named(&names, "before-", 300, From("10.0.0.1")), 300);
@@ -67,27 +69,97 @@ TEST(RunNames, SendersWithoutEndOfSeveralAddressesLeaveAPartEach) {
   for (int host = 0; host < 5; ++host)
     taken += Named(&names, "hog-" + std::to_string(host) + "-", 3000,
                    From("10.0.0." + std::to_string(host)));
-  EXPECT_LT(taken, 1250);
-  EXPECT_TRUE(names.AddRun("honest", From("10.0.1.1")).ok());
-  // There is still a final limit.
+  EXPECT_LT(taken, 1500);
+  EXPECT_EQ(Named(&names, "honest", 1, From("10.0.1.1")), 1);
+  // An end there is all the same.
   for (int host = 0; host < 2000; ++host)
-    (void)names.AddRun("x" + std::to_string(host), From("11.0.0." + std::to_string(host)));
+    (void)Named(&names, "x" + std::to_string(host), 1, From("11.0.0." + std::to_string(host)));
   const absl::Status full = names.AddRun("beyond", From("10.0.1.2"));
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(full.message()),
-              HasSubstr("already knows 1000 runs (ingest.max_runs); of 250 more"));
+              HasSubstr("already knows 1000 runs (ingest.max_runs); of 500 more"));
 }
 
-// Through a relay, each process has a share of its own, in addition to that of the relay's address.
+// Through a relay, whose address is the sender's without end too.
 TEST(RunNames, ProcessesBehindARelayHaveAPartOfTheirOwn) {
   NameTable names(1000, 10);
-  EXPECT_EQ(Named(&names, "hog-", 5000, From("10.0.0.1", "10.1.0.1")), 1000 + 125 + 125);
+  EXPECT_EQ(Named(&names, "hog-", 5000, From("10.0.0.1", "10.1.0.1")), 1000 + 250 + 250);
   EXPECT_EQ(Named(&names, "new-", 20, From("10.0.0.1", "10.1.0.2")), 20);
   EXPECT_EQ(Named(&names, "direct-", 20, From("10.0.0.3")), 20);
   // A sender that invents addresses of processes does not affect those of others.
   for (int i = 0; i < 2000; ++i)
-    (void)names.AddRun("up-" + std::to_string(i), From("10.0.0.1", std::to_string(i)));
+    (void)Named(&names, "up-" + std::to_string(i), 1, From("10.0.0.1", std::to_string(i)));
   EXPECT_EQ(Named(&names, "direct-again-", 20, From("10.0.0.4")), 20);
+}
+
+TEST(RunNames, AConnectionHasAFewOfThoseThatAreKept) {
+  NameTable names(1000, 10);
+  EXPECT_EQ(Named(&names, "before-", 1000, From("10.0.0.2")), 1000);
+  const auto of_one = [&](const std::string& prefix, const Sender& sender) {
+    int taken = 0;
+    for (int i = 0; i < 300; ++i)
+      taken += names.AddRun(prefix + std::to_string(i), sender).ok() ? 1 : 0;
+    return taken;
+  };
+  EXPECT_EQ(of_one("direct-", {"", "10.0.0.1", "", "10.0.0.1:1"}), 8);
+  EXPECT_EQ(of_one("behind-", {"", "10.0.0.3", "10.1.0.1", "10.0.0.3:1", "10.1.0.1:1"}), 8);
+  int of_relay = 0;
+  for (int line = 2; line < 100; ++line) {
+    const std::string number = std::to_string(line);
+    of_relay += of_one("relay-" + number + "-",
+                       {"", "10.0.0.3", "10.1.0.1", "10.0.0.3:1", "10.1.0.1:" + number});
+  }
+  EXPECT_EQ(of_relay, 256 - 8);
+}
+
+// A connection's names have places while it is there; those with evidence until they are over.
+TEST(RunNames, PlacesAreGivenBack) {
+  NameTable names(8, 10);
+  const auto sender = [](int i) {
+    return Sender{"", "10.0.0.1", "", "10.0.0.1:" + std::to_string(i)};
+  };
+  EXPECT_EQ(Named(&names, "others-", 8, From("10.0.0.2")), 8);
+  for (int i = 0; i < 100; ++i) {
+    const auto held = names.Connect({"a" + std::to_string(i)}, sender(i));
+    EXPECT_TRUE(held.ok()) << i << ": " << held.status().message();
+  }
+  EXPECT_EQ(names.runs(), 8u);
+  // All or none: four are kept for addresses, of which this one has two.
+  EXPECT_FALSE(names.Connect({"x", "y", "z"}, sender(0)).ok());
+  EXPECT_EQ(names.runs(), 8u);
+  auto held = names.Connect({"x", "y"}, sender(0));
+  ASSERT_TRUE(held.ok());
+  EXPECT_FALSE(names.Connect({"z"}, sender(1)).ok());
+  EXPECT_TRUE(names.Add(BatchOf(SourceOf("x"))).ok());
+  names.Forget("others-0");
+  EXPECT_EQ(names.runs(), 9u) << "another may have its place, and does not";
+  names.Forget("x");
+  EXPECT_EQ(names.runs(), 9u) << "a connection names it";
+  EXPECT_TRUE(names.Add(BatchOf(SourceOf("x"))).ok());
+  (*held)->Release();
+  (*held)->Release();
+  EXPECT_EQ(names.runs(), 8u) << "x has evidence and is not over";
+  names.Forget("x");
+  EXPECT_EQ(names.runs(), 7u);
+  EXPECT_TRUE(names.Connect({"z"}, sender(1)).ok());
+  EXPECT_EQ(names.runs(), 7u);
+}
+
+// Until the server has ended runs whose connections are gone, their number is bounded.
+TEST(RunNames, RunsThatHaveLostTheirConnectionsAreBounded) {
+  NameTable names(16, 10);
+  int taken = 0;
+  for (int i = 0; i < 500; ++i) {
+    const std::string run = "a" + std::to_string(i);
+    const auto held = names.Connect({run}, {"", "10.0.0.1", "", "10.0.0.1:" + std::to_string(i)});
+    if (!held.ok()) continue;
+    ++taken;
+    EXPECT_TRUE(names.Add(BatchOf(SourceOf(run))).ok());
+  }
+  EXPECT_EQ(taken, 48);
+  for (int i = 0; i < 48; ++i) names.Forget("a" + std::to_string(i));
+  EXPECT_EQ(names.runs(), 0u);
+  EXPECT_EQ(Named(&names, "b", 24, From("10.0.0.1")), 16 + 4);
 }
 
 TEST(RunNames, AnEntryKeepsItsShareBesideTheAddresses) {
@@ -100,6 +172,8 @@ TEST(RunNames, AnEntryKeepsItsShareBesideTheAddresses) {
   NameTable names(1000, 10, server::Shares(config));
   EXPECT_EQ(Named(&names, "a-", 3000, {"a", "10.0.0.1", ""}), 500);
   EXPECT_EQ(Named(&names, "b-", 3000, {"b", "10.0.0.2", ""}), 500);
+  names.Forget("a-0");
+  EXPECT_EQ(Named(&names, "more-", 10, {"a", "10.0.0.1", ""}), 1);
 }
 
 TEST(RunNames, AddressesHaveNoPorts) {

@@ -230,28 +230,28 @@ TEST_F(DoorsShares, OpenStepsOfManyRuns) {
 
 class DoorsAddresses : public testing::Test {
  protected:
-  static bool Welcomed(const std::string& address, uint64_t stream, const std::string& run) {
-    const v1::Source source = SourceOf(run);
-    AgentStream agent(ChannelTo(address, {}), stream, {source});
-    if (!agent.Welcomed()) return false;
-    agent.Send(ScalarStep(source, 1), 1);
-    return agent.Acknowledged(1);
+  std::unique_ptr<AgentStream> Open(const std::string& address, uint64_t stream,
+                                    const std::string& run) {
+    return std::make_unique<AgentStream>(ChannelTo(address, {}), stream,
+                                         std::vector<v1::Source>{SourceOf(run)});
   }
-  // Uses up all of 40 names, and the sender's half of 10 more.
+  // All of 40 names, and the sender's half of 20 more, for as long as its connections are open.
   void UseUp(const std::string& address) {
-    for (uint64_t i = 1; i <= 45; ++i)
-      ASSERT_TRUE(Welcomed(address, i, "hog-" + std::to_string(i))) << i;
-    for (uint64_t i = 46; i <= 50; ++i) {
-      AgentStream agent(ChannelTo(address, {}), i, {SourceOf("hog-" + std::to_string(i))});
-      const grpc::Status status = agent.Ended();
+    for (uint64_t i = 1; i <= 50; ++i) {
+      held_.push_back(Open(address, i, "hog-" + std::to_string(i)));
+      ASSERT_TRUE(held_.back()->Welcomed()) << i;
+    }
+    for (uint64_t i = 51; i <= 55; ++i) {
+      const grpc::Status status = Open(address, i, "hog-" + std::to_string(i))->Ended();
       EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-      EXPECT_THAT(status.error_message(), HasSubstr("127.0.0.1 has 5"));
+      EXPECT_THAT(status.error_message(), HasSubstr("127.0.0.1 has 10"));
     }
     EXPECT_EQ(server_->Info().dropped().at("refused-runs"), 5u);
   }
 
   TempFolder folder_;
   std::unique_ptr<Plumbd> server_;
+  std::vector<std::unique_ptr<AgentStream>> held_;
 };
 
 constexpr char kFortyRuns[] = "[ingest]\nack_seconds = 0.05\nmax_runs = 40\n";
@@ -261,8 +261,10 @@ TEST_F(DoorsAddresses, AnotherAddressGetsItsNewRunsIn) {
   if (server_->address().empty()) GTEST_SKIP() << "no IPv6: " << server_->process().errors();
   const std::string port = server_->address().substr(server_->address().rfind(':'));
   UseUp("127.0.0.1" + port);
-  for (uint64_t i = 100; i < 103; ++i)
-    EXPECT_TRUE(Welcomed("[::1]" + port, i, "honest-" + std::to_string(i))) << i;
+  for (uint64_t i = 100; i < 103; ++i) {
+    held_.push_back(Open("[::1]" + port, i, "honest-" + std::to_string(i)));
+    EXPECT_TRUE(held_.back()->Welcomed()) << i;
+  }
 }
 
 TEST_F(DoorsAddresses, AProcessBehindARelayGetsItsNewRunsIn) {
@@ -271,8 +273,11 @@ TEST_F(DoorsAddresses, AProcessBehindARelayGetsItsNewRunsIn) {
   UseUp(server_->address());
   Plumbd relay({"--relay", server_->address(), "--grpc", "unix:" + folder_.File("relay.sock")});
   ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
-  for (uint64_t i = 100; i < 103; ++i)
-    EXPECT_TRUE(Welcomed(relay.address(), i, "honest-" + std::to_string(i))) << i;
+  for (uint64_t i = 100; i < 103; ++i) {
+    held_.push_back(Open(relay.address(), i, "honest-" + std::to_string(i)));
+    EXPECT_TRUE(held_.back()->Welcomed()) << i;
+  }
+  held_.clear();
 }
 
 }  // namespace

@@ -55,6 +55,39 @@ TEST(IncidentTable, WhatDoctorPlantsIsSeenAndNeverStaysOpen) {
                                            Revision::CHANGE_RETURNED, Revision::CHANGE_RESOLVED}));
 }
 
+// What is forgotten is over first, so that watchers learn it; the rest keeps its numbers.
+TEST(IncidentTable, ForgetsTheIncidentsOfARun) {
+  IncidentTable incident_table([] { return 0; });
+  std::vector<v1::IncidentRevision::Change> changes;
+  incident_table.Put(Finding("a", "gone"), 1);
+  incident_table.Put(Finding("kept", "r"), 1);
+  incident_table.Put(Finding("b", "gone"), 1);
+  incident_table.SetOnRevision(
+      [&](const std::string&, const v1::IncidentRevision& r) { changes.push_back(r.change()); });
+  uint64_t cursor = incident_table.position();
+  incident_table.RunForgotten("gone");
+  incident_table.RunForgotten("gone");
+  incident_table.RunForgotten("unknown");
+  EXPECT_EQ(changes.size(), 2u);
+  IncidentTable::Change change;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(incident_table.Next({}, &cursor, &change));
+    EXPECT_EQ(change.incident.state(), v1::Incident::STATE_RESOLVED);
+  }
+  EXPECT_FALSE(incident_table.Next({}, &cursor, &change));
+  const uint64_t position = incident_table.position();
+  incident_table.Forget("gone");
+  incident_table.Forget("gone");
+  EXPECT_EQ(incident_table.position(), position);
+  ASSERT_EQ(incident_table.List({}).size(), 1u);
+  EXPECT_EQ(incident_table.List({})[0].incident.finding().fingerprint(), "kept");
+  EXPECT_EQ(incident_table.IncidentOf("a"), "");
+  EXPECT_EQ(incident_table.Checkpoint().incidents_size(), 1);
+  incident_table.Put(Finding("a", "gone"), 1);
+  ASSERT_TRUE(incident_table.Next({}, &cursor, &change));
+  EXPECT_EQ(change.incident.id(), 4u);
+}
+
 TEST(IncidentTable, FiltersByRunRuleAndLevel) {
   IncidentTable incident_table([] { return 0; });
   incident_table.Put(Finding("a", "r1"), 1);

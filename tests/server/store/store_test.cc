@@ -52,6 +52,61 @@ TEST_F(StoreTest, GivesBackEveryBitWhereverBlocksEnd) {
   }
 }
 
+// A run that is forgotten is nowhere, its name may come again, and others are as they were.
+TEST_F(StoreTest, ForgetsARun) {
+  for (const bool in_memory : {true, false}) {
+    TempFolder folder;
+    const StoreOptions options = At(in_memory ? "" : folder.File("s"));
+    auto store = Opened(options);
+    const auto columns = ColumnsOf({"loss"});
+    uint64_t entry = 0;
+    Truth kept, again;
+    const auto feed = [&](const std::string& run, int64_t steps, double value, Truth* truth) {
+      for (int64_t step = 0; step < steps; ++step) {
+        store->Judged(++entry);
+        Feed(store.get(), entry, run, step, columns, {{0}, {value}, {}});
+        store->EndEntry(run);
+        if (truth != nullptr) (*truth)[{"loss", 0, step}] = std::bit_cast<uint64_t>(value);
+      }
+    };
+    const auto known = [&](const std::string& run) {
+      v1::ListSeriesRequest request;
+      request.set_run(run);
+      v1::ListSeriesResponse response;
+      return store->ListSeries(request, &response).ok();
+    };
+    feed("r", 100, 1.0, &kept);
+    feed("gone", 300, 2.0, nullptr);
+    v1::Gap gap;
+    gap.set_run("gone");
+    gap.set_reason("a reason");
+    store->AddGap(gap);
+    ASSERT_TRUE(known("gone"));
+    store->ForgetRun("gone");
+    store->ForgetRun("gone");
+    store->ForgetRun("unknown");
+    EXPECT_FALSE(known("gone"));
+    EXPECT_EQ(Cells(Ask(store.get(), All())), kept);
+    feed("gone", 70, 3.0, &again);
+    const auto expect_both = [&] {
+      v1::QuerySeriesRequest request = All();
+      EXPECT_EQ(Cells(Ask(store.get(), request)), kept);
+      request.set_run("gone");
+      EXPECT_EQ(Cells(Ask(store.get(), request)), again);
+      v1::RunInfo info;
+      info.set_run("gone");
+      store->FillRun(&info);
+      EXPECT_EQ(info.gaps_size(), 0);
+    };
+    EXPECT_TRUE(store->WaitFlushed(store->Flush(), kLong));
+    expect_both();
+    if (in_memory) continue;
+    store.reset();
+    store = Opened(options);
+    expect_both();
+  }
+}
+
 void FeedLate(server::Store* store, uint64_t entry, int64_t step, uint32_t rank, double value,
               uint32_t attempt = 0) {
   static const auto columns = ColumnsOf({"loss"});

@@ -269,5 +269,60 @@ TEST_F(RunEndsTest, AHangIsOverWhenAllThatWaitedEndWell) {
   }
 }
 
+// ---- runs to part with ----------------------------------------------------------------------
+
+// A connected run of one rank, with `values` values.
+void Begin(RunTable* table, const std::string& name, uint64_t stream, int values, int64_t unix_ns) {
+  const v1::Source source = test::SourceOf(name);
+  table->Connected(stream, source, false, RunTable::Time(seconds(1)), unix_ns);
+  v1::Batch batch = test::BatchOf(source);
+  for (int i = 0; i < values; ++i) test::AddScalar(&batch, "x", i, 1.0);
+  if (values > 0) table->Account(stream, batch, false, RunTable::Time(seconds(1)), unix_ns);
+}
+
+std::vector<std::string> NamesOf(const std::vector<RunTable::Left>& left) {
+  std::vector<std::string> names;
+  for (const RunTable::Left& run : left) names.push_back(run.run);
+  return names;
+}
+
+TEST(RunsLeft, ThoseWithLittleEvidenceGoFirst) {
+  RunTable table(seconds(600));
+  const RunTable::Time now(seconds(2));
+  int64_t age = 0;
+  uint64_t stream = 0;
+  for (const auto& [name, values] : std::vector<std::pair<std::string, int>>{
+           {"training", 9}, {"small", 1}, {"hello", 0}, {"other", 1}, {"connected", 0}}) {
+    Begin(&table, name, ++stream, values, ++age);
+    if (name != "connected") table.Disconnected(stream, test::SourceOf(name), now);
+  }
+  EXPECT_THAT(NamesOf(table.Disconnected()), ElementsAre("hello", "small", "other", "training"));
+  EXPECT_THAT(table.Over(3), IsEmpty());
+  EXPECT_THAT(table.TakeGone(now), IsEmpty());
+  table.SetEnded("small");
+  EXPECT_THAT(NamesOf(table.Over(3)), ElementsAre("small"));
+  EXPECT_THAT(NamesOf(table.Disconnected()), ElementsAre("hello", "other", "training"));
+  table.Erase("hello");
+  EXPECT_EQ(table.List().size(), 4u);
+}
+
+// Of those that are over, the newest come last.
+TEST(RunsLeft, WhatTrainingsLeftOutlastsWhatIsMadeUp) {
+  RunTable table(seconds(600));
+  uint64_t stream = 0;
+  for (const auto& [name, values] : std::vector<std::pair<std::string, int>>{
+           {"training", 9}, {"a", 1}, {"b", 2}, {"c", 1}, {"new", 0}, {"newest", 3}}) {
+    ++stream;
+    Begin(&table, name, stream, values, static_cast<int64_t>(stream));
+    table.SetEnded(name);
+  }
+  EXPECT_THAT(table.Over(3), IsEmpty()) << "they are connected";
+  for (uint64_t s = 1; s <= stream; ++s) {
+    for (const v1::RunInfo& run : table.List())
+      table.Disconnected(s, test::SourceOf(run.run()), RunTable::Time(seconds(2)));
+  }
+  EXPECT_THAT(NamesOf(table.Over(3)), ElementsAre("a", "b", "training", "c", "new", "newest"));
+}
+
 }  // namespace
 }  // namespace plumbline::server

@@ -1,0 +1,94 @@
+// How many runs a judge knows that no process is connected for.
+
+#include <utility>
+#include <vector>
+
+#include "server/judge/judge.h"
+#include "server/process/log.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr std::chrono::seconds kAlertTime{10};  // for receivers, from an incident's end on
+constexpr size_t kMostRunsALook = 1000;         // runs a look: each is an entry of the journal
+
+}  // namespace
+
+void Judge::PartWithRuns() {
+  EndDisconnected();
+  ForgetLongOver();
+  ForgetIncidents();
+}
+
+// False: something of it waits to be judged, or its fate is in an operator's hands.
+bool Judge::MayPartWith(const std::string& run) const {
+  return !fair_queue_.Busy(run) && !fair_queue_.Urgent(run) && !quarantine_->Holds(run);
+}
+
+// Their grace is not waited for. One that sent no evidence leaves no trace.
+void Judge::EndDisconnected() {
+  std::vector<std::string> greeted, ended;
+  {
+    const MutexLock lock(mutex_);
+    const std::vector<RunTable::Left> left = runs_.Disconnected();
+    for (size_t i = 0; i + max_runs_ < left.size() && ended.size() < kMostRunsALook; ++i) {
+      const std::string& run = left[i].run;
+      if (!MayPartWith(run)) continue;
+      if (left[i].evidence > 0 || engine_->Knows(run)) {
+        ended.push_back(run);
+      } else {
+        runs_.Erase(run);
+        greeted.push_back(run);
+      }
+    }
+  }
+  for (const std::string& run : greeted) OnRunOver(run);
+  for (const std::string& run : ended) {
+    v1::JudgeEvent event;
+    event.mutable_run_finished()->set_run(run);
+    PushEvent(std::move(event));
+  }
+}
+
+// By events, so that incidents end at the same places after a restart.
+void Judge::ForgetLongOver() {
+  std::vector<RunTable::Left> over;
+  {
+    const MutexLock lock(mutex_);
+    over = runs_.Over(max_runs_ / 2);
+  }
+  // The engine has its own bound on those that may go on.
+  std::erase_if(over, [this](const RunTable::Left& run) { return engine_->Knows(run.run); });
+  size_t forgotten = 0;
+  for (size_t i = 0; i + max_runs_ < over.size() && forgotten < kMostRunsALook; ++i) {
+    const std::string& run = over[i].run;
+    if (!MayPartWith(run)) continue;
+    ++forgotten;
+    v1::JudgeEvent event;
+    event.mutable_run_finished()->set_run(run);
+    event.mutable_run_finished()->set_forgotten(true);
+    PushEvent(std::move(event));
+  }
+}
+
+void Judge::ForgetRun(const std::string& run) {
+  incident_table_->RunForgotten(run);
+  store_->ForgetRun(run);
+  LogInfo("run {:?}: forgotten: more than {} runs are over (ingest.max_runs)", run, max_runs_);
+  const MutexLock lock(mutex_);
+  runs_.Erase(run);
+  if (const auto report = reports_.extract(run)) kept_lines_ -= report.mapped().report.size();
+  forgotten_.emplace_back(JudgeQueue::Clock::now(), run);
+}
+
+// Those of a run that has begun anew since are that run's.
+void Judge::ForgetIncidents() {
+  const auto before = JudgeQueue::Clock::now() - kAlertTime;
+  const MutexLock lock(mutex_);
+  for (; !forgotten_.empty() && forgotten_.front().first <= before; forgotten_.pop_front()) {
+    const std::string& run = forgotten_.front().second;
+    if (runs_.LastSeen(run) == 0) incident_table_->Forget(run);
+  }
+}
+
+}  // namespace plumbline::server
