@@ -3,7 +3,7 @@
 import functools
 import sys
 from threading import get_ident
-from time import perf_counter, thread_time_ns
+from time import thread_time, thread_time_ns
 
 from ._compiled import compiles
 from ._ddp import Hook, around
@@ -76,7 +76,7 @@ class Watch:
         self.framed_due = False  # within a framework's step: updates are due
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
-        self._pace = Pace(_SHARE)
+        self._pace = Pace(_SHARE, run._budget.every)
         copies = copies_of(ddp, self._frames.values(), self._model)
         self._replicas, self._ignored = (None, ()) if copies is None else ("world", copies.ignored)
         self._copies = [(self._prefix + name, part(p)) for name, p in named_parameters(self._model) if name not in self._ignored]
@@ -394,9 +394,9 @@ class Watch:
         self.scale, self.framed_due = 1.0, any(self.updates_due(updates, step) for updates in self._updates.values())
         self._gradients.frame_begins(chosen)
         if self._pace.due(step):
-            began = perf_counter()
+            began = thread_time()
             self._ratio.before()
-            self._screening = perf_counter() - began
+            self._screening = thread_time() - began
 
     def observe_framed(self, optimizer):
         """In front of a step of an inner optimizer."""
@@ -429,10 +429,10 @@ class Watch:
             self._guarded(self._kept.before_update)
         paced = self._pace.due(step) or (self.budget.governed and step <= self._run._looked_until)
         if paced and not self._has_stepped():
-            began = perf_counter()
+            began = thread_time()
             if not behind:
                 self._ratio.before()
-            self._screening = perf_counter() - began
+            self._screening = thread_time() - began
         if self._gradients.observe(optimizer, paced, self.scale, self.clips, self._looks.chosen(step)) is not None:
             self._observe_used_weights()  # on a device nobody has waited for the loss
 
@@ -466,14 +466,14 @@ class Watch:
 
     def _screen_weights(self):
         """What the ranks hold copies of is told as one number; a parameter that stands still is looked at."""
-        began = perf_counter()
+        began = thread_time()
         sums = self._checksums()
         self._moved = self._ratio.after()
         if self._replicas and not self._gradients.poisoned:
             self._run._own_scalar(self._checksum_name, combined(sums))
         moving = self._gradients.moving if all(g["lr"] for o in self.optimizers for g in o.param_groups) else ()
         look(self._run, self.screen.weights(self._names, sums, moving))
-        self._run._spent += self._pace.cost(self._screening + self._gradients.seconds + perf_counter() - began)
+        self._run._spent += self._pace.cost(self._screening + self._gradients.seconds + thread_time() - began)
 
     def _observe_used_weights(self):
         """In front of their update, as the forward pass used them: was it a weight that brought it in?
@@ -520,8 +520,6 @@ class Watch:
         """losses: (series, each) of the loop; of several watches the first one's."""
         run, tokens = self._run, self.tokens
         self.tokens = 0
-        if not self.budget.governed:
-            self._pace.step_began()
         if not self._forwards and not self._is_compiled:
             self._guarded(self._not_called)
         if run._step == NO_STEP:

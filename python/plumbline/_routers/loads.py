@@ -7,7 +7,7 @@ it costs little anywhere.
 
 import sys
 import weakref
-from time import perf_counter
+from time import thread_time
 
 from .. import _routing
 from .._compiled import is_compiled
@@ -18,7 +18,9 @@ from .._tensors import Scratch
 from .choices import Choices, recipe
 
 _SHARE = 0.0025  # of a step's time, all routers together
-_PLANNED = 4  # times the share, in the first steps: a dead expert of a short run is found on a quick machine too
+_PLANNED = 4  # times the share, for the looks that are planned: a dead expert of a short run is found on a quick machine too
+_DENSE = 8  # steps between two looks in the first 256; later a sixteenth to a 32nd of the steps so far: 20 looks, evenly, in 160 steps
+_AHEAD = 0.02  # s
 _MEASURED_LATER = 4  # what a call costs in all, over its part here: the library counts on a thread of its own
 _OPERATION = 3e-6  # seconds that torch takes to tell of one (docs/measurements/watch.md)
 _ROWS = 512  # tokens of a call
@@ -183,29 +185,35 @@ class Kept:
 class LoadsPace:
     """In which steps the routers of one model are asked, so that it stays a small share of the time."""
 
-    def __init__(self):
+    def __init__(self, budget):
         self._pace, self._spent = Pace(_SHARE), 0.0
+        self._ahead = _AHEAD  # s that looks may still cost over their share
+        if not budget.governed:
+            self._pace.every = max(_DENSE, budget.every)
 
     def due(self, step):
         return step < CAPTURING and self._pace.due(step)
 
     def spent(self, since, operations=0):
-        self._spent += _MEASURED_LATER * (perf_counter() - since) + _OPERATION * operations
+        self._spent += _MEASURED_LATER * (thread_time() - since) + _OPERATION * operations
 
-    def step_ends(self, governed):
-        """`governed`: follow() says how long a step is."""
+    def step_ends(self):
         if self._spent:
             self._pace.cost(self._spent)
+            self._ahead -= self._spent
             self._spent = 0.0
-        if not governed:
-            self._pace.step_began()
 
     @property
     def every(self):
         return self._pace.every
 
     def follow(self, period, apart, step):
-        """Two each time the number of steps has doubled, however short they are, at up to _PLANNED times the share."""
+        """Before step `step`, of a run that is governed; a step takes `period` seconds. As many looks as the rules need of a run that ends in
+        some hundred steps, at up to _PLANNED times the share; and a few, whatever they cost, while _AHEAD lasts."""
+        self._ahead = min(_AHEAD, self._ahead + _SHARE * period)
         self._pace.step_ended(period, apart)
-        planned = 1 << max(0, step.bit_length() - 2)
-        self._pace.every = min(self._pace.every, max(self._pace.every // _PLANNED, planned))
+        cheap, doublings = max(1, self._pace.every // _PLANNED), step.bit_length()
+        planned = max(cheap, _DENSE, 1 << max(0, doublings - 5))
+        if self._ahead > 0:
+            planned = min(planned, max(_DENSE, 1 << max(0, doublings - 2)))
+        self._pace.every = min(self._pace.every, planned)

@@ -10,7 +10,7 @@ import inspect
 import sys
 import types
 import weakref
-from time import perf_counter
+from time import thread_time
 
 from .._compiled import is_compiling
 from .._library import CAPTURING
@@ -158,12 +158,12 @@ class Router:
 
     def _tell_loads(self, original, module, arguments, options):
         """The module's forward, once and unchanged, of which the choice alone is taken."""
-        began, listening = perf_counter(), self._loads.listen()
+        began, listening = thread_time(), self._loads.listen()
         bias = self._loads.begins()
         self._routers.pace.spent(began)
         with listening:
             out = original(module, *arguments, **options)
-        began = perf_counter()
+        began = thread_time()
         with sys.modules["torch"].no_grad():
             told = (self._routers.run, self.found.name, listening, bias, _flat(out), self._routers.tokens)
             self._routers.guarded(self._loads.tell, *told)
@@ -282,7 +282,7 @@ class Routers:
     def __init__(self, run, model, guarded, backward, prefix=""):
         """backward(): whether a backward pass runs, which may compute a forward pass again. prefix: of all names."""
         self.run, self.guarded, self.backward = run, guarded, backward
-        self.tokens, self.training, self.pace = None, False, LoadsPace()
+        self.tokens, self.training, self.pace = None, False, LoadsPace(run._budget)
         self._undo, self.refused = [], {}
         found, refused = find(model)
         self.refused = dict(refused)
@@ -338,7 +338,7 @@ class Routers:
     def step_ends(self):
         for router in self.routers:
             router.step_ends()
-        self.pace.step_ends(self.run._budget.governed)
+        self.pace.step_ends()
 
     def refuse(self, name, why):
         self.run._tell_softly(("router", name), f"watch: {name} looks like a router, but {why}: not observed")

@@ -10,6 +10,7 @@ LIGHT_NS = 9000  # of a step that is recorded by stores alone (docs/measurements
 _LATER = 1.5  # what an observation costs in all, over its part on the trainer's thread
 _THREADS_EVERY = 20_000_000  # ns between two looks at our threads' clocks
 _MOST_EVERY = 4096
+_MOST_FIXED = 6  # a power of two
 _SLACK = 8  # of the cost of one look, that is kept for later at most
 _ADVANCE = 50_000_000.0  # ns over the share, once: for looks in the first steps, without which a run of a few seconds has almost none
 _SPREAD = 128  # steps: one of them may use this part of what is left of the advance
@@ -51,6 +52,7 @@ class Budget:
         """As of plumbline.init. An explicit `every` is what the trainer asked for, and is not governed."""
         share = SHARE if budget is None else budget
         self.share = None if every or share >= 1 else share
+        self.every = 1 << min(_MOST_FIXED, (every or 1).bit_length() - 1)  # steps between two screenings, where it does not govern
         self.spent, self.balance = 0, 0.0
         self.credit = _ADVANCE if self.share is not None else 0.0
         self.period = None  # ns of a step of the trainer's own, smoothed
