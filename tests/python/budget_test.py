@@ -40,11 +40,28 @@ class Trainer:
 @pytest.mark.parametrize("names", [5, 40, 400])
 def test_looks_keep_to_the_budget_from_the_first_fifth_on(monkeypatch, step_ms, names):
     one = Trainer(monkeypatch, step_ms * MS, names)
-    one.steps(0, 40)
-    assert one.ours <= 1.1 * (0.01 * 40 * one.step_ns) + _budget._ADVANCE - one.budget.credit + names * one.unit * (step_ms == 200) + one.unit * 20
-    spent, credit = one.ours, one.budget.credit
-    one.steps(40, 400)
-    assert one.ours - spent <= 1.02 * 0.01 * 360 * one.step_ns + credit - one.budget.credit + one.unit
+    for first, last in ((0, 40), (40, 400), (400, 1000)):
+        one.steps(first, last)
+        own = last * one.step_ns
+        assert one.ours <= 1.02 * 0.01 * (own + min(own, _budget._BEGINS)) + one.base + 20 * one.unit, "the share is twice as large in the first seconds"
+    assert len(one.seen) > 100
+
+
+def test_looks_of_light_steps_get_what_the_stores_leave_and_a_quarter_at_least(monkeypatch):
+    spent = {}
+    for step_ms in (1, 3, 30):
+        one = Trainer(monkeypatch, step_ms * MS, 10)
+        one.budget.own = _budget._BEGINS
+        one.steps(0, 3)
+        one.looks.light = True
+        for step in range(3, 20_000, 32):
+            one.now += 31 * (one.step_ns + one.budget._light())
+            chosen = one.looks.chosen(step)
+            ours = (one.base + len(chosen) * one.unit) if chosen else 0
+            one.now, one.ours, one.budget.spent = one.now + one.step_ns + ours, one.ours + ours, int(ours)
+            one.budget.account(light=31, looked=len(chosen))
+        spent[step_ms] = one.ours / (20_000 * one.step_ns)
+    assert 0 < spent[1] <= 0.003 and 0 < spent[3] <= 0.003 and spent[30] <= 0.01, spent
 
 
 def test_each_parameter_has_its_turn(monkeypatch):

@@ -18,9 +18,7 @@ from .._tensors import Scratch
 from .choices import Choices, recipe
 
 _SHARE = 0.0025  # of a step's time, all routers together
-_PLANNED = 4  # times the share, for the looks that are planned: a dead expert of a short run is found on a quick machine too
-_DENSE = 8  # steps between two looks in the first 256; later a sixteenth to a 32nd of the steps so far: 20 looks, evenly, in 160 steps
-_AHEAD = 0.02  # s
+_EVERY = 8  # steps between two looks at least, where no budget governs them
 _MEASURED_LATER = 4  # what a call costs in all, over its part here: the library counts on a thread of its own
 _OPERATION = 3e-6  # seconds that torch takes to tell of one (docs/measurements/watch.md)
 _ROWS = 512  # tokens of a call
@@ -187,9 +185,8 @@ class LoadsPace:
 
     def __init__(self, budget):
         self._pace, self._spent = Pace(_SHARE), 0.0
-        self._ahead = _AHEAD  # s that looks may still cost over their share
         if not budget.governed:
-            self._pace.every = max(_DENSE, budget.every)
+            self._pace.every = max(_EVERY, budget.every)
 
     def due(self, step):
         return step < CAPTURING and self._pace.due(step)
@@ -200,7 +197,6 @@ class LoadsPace:
     def step_ends(self):
         if self._spent:
             self._pace.cost(self._spent)
-            self._ahead -= self._spent
             self._spent = 0.0
 
     @property
@@ -208,12 +204,5 @@ class LoadsPace:
         return self._pace.every
 
     def follow(self, period, apart, step):
-        """Before step `step`, of a run that is governed; a step takes `period` seconds. As many looks as the rules need of a run that ends in
-        some hundred steps, at up to _PLANNED times the share; and a few, whatever they cost, while _AHEAD lasts."""
-        self._ahead = min(_AHEAD, self._ahead + _SHARE * period)
-        self._pace.step_ended(period, apart)
-        cheap, doublings = max(1, self._pace.every // _PLANNED), step.bit_length()
-        planned = max(cheap, _DENSE, 1 << max(0, doublings - 5))
-        if self._ahead > 0:
-            planned = min(planned, max(_DENSE, 1 << max(0, doublings - 2)))
-        self._pace.every = min(self._pace.every, planned)
+        """Before step `step`, of a run that is governed; a step takes `period` seconds."""
+        self._pace.step_ended(period, apart, step)

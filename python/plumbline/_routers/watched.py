@@ -64,6 +64,44 @@ def before_forward(module, call):
     return module.register_forward_pre_hook(OnlyHere(lambda module, inputs: call(module, inputs, {}))).remove
 
 
+class BeforeForward(OnlyHere):
+    """The hook of a watched model. `light`: what counts the passes of steps that are recorded by stores alone (a Light), or None."""
+
+    light = None
+
+    def __call__(self, module, inputs, words=None):
+        if self._compiling():
+            return
+        light = self.light
+        if light is not None:
+            if module.training is light.trains is True and light.grad_enabled():
+                try:
+                    place = light.place
+                    if place is not None:
+                        light.tokens += (inputs if place.__class__ is int else words)[place].numel()
+                    if words:
+                        light.words = words
+                    return
+                except Exception:  # other arguments than before: a whole step
+                    light.interrupted()
+            elif light.forward(module, inputs, words):
+                return
+        self._call(module, inputs, words or {})
+
+
+class BeforeForwardWithKeywords(BeforeForward, WithKeywords):
+    __deepcopy__, __reduce__ = WithKeywords.__deepcopy__, WithKeywords.__reduce__
+
+
+def hook_forward(module, call):
+    """As before_forward: (the hook, what ends it)."""
+    if "with_kwargs" in inspect.signature(module.register_forward_pre_hook).parameters:
+        hook = BeforeForwardWithKeywords(call)
+        return hook, module.register_forward_pre_hook(hook, with_kwargs=True).remove
+    hook = BeforeForward(call)
+    return hook, module.register_forward_pre_hook(hook).remove
+
+
 class AfterWithKeywords(WithKeywords):
     """Of a hook behind the forward pass, which is given its output too."""
 
