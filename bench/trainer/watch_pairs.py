@@ -1,12 +1,15 @@
 #!/usr/bin/python3
-"""What run.watch costs at steps of 0.6, 3, 30 and 200 ms: two processes of one trainer, with the watch and without, take turns.
+"""What run.watch costs at steps of 3, 30 and 200 ms, from the first step on: processes with it and without take turns in short blocks.
 
-  watch_pairs.py                       # all four lengths, three pairs each
-  watch_pairs.py --steps 3 --pairs 5   # one length
+  watch_pairs.py                                # the three lengths, less than six minutes
+  watch_pairs.py --steps 3 --pairs 8            # one length
+  watch_pairs.py --steps 0.6 --seconds 20       # of the trainer's own time in each process
 
-A pair's processes train in blocks of a fiftieth of the run; of each two blocks a draw decides which one is first, so both meet the same load.
-Counted is the user and system CPU time of all threads of the process, from the first step on; the call of watch itself is apart. The last line
-is JSON.
+The processes of a pair are forked from one that has loaded torch. Each trains in blocks of a tenth of a second; of each two blocks a draw
+decides which one is first, so both meet the same load. Counted is the user and system CPU time of all threads, what is spent between two
+blocks included; the calls of init and watch are apart. The parts are those of the trainer's own time: the first second, the next four, the
+rest. The deviation of a part's mean is that of its blocks (a bootstrap). "accounted" is what the budget has counted of itself. The last
+line is JSON.
 """
 
 import argparse
@@ -14,18 +17,19 @@ import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
-LENGTHS = {  # approximate ms per step: (width, layers, batch, length, steps)
-    "0.6": (32, 0, 2, 16, 4000),
-    "3": (64, 2, 6, 32, 1000),
-    "30": (128, 4, 8, 56, 200),
-    "200": (256, 6, 8, 64, 50),
+LENGTHS = {  # ms of a step, about: (width, layers, batch, length)
+    "0.6": (32, 0, 2, 16),
+    "3": (64, 2, 6, 32),
+    "30": (128, 4, 8, 56),
+    "200": (256, 6, 8, 64),
 }
-BLOCKS, WARM_UP = 50, 3
+DEFAULT = ("3", "30", "200")
+PARTS = {"first second": (0, 1), "next four": (1, 5), "rest": (5, 1e9), "run": (0, 1e9)}
+BLOCK, WARM_UP = 0.1, 3  # s; steps
 
 
 def make(width, layers, length):
@@ -40,31 +44,28 @@ def make(width, layers, length):
     return nn.Sequential(nn.Embedding(watch_cost.WORDS, width), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, watch_cost.WORDS))
 
 
-class Plain:
-    """A plain training loop."""
+class Trainer:
+    """A loop of one's own."""
 
-    def __init__(self, options):
-        import torch
-
-        torch.set_num_threads(1)
-        width, layers, batch, length, self.steps = LENGTHS[options.steps]
-        self._torch, self._batch, self._length, self._shape = torch, batch, length, (width, layers, length)
+    def __init__(self, length):
+        width, layers, self._batch, self._length = LENGTHS[length]
+        self._shape, self._run = (width, layers, self._length), None
 
     def start(self, record):
+        import plumbline
+        import torch
         import watch_cost
 
-        self._model, self._tokens = make(*self._shape), None
-        self._optimizer = self._torch.optim.AdamW(self._model.parameters(), lr=1e-3)
-        self._tokens = self._torch.randint(0, watch_cost.WORDS, (self._batch, self._length + 1))
-        self._run = None
+        self._loss_of = torch.nn.functional.cross_entropy
+        self._model = make(*self._shape)
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=1e-3)
+        self._tokens = torch.randint(0, watch_cost.WORDS, (self._batch, self._length + 1))
         if record:
-            import plumbline
-
             self._run = plumbline.init(run="cost", record=record)
             self._run.watch(self._model, self._optimizer)
 
     def train(self, steps):
-        model, optimizer, tokens, loss_of = self._model, self._optimizer, self._tokens, self._torch.nn.functional.cross_entropy
+        model, optimizer, tokens, loss_of = self._model, self._optimizer, self._tokens, self._loss_of
         for _ in range(steps):
             logits = model(tokens[:, :-1])
             loss_of(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
@@ -75,90 +76,132 @@ class Plain:
         if self._run is not None:
             self._run.finish()
 
+    def accounted(self):
+        return 0 if self._run is None else getattr(self._run._budget, "paid", 0) / 1e9
 
-def worker(options):
-    """Answers a line "N" on stdin with the cost of N steps: [CPU s, wall s], including what was spent since the
-    preceding answer."""
-    trainer = Plain(options)
+
+def answer(length, record, code, requests, answers):
+    """Of one process. A line "N" is answered with [CPU s of the process, of its first thread] that N steps took, with what was spent since the
+    answer before; "0" ends the run: [.., .., what it has accounted]."""
+    trainer, here = Trainer(length), sys.modules[__name__]
     trainer.start(None)
-    trainer.train(WARM_UP)  # includes torch's one-time work
+    trainer.train(WARM_UP)  # what torch makes once
+    if record and code:
+        exec(code, {"bench": here})
     began = time.process_time()
-    trainer.start(options.worker if options.worker != "none" else None)
-    print(json.dumps(time.process_time() - began), flush=True)
-    before = time.process_time()
-    for line in sys.stdin:
-        count, began = int(line), time.perf_counter()
+    trainer.start(record)
+    before = time.process_time(), time.thread_time()
+    print(json.dumps(before[0] - began), file=answers, flush=True)
+    for line in requests:
+        count = int(line)
         trainer.train(count) if count else trainer.finish()
-        now = time.process_time()
-        print(json.dumps([now - before, time.perf_counter() - began]), flush=True)
+        now = time.process_time(), time.thread_time()
+        print(json.dumps([now[0] - before[0], now[1] - before[1], trainer.accounted()]), file=answers, flush=True)
         before = now
+        if not count:
+            return
 
 
 class Process:
-    def __init__(self, record):
-        arguments = [sys.executable, __file__, *sys.argv[1:], "--worker", record or "none"]
-        self._process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.start, self.cpu, self.wall = json.loads(self._process.stdout.readline()), [], []
+    def __init__(self, length, record, code):
+        ours, theirs = os.pipe(), os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(ours[1])
+            os.close(theirs[0])
+            if os.environ.get("PLUMB_BENCH_LOUD") != "1":
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            try:
+                answer(length, record, code, os.fdopen(ours[0]), os.fdopen(theirs[1], "w"))
+            finally:
+                os._exit(0)
+        os.close(ours[0])
+        os.close(theirs[1])
+        self._requests, self._answers = os.fdopen(ours[1], "w"), os.fdopen(theirs[0])
+        self.start, self.blocks, self.accounted = json.loads(self._answers.readline()), [], 0.0
 
     def train(self, steps):
-        self._process.stdin.write(f"{steps}\n")
-        self._process.stdin.flush()
-        cpu, wall = json.loads(self._process.stdout.readline())
-        self.cpu.append(cpu)
-        self.wall.append(wall)
+        print(steps, file=self._requests, flush=True)
+        cpu, first, self.accounted = json.loads(self._answers.readline())
+        self.blocks.append((cpu, first))
 
     def end(self):
         self.train(0)
-        self._process.stdin.close()
-        self._process.wait()
+        self._requests.close()
+        self._answers.close()
+        os.waitpid(self._pid, 0)
 
 
-def pair(steps, order):
+def pair(length, seconds, code, order):
+    """(plain, watched) of `seconds` of the plain one's time."""
     with tempfile.TemporaryDirectory() as folder:
-        both = [Process(None), Process(folder)]
-        for _ in range(BLOCKS):
+        both = [Process(length, None, None), Process(length, folder, code)]
+        spent, steps = 0.0, 1
+        while spent < seconds:
             for one in order.sample(both, 2):
-                one.train(steps // BLOCKS)
+                one.train(steps)
+            cpu = both[0].blocks[-1][0]
+            spent += cpu
+            both[0].steps = both[1].steps = getattr(both[0], "steps", []) + [steps]
+            steps = max(1, round(steps * BLOCK / cpu)) if len(both[0].blocks) < 4 else steps
         for one in both:
             one.end()
     return both
 
 
-def cost(pairs, part):
-    """Returns (median of the pairs' watched over plain - 1 by CPU, by wall; microseconds of CPU per step) of some blocks."""
-    cpu = [sum(w.cpu[part]) / sum(p.cpu[part]) - 1 for p, w in pairs]
-    wall = [sum(w.wall[part]) / sum(p.wall[part]) - 1 for p, w in pairs]
-    more = [sum(w.cpu[part]) - sum(p.cpu[part]) for p, w in pairs]
-    return cpu, wall, more
+def mean(rows):
+    return sum(w for _, w in rows) / sum(p for p, _ in rows) - 1
+
+
+def cost(pairs, first, last):
+    """Of the blocks in which the plain process had trained for so long: the share, its deviation, us a step, the share of other threads."""
+    rows, steps, others = [], 0, 0.0
+    for plain, watched in pairs:
+        since = 0.0
+        for place, (p, w) in enumerate(zip(plain.blocks, watched.blocks)):
+            ends = place == len(plain.steps)  # the run's end
+            if first <= since < last and (not ends or last > 1e8):
+                rows.append((p[0], w[0]))
+                steps += 0 if ends else plain.steps[place]
+                others += w[0] - w[1]
+            since += p[0]
+    if not rows:
+        return None
+    again = random.Random(0)
+    drawn = [mean(again.choices(rows, k=len(rows))) for _ in range(200)]
+    more = sum(w - p for p, w in rows)
+    return {"share": mean(rows), "deviation": statistics.stdev(drawn), "us": 1e6 * more / max(1, steps), "threads": others / sum(p for p, _ in rows)}
 
 
 def measure(options, length):
-    options.steps = length
-    sys.argv[1:] = ["--steps", length]
-    steps, order = LENGTHS[length][4], random.Random(options.seed)
-    pairs = [pair(steps, order) for _ in range(options.pairs)]
-    plain = statistics.median(sum(p.cpu[:BLOCKS]) / steps for p, _ in pairs)
-    result = {"steps": steps, "step_cpu_ms": 1e3 * plain, "start_ms": 1e3 * statistics.median(w.start - p.start for p, w in pairs), "load": os.getloadavg()[0]}
-    fifth = BLOCKS // 5
-    for name, part in (("first fifth", slice(0, fifth)), ("rest", slice(fifth, BLOCKS)), ("run", slice(0, BLOCKS + 1))):
-        cpu, wall, more = cost(pairs, part)
-        count = steps * len(range(BLOCKS)[part]) // BLOCKS
-        result[name] = {"cpu": statistics.median(cpu), "each": [round(c, 4) for c in cpu], "wall": statistics.median(wall), "us": 1e6 * statistics.median(more) / count}
-    parts = "; ".join(f"{n} {100 * result[n]['cpu']:+.1f} % ({result[n]['us']:+.0f} us, wall {100 * result[n]['wall']:+.1f} %)" for n in ("first fifth", "rest", "run"))
-    print(f"{options.pairs} pairs of {steps} steps of {result['step_cpu_ms']:.2f} CPU ms, load {result['load']:.1f}: {parts}; watch() {result['start_ms']:.0f} ms", flush=True)
+    order = random.Random(options.seed)
+    pairs = [pair(length, options.seconds, options.code, order) for _ in range(options.pairs)]
+    own = sum(p[0] for plain, _ in pairs for p in plain.blocks)
+    result = {
+        "pairs": len(pairs), "seconds": options.seconds, "step_ms": 1e3 * own / sum(sum(plain.steps) for plain, _ in pairs), "load": os.getloadavg()[0],
+        "start_ms": 1e3 * statistics.median(w.start - p.start for p, w in pairs), "accounted": sum(w.accounted for _, w in pairs) / own,
+        **{name: cost(pairs, *part) for name, part in PARTS.items()},
+    }  # fmt: skip
+    parts = "; ".join(f"{name} {100 * c['share']:+.2f} +- {100 * c['deviation']:.2f} % ({c['us']:+.0f} us a step, other threads {100 * c['threads']:.2f} %)"
+                      for name, c in result.items() if name in PARTS and c)  # fmt: skip
+    print(f"{len(pairs)} pairs of {options.seconds:g} s, steps of {result['step_ms']:.2f} CPU ms, load {result['load']:.1f}: {parts}; "
+          f"accounted {100 * result['accounted']:.2f} %; init and watch {result['start_ms']:.0f} ms", flush=True)  # fmt: skip
     return result
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--steps", choices=LENGTHS, help="ms of a step")
-    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=11)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--worker", help=argparse.SUPPRESS)  # the folder of a record, or "none"
+    parser.add_argument("--code", help="run in the watched process in front of the watch: to try a change")
     options = parser.parse_args()
-    if options.worker:
-        return worker(options)
-    print(json.dumps({length: measure(options, length) for length in ([options.steps] if options.steps else LENGTHS)}))
+    import plumbline  # noqa: F401
+    import torch
+
+    torch.set_num_threads(1)
+    print(json.dumps({length: measure(options, length) for length in ([options.steps] if options.steps else DEFAULT)}))
 
 
 if __name__ == "__main__":

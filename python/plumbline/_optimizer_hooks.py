@@ -90,8 +90,7 @@ def _stepping(watch, updates, plain, inner):
         if light is not None:
             if not arguments and not options:
                 result = plain()
-                if watch.light is light:
-                    watch._guarded(light.ended)
+                light.ended()
                 return result
             light.leave()
         watch.scale = 1.0
@@ -148,7 +147,7 @@ def _by_hooks(watch, optimizer, updates):
 
     def after(*_):
         if watch.light is not None:
-            watch._guarded(watch.light.ended)
+            watch.light.ended()
         elif watch.scale is not None:
             ends(watch, updates, optimizer)
 

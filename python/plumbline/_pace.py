@@ -1,8 +1,9 @@
 """How often something of a known cost is done."""
 
-from time import perf_counter
-
-_LONGEST, _MOST_EVERY = 64, 1024  # steps between two of them at most; where a budget governs it
+_MOST_EVERY = 1024  # steps between two of them at most
+_PLANNED = 4  # times the share, for those that are planned: a fault of a short run is found on a quick machine too
+_DENSE = 8  # steps between two in the first 256; later a sixteenth to a 32nd of the steps so far: 20 of them, evenly, in 160 steps
+_AHEAD = 0.02  # s that they may cost over their share
 
 
 class Pace:
@@ -12,10 +13,10 @@ class Pace:
     the agent's cadence draws it (Picked, in agent/core/sites/cadence.h), so that none of a small period is missed.
     """
 
-    def __init__(self, share):
-        """share: of a step's time, what it may cost."""
+    def __init__(self, share, every=1):
+        """share: of a step's time, what it may cost. every: until step_ended() is called, which no run calls that is not governed."""
         self._share = share
-        self.every, self._cost, self._began, self._period = 1, 0.0, None, None
+        self.every, self._cost, self._ahead = every, 0.0, _AHEAD
 
     def due(self, step):
         block = step // self.every
@@ -23,25 +24,23 @@ class Pace:
             return step == block * self.every
         return (step ^ step >> 1 ^ step >> 3) & (self.every - 1) == 0
 
-    def step_began(self):
-        now = perf_counter()
-        if self._began is not None:
-            period = now - self._began
-            self._period = period if self._period is None else self._period + (period - self._period) / 8
-            every, allowed = 1, self._share * self._period
-            while every < _LONGEST and self._cost > every * allowed:
-                every *= 2
-            self.every = every
-        self._began = now
+    def step_ended(self, period, apart, step):
+        """Before step `step`. `period`: seconds of CPU time that one takes. `apart`: what a step costs that is made for it alone.
 
-    def step_ended(self, period, apart=0.0):
-        """`period`: seconds of CPU time that a step takes. `apart`: what a step costs that is made for it alone."""
+        As many as the rules need of a run that ends in some hundred steps, at up to _PLANNED times the share; and a few, whatever they cost, while
+        _AHEAD lasts."""
         every, allowed = 1, self._share * period
+        self._ahead = min(_AHEAD, self._ahead + allowed)
         while every < _MOST_EVERY and self._cost + (apart if every > 1 else 0) > every * allowed:
             every *= 2
-        self.every = every
+        doublings = step.bit_length()
+        planned = max(1, every // _PLANNED, _DENSE, 1 << max(0, doublings - 5))
+        if self._ahead > 0:
+            planned = min(planned, max(_DENSE, 1 << max(0, doublings - 2)))
+        self.every = min(every, planned)
 
     def cost(self, seconds):
-        """A pre-empted one is not its cost; the first ones are dearer than the rest. What is taken for it, in ns."""
+        """Of CPU time. The first ones are dearer than the rest. What is taken for it, in ns."""
+        self._ahead -= seconds
         self._cost = seconds if not self._cost else min(1.1 * self._cost, seconds)
         return int(1e9 * self._cost)

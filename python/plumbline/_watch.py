@@ -3,7 +3,7 @@
 import functools
 import sys
 from threading import get_ident
-from time import perf_counter, thread_time_ns
+from time import thread_time, thread_time_ns
 
 from ._compiled import compiles
 from ._ddp import Hook, around
@@ -12,7 +12,7 @@ from ._library import CAPTURING, NO_STEP
 from ._optimizer_hooks import hook
 from ._pace import Pace
 from ._process_groups import describe_group
-from ._routers import OnlyHere, Routers, before_forward
+from ._routers import OnlyHere, Routers, hook_forward
 from ._screen import Checksums, combined, look
 from ._shards import named_parameters, part, shard_names
 from ._tensors import local
@@ -30,7 +30,7 @@ from ._watching.light import Light
 from ._watching.losses import numbered
 from ._watching.modes import Modes
 from ._watching.modules import Backward, Modules
-from ._watching.passes import Passes, tokens_of
+from ._watching.passes import Passes, place_of_ids, tokens_at
 from ._watching.ratio import Ratio
 from ._watching.shares import Shares
 from ._watching.stages import BACKWARD, FORWARD, NONE
@@ -76,7 +76,7 @@ class Watch:
         self.framed_due = False  # within a framework's step: updates are due
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
-        self._pace = Pace(_SHARE)
+        self._pace = Pace(_SHARE, run._budget.every)
         copies = copies_of(ddp, self._frames.values(), self._model)
         self._replicas, self._ignored = (None, ()) if copies is None else ("world", copies.ignored)
         self._copies = [(self._prefix + name, part(p)) for name, p in named_parameters(self._model) if name not in self._ignored]
@@ -92,7 +92,7 @@ class Watch:
         self._looks = Looks(run, everything, self._replicas is not None or processes() > 1)
         self._used_step = NO_STEP  # in which the weights were looked at in front of their update
         self.standstill = Standstill(run, self._given, optimizers, scaler, activations, self._trained)
-        self.tokens = 0
+        self.tokens, self.place = 0, None  # of the step; where a forward pass has its token ids
         self._accumulation, self._left = None, False
         self.in_closure = False
         self.clips, self._clipped = [], []  # of this step's gradients, by clip_grad_norm_; of the step that ends
@@ -139,7 +139,9 @@ class Watch:
     # ---- what is hooked ------------------------------------------------------------------------
 
     def _hook(self):
-        self._undo.append(before_forward(self._given, self._forward))
+        self.hooked = self._given
+        self.hook, undo = hook_forward(self.hooked, self._forward)
+        self._undo.append(undo)
         if any(kind.__name__ == "LightningModule" for kind in type(self._model).__mro__):
             self._passes.listen()
         if self._ddp is not None:  # evaluated without its wrapper, as a rule
@@ -241,8 +243,6 @@ class Watch:
         self._modules.compiled_away([r.found.name for r in self._routers.routers] if self._routers is not None else [])
 
     def _forward(self, module, inputs, words):
-        if self.light is not None:
-            return self._guarded(self._forward_of_light, module, inputs, words)
         began = thread_time_ns()
         try:
             self._before_forward(module, inputs, words)
@@ -250,16 +250,6 @@ class Watch:
             self._failed("before_forward", error)
         self.budget.spent += thread_time_ns() - began
         return None
-
-    def _forward_of_light(self, module, inputs, words):
-        if not sys.modules["torch"].is_grad_enabled():
-            self.stages.evaluates()
-        elif module.training != self._trains:  # left in eval mode, or back from it: noted in a whole step
-            self._light.interrupted()
-            self._before_forward(module, inputs, words)
-        elif module.training:
-            self.tokens += tokens_of(inputs, words)
-            self._batches.keep(words)
 
     def _before_forward_of_child(self, module, inputs, words):
         """Of a model whose own forward is not called."""
@@ -283,7 +273,8 @@ class Watch:
         if self._run._step == NO_STEP:
             self._loop.open()
         self.stages.enter(FORWARD)
-        self.tokens += tokens_of(inputs, words)
+        self.place = place_of_ids(inputs, words)
+        self.tokens += tokens_at(self.place, inputs, words)
         self._guarded(self._batches.begins, words)
         self._shares.labelled(words)
         return None
@@ -394,9 +385,9 @@ class Watch:
         self.scale, self.framed_due = 1.0, any(self.updates_due(updates, step) for updates in self._updates.values())
         self._gradients.frame_begins(chosen)
         if self._pace.due(step):
-            began = perf_counter()
+            began = thread_time()
             self._ratio.before()
-            self._screening = perf_counter() - began
+            self._screening = thread_time() - began
 
     def observe_framed(self, optimizer):
         """In front of a step of an inner optimizer."""
@@ -429,10 +420,10 @@ class Watch:
             self._guarded(self._kept.before_update)
         paced = self._pace.due(step) or (self.budget.governed and step <= self._run._looked_until)
         if paced and not self._has_stepped():
-            began = perf_counter()
+            began = thread_time()
             if not behind:
                 self._ratio.before()
-            self._screening = perf_counter() - began
+            self._screening = thread_time() - began
         if self._gradients.observe(optimizer, paced, self.scale, self.clips, self._looks.chosen(step)) is not None:
             self._observe_used_weights()  # on a device nobody has waited for the loss
 
@@ -466,14 +457,14 @@ class Watch:
 
     def _screen_weights(self):
         """What the ranks hold copies of is told as one number; a parameter that stands still is looked at."""
-        began = perf_counter()
+        began = thread_time()
         sums = self._checksums()
         self._moved = self._ratio.after()
         if self._replicas and not self._gradients.poisoned:
             self._run._own_scalar(self._checksum_name, combined(sums))
         moving = self._gradients.moving if all(g["lr"] for o in self.optimizers for g in o.param_groups) else ()
         look(self._run, self.screen.weights(self._names, sums, moving))
-        self._run._spent += self._pace.cost(self._screening + self._gradients.seconds + perf_counter() - began)
+        self._run._spent += self._pace.cost(self._screening + self._gradients.seconds + thread_time() - began)
 
     def _observe_used_weights(self):
         """In front of their update, as the forward pass used them: was it a weight that brought it in?
@@ -520,8 +511,6 @@ class Watch:
         """losses: (series, each) of the loop; of several watches the first one's."""
         run, tokens = self._run, self.tokens
         self.tokens = 0
-        if not self.budget.governed:
-            self._pace.step_began()
         if not self._forwards and not self._is_compiled:
             self._guarded(self._not_called)
         if run._step == NO_STEP:
@@ -538,7 +527,8 @@ class Watch:
         scaler = self._loop.scaler() if self._loop.watches[:1] == [self] else None
         if scaler is not None and scaler.is_enabled():
             run._own_scalar("loss_scale", scaler.get_scale())
-        rates = [group["lr"] for o in self.optimizers for group in o.param_groups][:_MOST_RATES]
+        # The factor of LBFGS is of a direction that its gradients' curvature scales: a step of it may be below a weight's last place.
+        rates = [group["lr"] for o in self.optimizers if type(o).__name__ != "LBFGS" for group in o.param_groups][:_MOST_RATES]
         for number, rate in enumerate(rates):
             run._own_scalar(numbered("lr", self._number + number), float(rate))
         moved, self._moved = self._moved, None
@@ -564,7 +554,7 @@ class Watch:
         self._looks.step_ended(self._run._spent_last)
         if budget.period is not None:
             apart = budget.base if self._looks.light else 0  # a whole step is made for it
-            self._pace.step_ended(budget.period / 1e9, apart / 1e9)
+            self._pace.step_ended(budget.period / 1e9, apart / 1e9, self._run._next_step)
             if self._routers is not None:
                 self._routers.pace.follow(budget.period / 1e9, apart / 1e9, self._run._next_step)
         if first and of == 1:
@@ -598,14 +588,13 @@ class Watch:
     def next_whole(self, step):
         """The next step in which something is due."""
         budget, looks = self.budget, self._looks
-        debt = -budget.balance / budget.left(True) if budget.balance < 0 else 0
+        debt = -budget.balance / max(1.0, budget.left(True)) if budget.balance < 0 else 0
         steps = [picked(step + int(debt), looks.every), picked(step, self._pace.every), max(32, 1 << (step - 1).bit_length())]
         if self._routers is not None and self._routers.routers:
             steps.append(picked(step, self._routers.pace.every))
         return min(steps)
 
     def light_begins(self):
-        self._trains = self._model.training
         if self._routers is not None:
             self._routers.training = False
 

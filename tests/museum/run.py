@@ -1,4 +1,4 @@
-"""run.py [--case REGEX] [--keep DIR] [--list]: trains what the museum holds and audits it. PLUMB_LONG=1: all of it, else a chosen few.
+"""run.py [--case REGEX] [--keep DIR] [--list] [--budget SHARE]: trains what the museum holds and audits it. PLUMB_LONG=1: all of it, else a chosen few.
 
 Each trainer runs in a process that is forked from this one: plain, and with the two lines. Both must compute the same to the bit; the
 audit must find the fault by its rule at its step and nothing else above a note, and nothing at all in a healthy one.
@@ -30,6 +30,7 @@ import plumbline  # noqa: E402
 from faults import FAULTS  # noqa: E402
 from healthy import RECIPES  # noqa: E402
 
+BUDGET = 1.0  # a second of training: 1 % of it is few looks
 SHORT = (
     "fault/language_nanatfifty", "fault/dropout_leftineval", "fault/classifier_nevercleared", "fault/classifier_twoheadsreplaced",
     "healthy/language_accumulated", "healthy/dropout_validated",
@@ -46,7 +47,7 @@ class Exhibit(harness.Case):
 
 def exhibit(name, make, kind, finds, also=()):
     def train(_):
-        run = plumbline.init(run=name, record="record", budget=1)  # a second of training: 1 % of it is no look
+        run = plumbline.init(run=name, record="record", budget=BUDGET)
         result = make(kind).train(run)
         if not run.finish() and "PLUMBLINE_DISABLE" not in os.environ:
             raise harness.Wrong("run.finish() is false")
@@ -105,7 +106,9 @@ def main():
     parser.add_argument("--case", default=".*")
     parser.add_argument("--keep")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--budget", type=float, default=BUDGET, help="0.01: what a user gets")
     options = parser.parse_args()
+    globals()["BUDGET"] = options.budget
     chosen = [one for one in exhibits() if re.fullmatch(options.case, one.name)]
     if options.case == ".*" and os.environ.get("PLUMB_LONG") != "1":
         chosen = [one for one in chosen if one.name in SHORT]

@@ -40,11 +40,28 @@ class Trainer:
 @pytest.mark.parametrize("names", [5, 40, 400])
 def test_looks_keep_to_the_budget_from_the_first_fifth_on(monkeypatch, step_ms, names):
     one = Trainer(monkeypatch, step_ms * MS, names)
-    one.steps(0, 40)
-    assert one.ours <= 1.1 * (0.01 * 40 * one.step_ns) + names * one.unit * (step_ms == 200) + one.unit * 20
-    spent = one.ours
-    one.steps(40, 400)
-    assert one.ours - spent <= 1.02 * 0.01 * 360 * one.step_ns + one.unit
+    for first, last in ((0, 40), (40, 400), (400, 1000)):
+        one.steps(first, last)
+        own = last * one.step_ns
+        assert one.ours <= 1.02 * 0.01 * (own + min(own, _budget._BEGINS)) + one.base + 20 * one.unit, "the share is twice as large in the first seconds"
+    assert len(one.seen) > 100
+
+
+def test_looks_of_light_steps_get_what_the_stores_leave_and_a_quarter_at_least(monkeypatch):
+    spent = {}
+    for step_ms in (1, 3, 30):
+        one = Trainer(monkeypatch, step_ms * MS, 10)
+        one.budget.own = _budget._BEGINS
+        one.steps(0, 3)
+        one.looks.light = True
+        for step in range(3, 20_000, 32):
+            one.now += 31 * (one.step_ns + one.budget._light())
+            chosen = one.looks.chosen(step)
+            ours = (one.base + len(chosen) * one.unit) if chosen else 0
+            one.now, one.ours, one.budget.spent = one.now + one.step_ns + ours, one.ours + ours, int(ours)
+            one.budget.account(light=31, looked=len(chosen))
+        spent[step_ms] = one.ours / (20_000 * one.step_ns)
+    assert 0 < spent[1] <= 0.003 and 0 < spent[3] <= 0.003 and spent[30] <= 0.01, spent
 
 
 def test_each_parameter_has_its_turn(monkeypatch):
@@ -87,15 +104,34 @@ def test_another_thread_that_steps_is_no_time_that_ran_backwards(monkeypatch):
 
 
 @pytest.mark.parametrize("step_ms", [2, 20, 200])
-def test_loads_of_experts_are_asked_for_in_short_runs_at_any_pace(step_ms):
-    pace, asked = LoadsPace(), 0
+@pytest.mark.parametrize("cost_ms", [0.3, 1.5])
+def test_loads_of_experts_are_asked_for_in_short_runs_at_any_pace(step_ms, cost_ms):
+    pace, asked = LoadsPace(Budget(None, None)), []
     for step in range(300):
         if pace.due(step):
-            asked += 1
-            pace._spent += 0.0003
-        pace.step_ends(True)
+            asked.append(step)
+            pace._spent += cost_ms / 1e3
+        pace.step_ends()
         pace.follow(step_ms / 1e3, 0.0, step + 1)
-    assert asked >= 8, "two each time the number of steps has doubled"
+    assert len(asked) >= 8 and sum(step >= 75 for step in asked) >= 3, "enough for experts that get nothing at all"
+    if step_ms >= 20:
+        assert len(asked) >= 20 and all(2 * sum(k * 75 <= step < k * 75 + 75 for step in asked) <= len(asked) for k in range(4)), "and for all rules"
+
+
+def test_loads_that_are_dear_keep_to_their_share():
+    pace, cost = LoadsPace(Budget(None, None)), 0.0
+    for step in range(20_000):
+        if pace.due(step):
+            cost += 0.002
+            pace._spent += 0.002
+        pace.step_ends()
+        pace.follow(0.002, 0.0, step + 1)
+    assert cost < 0.01 * 20_000 * 0.002 + 0.03
+
+
+@pytest.mark.parametrize("given, every", [({"every": 1}, 1), ({"every": 5}, 4), ({"every": 1000}, 64), ({"budget": 1}, 1)])
+def test_a_run_that_is_not_governed_is_screened_in_steps_that_no_clock_moves(given, every):
+    assert Budget(given.get("every"), given.get("budget")).every == every
 
 
 def test_the_environment_names_a_budget(monkeypatch):

@@ -29,7 +29,10 @@ for step in range(300):
     if run and kind == "explicit": run.begin_step(step)
     loss = torch.nn.functional.cross_entropy(model(x), y)
     if step == bad: loss = loss * float("nan")
-    loss.backward()
+    torch.autograd.backward(loss) if kind == "autograd" and step % 50 == 20 else loss.backward()
+    if kind == "wrapped" and step == 130:  # another library puts its own function around backward, in a light step
+        inner = torch.Tensor.backward
+        torch.Tensor.backward = lambda self, *given: inner(self, *given)
     if run and kind == "scalar" and step in (77, 150): run.scalar("accuracy", step / 300)
     if kind == "clip": told["norm"].append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)))
     if kind == "twice" and step == 120:  # a pass whose gradients are cleared is none of a step
@@ -58,11 +61,12 @@ def audited(record, *options):
 
 
 
-@pytest.mark.parametrize("kind", ["plain", "explicit", "clip", "scalar", "twice"])
+@pytest.mark.parametrize("kind", ["plain", "explicit", "clip", "scalar", "twice", "autograd", "wrapped"])
 def test_a_trainer_computes_the_same_and_a_healthy_one_is_silent(tmp_path, kind):
     plain, watched = trained(kind, "none"), trained(kind, tmp_path / "r")
     assert plain["weights"] == watched["weights"] and plain["loss"] == watched["loss"]
-    assert watched["light"] > (60 if kind == "scalar" else 200), "most steps are light"
+    least = {"scalar": 60, "autograd": 60, "wrapped": 90}.get(kind, 200)
+    assert watched["light"] > least, "most steps are light"
     report = audited(tmp_path / "r")
     assert [f["rule"] for f in report["findings"] if f["level"] != "note"] == []
     assert all(not one["problems"] for one in report["inputs"])
@@ -77,8 +81,7 @@ def test_a_loss_that_is_nan_is_found_at_its_step(tmp_path, kind):
 
 
 def test_an_evaluation_between_light_steps_is_reported(tmp_path):
-    code = TRAINER.replace("    loss.backward()\n", "    loss.backward()\n    told['norm'].append(step)\n", 1)
-    code = code.replace("    light += bool", """
+    code = TRAINER.replace("    light += bool", """
     if watch and watch.light and not told.get("evaluated"):
         begun, plain = [], watch.stages.begin
         watch.stages.begin = lambda kind, name=None: (begun.append(kind), plain(kind, name))

@@ -20,7 +20,7 @@ class Run:
     def __init__(self):
         self._step, self._spent, self._due, self._sites = 0, 0, {}, {}
         self.calls, self.said, self.running = [], [], False
-        self._budget = SimpleNamespace(governed=False)
+        self._budget = SimpleNamespace(governed=False, every=1)
 
     def observe_routing(self, layer, **known):
         self.calls.append((layer, known))

@@ -15,12 +15,11 @@ AT = 200  # the step in which a fault begins
 
 # A regression with label noise: a loss that falls, then lies still with the noise of its batches.
 TRAINER = """
-import sys, torch, plumbline, plumbline._watch
+import sys, torch, plumbline
 from torch import nn
 fault, seed, steps, begin = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 torch.manual_seed(seed); torch.set_num_threads(1)
 model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
-plumbline._watch._SHARE = 1  # however dear a screening is on a busy machine
 rate = {"tiny-rate": 1e-9, "replaced": 1.0}.get(fault, 1e-3)
 optimizer = torch.optim.Adam(model.parameters(), lr=rate)
 warm_up = 0 if begin else 20

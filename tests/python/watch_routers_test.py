@@ -424,7 +424,6 @@ record, kind, dead, seed = sys.argv[1], sys.argv[2], sys.argv[3] == "dead", int(
 torch.manual_seed(seed)
 torch.set_num_threads(1)
 if record != "none":
-    plumbline._routers.loads._SHARE = 0.1  # steps here are shorter than a trainer's
     run = plumbline.init(run="short", record=record, budget=1)
 model = Model((lambda: SwitchLike(7)) if kind == "switch" else KINDS[kind])
 if dead:

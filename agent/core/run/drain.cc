@@ -19,6 +19,7 @@ namespace {
 constexpr uint64_t kMaxComplaints = 10;
 constexpr uint32_t kAwaitedMs = 10;   // between looks if a flush waits
 constexpr uint32_t kDeviceMs = 40;    // and if a device is working: at the end there is one second
+constexpr uint32_t kQuietMs = 1000;   // if the loop writes its own steps, and few of them
 constexpr size_t kMostHeldEnds = 64;  // above it, steps end together
 constexpr uint64_t kEver = ~uint64_t{0};
 constexpr int64_t kAnyStep = std::numeric_limits<int64_t>::max();
@@ -94,7 +95,7 @@ void Drain::Loop() {
 
 // Sleeps until it is woken or the next look is due, which is soon if work is in progress.
 void Drain::Sleep(bool awaited) {
-  uint32_t ms = run_->options.poll_ms;
+  uint32_t ms = PollMs();
   if (!run_->devices->empty()) ms = std::min(ms, kDeviceMs);
   if (awaited) ms = std::min(ms, kAwaitedMs);
   MutexLock lock(run_->bell_mutex);
@@ -102,6 +103,17 @@ void Drain::Sleep(bool awaited) {
     return run_->rung.load(std::memory_order_acquire);
   });
   run_->rung.store(false, std::memory_order_relaxed);
+}
+
+// Returns the time until a quarter of the loop's own steps (plumbline/steps.h) is written, from
+// poll_ms to kQuietMs; poll_ms if the loop has written none since the last look.
+uint32_t Drain::PollMs() {
+  const uint32_t least = run_->options.poll_ms;
+  const uint64_t read = steps_read_ - std::exchange(steps_polled_, steps_read_);
+  const uint64_t wanted = read == 0 ? least : uint64_t{polled_ms_} * (PLUMBLINE_STEPS / 4) / read;
+  polled_ms_ =
+      static_cast<uint32_t>(std::clamp<uint64_t>(wanted, least, std::max(least, kQuietMs)));
+  return polled_ms_;
 }
 
 // Does one look at the ring; `ship_all`: seals all batches now.

@@ -2,7 +2,8 @@
 // collects the results of GPUs, gathers all of it into batches, and passes those to the record and
 // the outbox. A step ends when the GPUs, too, have finished the work that was requested before its
 // end; work that does not depend on them continues meanwhile. The thread sleeps poll_ms between
-// looks (a look costs 130 us, and 30 more per small step), less if a flush waits or a device is
+// looks (a look costs 130 us, and 30 more per small step), up to a second while the loop writes its
+// own steps, less if a flush waits or a device is
 // working. It is woken early when the ring fills or a step ends in which something notable was
 // seen.
 #pragma once
@@ -62,6 +63,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
  private:
   void Loop();
   void Sleep(bool awaited);
+  uint32_t PollMs();
   void Pass(bool ship_all);
   bool EmptyRing();
   void Handle(const SlotHead& head, const std::byte* body);
@@ -126,6 +128,8 @@ class Drain : public std::enable_shared_from_this<Drain> {
   LoopTimes loop_;
   LoopMarks marks_;
   uint64_t steps_read_ = 0;              // of plumbline_steps_t
+  uint64_t steps_polled_ = 0;            // of them at the last look
+  uint32_t polled_ms_ = 0;               // that the last sleep may have lasted
   std::vector<const Site*> step_sites_;  // of its series; null: none of it was given so far
   GpuHealth gpu_health_;
   const bool ask_driver_;  // to find a GPU even if no tensor was on one

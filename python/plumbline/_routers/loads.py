@@ -7,7 +7,7 @@ it costs little anywhere.
 
 import sys
 import weakref
-from time import perf_counter
+from time import thread_time
 
 from .. import _routing
 from .._compiled import is_compiled
@@ -18,7 +18,7 @@ from .._tensors import Scratch
 from .choices import Choices, recipe
 
 _SHARE = 0.0025  # of a step's time, all routers together
-_PLANNED = 4  # times the share, in the first steps: a dead expert of a short run is found on a quick machine too
+_EVERY = 8  # steps between two looks at least, where no budget governs them
 _MEASURED_LATER = 4  # what a call costs in all, over its part here: the library counts on a thread of its own
 _OPERATION = 3e-6  # seconds that torch takes to tell of one (docs/measurements/watch.md)
 _ROWS = 512  # tokens of a call
@@ -183,29 +183,26 @@ class Kept:
 class LoadsPace:
     """In which steps the routers of one model are asked, so that it stays a small share of the time."""
 
-    def __init__(self):
+    def __init__(self, budget):
         self._pace, self._spent = Pace(_SHARE), 0.0
+        if not budget.governed:
+            self._pace.every = max(_EVERY, budget.every)
 
     def due(self, step):
         return step < CAPTURING and self._pace.due(step)
 
     def spent(self, since, operations=0):
-        self._spent += _MEASURED_LATER * (perf_counter() - since) + _OPERATION * operations
+        self._spent += _MEASURED_LATER * (thread_time() - since) + _OPERATION * operations
 
-    def step_ends(self, governed):
-        """`governed`: follow() says how long a step is."""
+    def step_ends(self):
         if self._spent:
             self._pace.cost(self._spent)
             self._spent = 0.0
-        if not governed:
-            self._pace.step_began()
 
     @property
     def every(self):
         return self._pace.every
 
     def follow(self, period, apart, step):
-        """Two each time the number of steps has doubled, however short they are, at up to _PLANNED times the share."""
-        self._pace.step_ended(period, apart)
-        planned = 1 << max(0, step.bit_length() - 2)
-        self._pace.every = min(self._pace.every, max(self._pace.every // _PLANNED, planned))
+        """Before step `step`, of a run that is governed; a step takes `period` seconds."""
+        self._pace.step_ended(period, apart, step)

@@ -10,7 +10,7 @@ import inspect
 import sys
 import types
 import weakref
-from time import perf_counter
+from time import thread_time
 
 from .._compiled import is_compiling
 from .._library import CAPTURING
@@ -62,6 +62,44 @@ def before_forward(module, call):
     if "with_kwargs" in inspect.signature(module.register_forward_pre_hook).parameters:  # from torch 2.0 on
         return module.register_forward_pre_hook(WithKeywords(call), with_kwargs=True).remove
     return module.register_forward_pre_hook(OnlyHere(lambda module, inputs: call(module, inputs, {}))).remove
+
+
+class BeforeForward(OnlyHere):
+    """The hook of a watched model. `light`: what counts the passes of steps that are recorded by stores alone (a Light), or None."""
+
+    light = None
+
+    def __call__(self, module, inputs, words=None):
+        if self._compiling():
+            return
+        light = self.light
+        if light is not None:
+            if module.training is light.trains is True and light.grad_enabled():
+                try:
+                    place = light.place
+                    if place is not None:
+                        light.tokens += (inputs if place.__class__ is int else words)[place].numel()
+                    if words:
+                        light.words = words
+                    return
+                except Exception:  # other arguments than before: a whole step
+                    light.interrupted()
+            elif light.forward(module, inputs, words):
+                return
+        self._call(module, inputs, words or {})
+
+
+class BeforeForwardWithKeywords(BeforeForward, WithKeywords):
+    __deepcopy__, __reduce__ = WithKeywords.__deepcopy__, WithKeywords.__reduce__
+
+
+def hook_forward(module, call):
+    """As before_forward: (the hook, what ends it)."""
+    if "with_kwargs" in inspect.signature(module.register_forward_pre_hook).parameters:
+        hook = BeforeForwardWithKeywords(call)
+        return hook, module.register_forward_pre_hook(hook, with_kwargs=True).remove
+    hook = BeforeForward(call)
+    return hook, module.register_forward_pre_hook(hook).remove
 
 
 class AfterWithKeywords(WithKeywords):
@@ -158,12 +196,12 @@ class Router:
 
     def _tell_loads(self, original, module, arguments, options):
         """The module's forward, once and unchanged, of which the choice alone is taken."""
-        began, listening = perf_counter(), self._loads.listen()
+        began, listening = thread_time(), self._loads.listen()
         bias = self._loads.begins()
         self._routers.pace.spent(began)
         with listening:
             out = original(module, *arguments, **options)
-        began = perf_counter()
+        began = thread_time()
         with sys.modules["torch"].no_grad():
             told = (self._routers.run, self.found.name, listening, bias, _flat(out), self._routers.tokens)
             self._routers.guarded(self._loads.tell, *told)
@@ -282,7 +320,7 @@ class Routers:
     def __init__(self, run, model, guarded, backward, prefix=""):
         """backward(): whether a backward pass runs, which may compute a forward pass again. prefix: of all names."""
         self.run, self.guarded, self.backward = run, guarded, backward
-        self.tokens, self.training, self.pace = None, False, LoadsPace()
+        self.tokens, self.training, self.pace = None, False, LoadsPace(run._budget)
         self._undo, self.refused = [], {}
         found, refused = find(model)
         self.refused = dict(refused)
@@ -338,7 +376,7 @@ class Routers:
     def step_ends(self):
         for router in self.routers:
             router.step_ends()
-        self.pace.step_ends(self.run._budget.governed)
+        self.pace.step_ends()
 
     def refuse(self, name, why):
         self.run._tell_softly(("router", name), f"watch: {name} looks like a router, but {why}: not observed")

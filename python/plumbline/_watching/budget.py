@@ -6,13 +6,16 @@ from time import clock_gettime_ns, thread_time_ns
 SHARE = 0.01  # of a trainer that names none
 _UNIT = 200_000.0  # ns of a look at one parameter, until it was measured
 _APART, _AT_ONCE = 16, 4  # steps between two looks if each step is whole; what a look costs over the step that is made for it
-LIGHT_NS = 9000  # of a step that is recorded by stores alone (docs/measurements/watch.md)
+_LIGHT, _LIGHT_COLD = 6000.0, 36_000.0  # ns of a step that is recorded by stores alone (docs/measurements/watch.md): its caches are the trainer's,
+_COLD_AFTER = 3_000_000.0  # more so up to steps of so many ns
+_EVICTED = 1.3  # times what hooks of whole steps and our threads spend: they take the caches from the trainer (docs/measurements/precision.md)
 _LATER = 1.5  # what an observation costs in all, over its part on the trainer's thread
 _THREADS_EVERY = 20_000_000  # ns between two looks at our threads' clocks
 _MOST_EVERY = 4096
+_MOST_FIXED = 6  # a power of two
 _SLACK = 8  # of the cost of one look, that is kept for later at most
-_ADVANCE = 50_000_000.0  # ns over the share, once: for looks in the first steps, without which a run of a few seconds has almost none
-_SPREAD = 128  # steps: one of them may use this part of what is left of the advance
+_LEAST = 0.25  # of the budget: what looks get in any case
+_BEGINS = 5_000_000_000.0  # ns of the trainer's own time in which the share is twice as large: a run of a few seconds has almost no look else
 
 
 def picked(step, every):
@@ -51,10 +54,12 @@ class Budget:
         """As of plumbline.init. An explicit `every` is what the trainer asked for, and is not governed."""
         share = SHARE if budget is None else budget
         self.share = None if every or share >= 1 else share
+        self.every = 1 << min(_MOST_FIXED, (every or 1).bit_length() - 1)  # steps between two screenings, where it does not govern
         self.spent, self.balance = 0, 0.0
-        self.credit = _ADVANCE if self.share is not None else 0.0
         self.period = None  # ns of a step of the trainer's own, smoothed
         self.base = None  # ns that a step without a look costs, smoothed
+        self.income = 0.0  # ns a step for looks: of the share, without its bookkeeping; smoothed
+        self.own, self.paid = 0.0, 0.0  # ns so far of the trainer's own; of ours
         self._cpu, self._clocks, self._threads, self._asked = None, None, 0, 0
 
     @property
@@ -65,18 +70,24 @@ class Budget:
         """At a step's end. `light`: steps in front of it that were recorded by stores alone. `looked`: parameters that were looked at in it."""
         now, spent, self.spent = thread_time_ns(), self.spent, 0
         before, self._cpu = self._cpu, now
-        if before is None or now < before:  # another thread steps now
+        looks = _EVICTED * spent
+        if before is None or now < before:  # the first one, or another thread steps now
+            self.balance -= looks if before is None else 0
             return
-        ours = spent + light * LIGHT_NS
-        own = max(0, now - before - ours)
-        self.balance += self.share * own - ours - self._of_threads(now)
-        if self.balance < 0 < self.credit:
-            used = min(self.credit, -self.balance)
-            self.balance, self.credit = self.balance + used, self.credit - used
-        period = own / (light + 1)
+        book = light * self._light() + _EVICTED * self._of_threads(now)
+        own = max(0.0, now - before - spent - light * self._light())
+        allowed = self.share * own * (2 if self.own < _BEGINS else 1)
+        income = max(allowed - book, _LEAST * allowed)
+        self.own, self.paid, self.balance = self.own + own, self.paid + book + looks, self.balance + income - looks
+        steps, period = light + 1, own / (light + 1)
+        self.income += (income / steps - self.income) / (8 if self.period else 1)
         self.period = period if self.period is None else self.period + (period - self.period) / (2 if self.period > 2 * period else 8)
         if not looked:
             self.base = spent if self.base is None else self.base + (min(spent, 4 * self.base) - self.base) / 8
+
+    def _light(self):
+        """ns of a step that is recorded by stores alone."""
+        return _LIGHT + (_LIGHT_COLD - _LIGHT) * min(1.0, (self.period or 0.0) / _COLD_AFTER)
 
     def _of_threads(self, now):
         """What they have spent since they were asked last."""
@@ -96,8 +107,8 @@ class Budget:
         """ns a step for looks: what its bookkeeping leaves, and a quarter of the budget where that leaves nothing. `light`: most steps are."""
         if self.period is None:
             return 0.0
-        allowed = self.share * self.period
-        return self.credit / _SPREAD + (allowed / 2 if light else max(allowed - (self.base or 0), allowed / 4))
+        allowed = self.share * self.period * (2 if self.own < _BEGINS else 1)
+        return self.income if light else max(allowed - _EVICTED * (self.base or 0), _LEAST * allowed)
 
 
 class Looks:

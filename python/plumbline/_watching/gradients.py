@@ -1,7 +1,7 @@
 """Gradients in front of the update that uses them: of each optimizer those that it holds, for the others' are of older losses."""
 
 import math
-from time import perf_counter
+from time import thread_time
 
 from .._screen import Screen, look, norms, total_norm
 from .._shards import gradients, is_idle
@@ -111,7 +111,7 @@ class Gradients:
             self._run._own_scalar(self._series[id(self._optimizers[0])], total)
 
     def _screened(self, optimizer, names, gradients, scale, clips):
-        began = perf_counter()
+        began = thread_time()
         if self.screened != self._run._step:
             self.screened, self.moving, self.seconds = self._run._step, set(), 0.0
         each = norms(self._run._library.short, gradients)
@@ -131,5 +131,5 @@ class Gradients:
         self.moving.update(name for name, norm in zip(names, each) if norm > 0)
         why = self.screen.gradients(names, each)
         look(self._run, why)
-        self.seconds += perf_counter() - began
+        self.seconds += thread_time() - began
         return why if not math.isfinite(total) else None

@@ -7,19 +7,21 @@ A step is whole again when a look is due, and at once when something is notable 
 import ctypes
 import math
 import platform
+import sys
 from threading import get_ident
 from time import monotonic_ns
 
 from .._library import NO_STEP
 from .averages import Averages
+from .modules import Backward
 from .scaling import Scaling
-from .stages import BACKWARD, NONE
+from .stages import BACKWARD, NONE, NOW
 
 _HEAD, _WORDS, _STEPS = 8, 16, 1024  # of plumbline_steps_t
 _READ = 1
-_STEP, _ENDED, _GIVEN, _VALUES = 0, 1, 2, 4  # of one step
+_ENDED, _GIVEN, _VALUES = 1, 2, 4  # of one step, which begins with its number
 _SERIES = ("loss", "grad_norm", "lr", "lr.1", "lr.2", "lr.3", "tokens")
-_TOKENS = len(_SERIES) - 1
+_TOKENS, _RATES = len(_SERIES) - 1, 4
 _FULL = _STEPS - 64
 _FIRST = 4  # steps that are whole in any case
 _PAID = 0.25  # of the budget: what a whole step may cost before steps are light
@@ -32,20 +34,21 @@ class Light:
     """Of one watch that is alone in its run's loop, with one optimizer."""
 
     MOST_WAITING = 32  # parameters without a gradient so far, which each step is asked for
-    passes_loss = None  # of the process: the one whose steps are light now (a Light), which backward passes ask first
 
     def __init__(self, watch, run, loop, plain):
         """`plain`: nothing about the trainer forbids it."""
         self._watch, self._run, self._loop, self._plain = watch, run, loop, plain and _ORDERED and run._budget.governed
         self._words = self._values = None  # of the memory
         self._written, self._since, self._step = 0, 0, 0
-        self._left, self._until_most = 0, 0
+        self._left = 0
         self._loss, self._passes = 0.0, 0
         self._count, self._mean, self._variance, self._alarm = 0, 0.0, 0.0, -math.inf
         self._running, self.thread, self._waiting = False, None, ()
         self._rest, self._not_before = _REST, _FIRST
         self._optimizer = watch.optimizers[0] if watch.optimizers else None
         self.on, self.zeroed, self._begun = False, False, False  # the trainer has begun the step itself
+        self.trains, self.place, self.words, self.tokens = True, None, None, 0  # of forward passes; the newest one's keywords
+        self._marks, self.grad_enabled = None, sys.modules["torch"].is_grad_enabled
 
     # ---- when ----------------------------------------------------------------------------------
 
@@ -86,7 +89,7 @@ class Light:
         return True
 
     def _begin(self, steps):
-        if self._words is None and not self._open():
+        if (self._words is None and not self._open()) or not Backward.lighten(self):
             return
         watch, run = self._watch, self._run
         self._written, self._left, self._since = self._words[0], steps, self._words[0]
@@ -97,8 +100,10 @@ class Light:
         self._waiting = watch._untrained.waiting()
         self._set_alarm()
         self.on = True
+        self.trains, self.place, self.words, self.tokens = watch.hooked.training, watch.place, None, watch.tokens
+        self._marks = self._loop.stages.marks()
         watch.light_begins()
-        watch.light = run._light = Light.passes_loss = self
+        watch.light = run._light = watch.hook.light = self
 
     def begins(self, number):
         """The trainer begins a step itself. False: it is a whole one."""
@@ -110,29 +115,50 @@ class Light:
 
     # ---- a light step --------------------------------------------------------------------------
 
-    def passes(self, loss, arguments, options):
-        """A backward pass begins. False: it is for the hooks of whole steps."""
-        if self._running:
+    def forward(self, module, inputs, words):
+        """A forward pass in a mode in which the steps are not: BeforeForward handles the others. False: it is for the hooks of whole steps."""
+        if not self.grad_enabled():
+            self._loop.stages.evaluates()
             return True
-        if arguments or "gradient" in options or get_ident() != self.thread:
-            self.leave()
-            return False
-        try:
-            value = loss.item()
-            usual = value <= self._alarm
-        except Exception:  # what backward itself will say
-            usual = False
-        if not usual or self._passes >= self._most:
-            self.leave()
-            return False
-        self._passes += 1
-        self._loss += value
-        self._count += 1
-        apart = value - self._mean
-        self._mean += apart / 64
-        self._variance += (apart * apart - self._variance) / 64
-        self._loop.stages.now(BACKWARD)
-        return True
+        if module.training is self.trains:
+            return True  # in eval mode
+        self._watch._guarded(self.interrupted)  # left in eval mode, or back from it: noted in a whole step
+        return False
+
+    def backward(self, plain, ours):
+        """What takes the place of Tensor.backward (`plain`), and of our function for whole steps."""
+
+        def backward(loss, *arguments, **options):
+            """One frame: each costs some microseconds where all caches are the trainer's."""
+            if self._running:
+                return plain(loss, *arguments, **options)
+            if not self.on:
+                return ours(loss, *arguments, **options)
+            value = math.inf
+            if not arguments and "gradient" not in options and get_ident() == self.thread and self._passes < self._most:
+                try:
+                    value = loss.item()
+                except Exception:  # what backward itself will say
+                    pass
+            if not value <= self._alarm:
+                self.leave()
+                return ours(loss, *arguments, **options)
+            self._passes += 1
+            self._loss += value
+            self._count += 1
+            apart = value - self._mean
+            self._mean += apart / 64
+            self._variance += (apart * apart - self._variance) / 64
+            if self._marks is not None:
+                self._marks[NOW] = monotonic_ns() << 4 | BACKWARD
+            self._running = True
+            try:
+                return plain(loss, *arguments, **options)
+            finally:
+                self._running = False
+
+        backward.__doc__, backward.__name__ = plain.__doc__, plain.__name__
+        return backward
 
     def _set_alarm(self):
         usual = self._count >= 16
@@ -141,41 +167,46 @@ class Light:
 
     def ended(self):
         """The optimizer has stepped."""
-        words, values, at = self._words, self._values, _HEAD + self._written % _STEPS * _WORDS
-        words[at + _STEP] = self._step
-        words[at + _ENDED] = monotonic_ns()
-        given, place = 0, at + _VALUES
-        if self._passes:
-            given, values[place] = 1, self._loss
-        watch = self._watch
-        if watch.clips:
-            norm = watch.clipped_norm()
-            if norm is not None:
-                given |= 2
-                values[place + 1] = norm
-        bit, place = 4, place + 2
-        for group in self._optimizer.param_groups[:4]:
-            values[place] = float(group["lr"])
-            given |= bit
-            bit, place = bit << 1, place + 1
-        if watch.tokens:
-            values[at + _VALUES + _TOKENS] = watch.tokens
-            given |= 1 << _TOKENS
-            watch.tokens = 0
-        words[at + _GIVEN] = given
-        self._written += 1
-        words[0] = self._written
-        self._step += 1
-        self._run._next_step = self._step
-        self._loss, self._passes, self.zeroed, self._begun = 0.0, 0, False, False
-        self._left -= 1
-        if self._waiting and any(p.grad is not None for p in self._waiting):
-            self._waiting = watch._untrained.graded(self._waiting)
-        if not self._left & 7:
-            if self._left <= 0 or self._written - words[_READ] > _FULL:
+        try:
+            words, values, at = self._words, self._values, _HEAD + self._written % _STEPS * _WORDS
+            words[at] = self._step
+            words[at + _ENDED] = monotonic_ns()
+            given, place, seen = 4, at + _VALUES, self._passes
+            if seen:
+                given, values[place] = 5, self._loss
+            groups = self._optimizer.param_groups
+            values[place + 2] = groups[0]["lr"]
+            if len(groups) > 1:
+                for number in range(1, min(len(groups), _RATES)):
+                    given |= 4 << number
+                    values[place + 2 + number] = groups[number]["lr"]
+            if self._watch.clips:
+                norm = self._watch.clipped_norm()
+                if norm is not None:
+                    given |= 2
+                    values[place + 1] = norm
+            if self.tokens:
+                values[place + _TOKENS] = self.tokens
+                given |= 1 << _TOKENS
+                self.tokens = 0
+            words[at + _GIVEN] = given
+            self._written += 1
+            words[0] = self._written
+            self._run._next_step = self._step = self._step + 1
+            self._loss, self._passes, self.zeroed, self._begun = 0.0, 0, False, False
+            if self._waiting and any(p.grad is not None for p in self._waiting):
+                self._waiting = self._watch._untrained.graded(self._waiting)
+            self._left -= 1
+            if not seen and self._watch.standstill.most:  # another function than Tensor.backward made the pass
+                self._pause()
                 self.leave()
-            else:
+            elif not self._left & 7:
                 self._set_alarm()
+                if self._left <= 0 or self._written - words[_READ] > _FULL:
+                    self.leave()
+        except Exception as error:  # nothing of ours may end the trainer's step
+            self._watch._failed("light step", error)
+            self._watch._guarded(self.leave)
 
     # ---- its end -------------------------------------------------------------------------------
 
@@ -185,8 +216,12 @@ class Light:
             return
         self.on = False
         watch, run, loop = self._watch, self._run, self._loop
-        watch.light = run._light = Light.passes_loss = None
+        watch.light = run._light = watch.hook.light = None
+        Backward.restore()
         loop.stages.now(NONE)
+        watch.tokens, self._marks = self.tokens, None
+        if self.words:
+            watch._batches.keep(self.words)
         steps = self._written - self._since
         watch.light_ended(steps, self.zeroed, (self._count, self._mean, self._variance))
         if self._begun:
@@ -204,8 +239,11 @@ class Light:
 
     def interrupted(self):
         """The trainer records something itself: within a step."""
-        began = self._run._next_step
+        self._pause()
         self.leave()
         self._loop.open()
-        self._not_before = began + self._rest
+
+    def _pause(self):
+        """Steps are whole for longer each time."""
+        self._not_before = self._run._next_step + self._rest
         self._rest = min(2 * self._rest, _LONGEST)

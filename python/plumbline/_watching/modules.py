@@ -7,7 +7,6 @@ from threading import get_ident
 from .._compiled import is_compiling, outside
 from .._kinds import KIND_TENSOR
 from .._tensors import Unsupported, local
-from .light import Light
 from .stages import Weakly, take_place
 from .weighted import Weighted
 
@@ -140,11 +139,13 @@ class Backward:
     watches = Weakly()
     running, number = 0, 0
     _undo, _inside = [], set()  # threads within a pass of its own
+    _places = []  # (where, name, the function that was there, ours)
+    light, _put = None, []  # whose steps are light now (a Light), and what stands in the places meanwhile
 
     @classmethod
     def add(cls, watch):
-        if Light.passes_loss is not None:
-            Light.passes_loss.leave()
+        if cls.light is not None:
+            cls.light.leave()
         cls.watches.add(watch)
         if not cls._undo:
             torch, schedules = sys.modules["torch"], sys.modules.get("megatron.core.pipeline_parallel.schedules")
@@ -156,7 +157,28 @@ class Backward:
     @classmethod
     def _take_place(cls, home, name, make):
         plain = getattr(home, name)
-        cls._undo.append(take_place(home, name, plain, outside(make(plain))))
+        ours = outside(make(plain))
+        cls._undo.append(take_place(home, name, plain, ours))
+        cls._places.append((home, name, plain, ours))
+
+    @classmethod
+    def lighten(cls, light):
+        """light.backward(plain, ours) takes the place of Tensor.backward, the functions that were there before take the others'. False: another
+        hook has one of these places, and nothing is changed."""
+        if any(home.__dict__.get(name) is not ours for home, name, _, ours in cls._places):
+            return False
+        cls.light, cls._put = light, [light.backward(plain, ours) if home is sys.modules["torch"].Tensor else plain for home, _, plain, ours in cls._places]
+        for (home, name, _, _), one in zip(cls._places, cls._put):
+            setattr(home, name, one)
+        return True
+
+    @classmethod
+    def restore(cls):
+        """Light steps are over. What another has put around a function of theirs meanwhile stays."""
+        for (home, name, _, ours), one in zip(cls._places, cls._put):
+            if home.__dict__.get(name) is one:
+                setattr(home, name, ours)
+        cls.light, cls._put = None, []
 
     @classmethod
     def _pass(cls, loss, plain, arguments, options):
@@ -184,15 +206,6 @@ class Backward:
     @classmethod
     def _of_tensor(cls, plain):
         def backward(self, *arguments, **options):
-            light = Light.passes_loss
-            if light is not None and light.passes(self, arguments, options):
-                if light._running:
-                    return plain(self, *arguments, **options)
-                light._running = True
-                try:
-                    return plain(self, *arguments, **options)
-                finally:
-                    light._running = False
             given = arguments[0] if arguments else options.get("gradient")
             loss = self if given is None else Weighted.loss(self, given)
             return cls._pass(self if loss is None else loss, plain, (self, *arguments), options)
@@ -204,11 +217,6 @@ class Backward:
         """Of a function that gets tensors, and gradients of them: none for a loss."""
 
         def backward(tensors, *arguments, **options):
-            light = Light.passes_loss
-            if light is not None:
-                if light._running and light.thread == get_ident():
-                    return plain(tensors, *arguments, **options)
-                light.leave()
             loss = None if get_ident() in cls._inside else cls._loss(tensors, arguments, options)
             return plain(tensors, *arguments, **options) if loss is None else cls._pass(loss, plain, (tensors, *arguments), options)
 
@@ -241,6 +249,6 @@ class Backward:
     def remove(cls, watch):
         cls.watches.discard(watch)
         if not cls.watches.refs:
-            undo, cls._undo = cls._undo, []
+            undo, cls._undo, cls._places = cls._undo, [], []
             for one in undo:
                 one()

@@ -13,12 +13,16 @@ def _ids(value):
     return torch.is_tensor(value) and not value.is_floating_point() and value.dim() > 1
 
 
-def tokens_of(inputs, words):
-    """Of one forward pass: elements of the first tensor of integers with more than one axis, or of the keyword that holds token ids."""
-    ids = next((value for value in inputs if _ids(value)), None)
-    if ids is None and words:
-        ids = next((words[name] for name in _IDS if _ids(words.get(name))), None)
-    return 0 if ids is None else ids.numel()
+def place_of_ids(inputs, words):
+    """Of one forward pass: the position of the first tensor of integers with more than one axis, or the keyword that holds token ids, or None."""
+    place = next((at for at, value in enumerate(inputs) if _ids(value)), None)
+    if place is None and words:
+        place = next((name for name in _IDS if _ids(words.get(name))), None)
+    return place
+
+
+def tokens_at(place, inputs, words):
+    return 0 if place is None else (inputs if isinstance(place, int) else words)[place].numel()
 
 
 class Passes:

@@ -10,7 +10,7 @@ from time import monotonic_ns, perf_counter
 
 NONE, FORWARD, BACKWARD, OPTIMIZER, DATA = range(5)  # PLUMBLINE_STAGE_*
 _NAMES = (None, "forward", "backward", "optimizer", "data")
-_NOW, _LOST, _AT, _GAP, _FIRST = range(5)  # words of plumbline_marks_t
+NOW, _LOST, _AT, _GAP, _FIRST = range(5)  # words of plumbline_marks_t
 _MARKS, _GAP_BIT = 4096, 8
 
 
@@ -80,7 +80,7 @@ class Stages:
                 return
         self.stage = stage
         words, word = self._words, monotonic_ns() << 4 | stage
-        words[_NOW] = word
+        words[NOW] = word
         at = words[_AT]
         if words[_FIRST + at]:  # nobody has read for long
             words[_LOST] += 1
@@ -93,7 +93,11 @@ class Stages:
     def now(self, stage):
         """The same for the heartbeat alone: of a step that is recorded without its stages."""
         if self._words is not None:
-            self._words[_NOW] = monotonic_ns() << 4 | stage
+            self._words[NOW] = monotonic_ns() << 4 | stage
+
+    def marks(self):
+        """The words of which word NOW is the heartbeat's, or None."""
+        return self._words
 
     def adopt(self):
         """This thread is the loop's from now on. False: nobody reads marks."""
