@@ -210,6 +210,8 @@ class Watch:
                 self._guarded(self._parting.step_ends)
         self._guarded(self._batches.step_ends)
         if updated:
+            if self._gradients.together is not None:
+                self._guarded(self._gradients.step_ends, self.ids & self._loop.stepped)
             if self._modes.modules:
                 self._guarded(self._modes.step_ends)
             if self._averages.seen:

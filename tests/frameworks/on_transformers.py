@@ -163,6 +163,61 @@ def its_folder():
     train(None, llama(), save_strategy="steps", save_steps=10)
 
 
+def resume(callbacks, without=(), steps=20, **options):
+    """Goes on from the checkpoint of step 10, as a Trainer of its own. `without`: files that are gone from it."""
+    fit(llama(), None, save_strategy="steps", save_steps=10, max_steps=10)
+    for name in without:
+        os.remove(f"out/checkpoint-10/{name}")
+    trainer = Trainer(model=llama(), args=arguments(max_steps=steps, **options), train_dataset=rows(80), callbacks=callbacks)
+    trainer.train(resume_from_checkpoint="out/checkpoint-10")
+    return trainer
+
+
+def resumed(*without):
+    callback = PlumblineCallback(every=1)
+    return finish(callback, resume([callback], without))
+
+
+@case(level="warning", opens=False)
+def resumed_whole(_):
+    return resumed()
+
+
+@case(level="warning", finds={"health/optimizer-state": 11}, opens=False)
+def resumed_without_the_optimizers_file(_):
+    return resumed("optimizer.pt")
+
+
+@case(level="warning", finds={"health/optimizer-state": 11}, opens=False)
+def resumed_without_the_schedulers_file(_):
+    """Trainer then loads neither of them."""
+    return resumed("scheduler.pt")
+
+
+@case(level="warning", finds={"health/optimizer-state": 11}, opens=False)
+def resumed_from_weights_alone(_):
+    return resumed("optimizer.pt", "scheduler.pt", "rng_state.pth")
+
+
+@case(level="warning", steps=STEPS, opens=False)
+def tuned_from_a_checkpoints_weights(_):
+    """A training of its own that begins with these weights on purpose."""
+    fit(llama(), None, save_strategy="steps", save_steps=10, max_steps=10)
+    callback = PlumblineCallback(every=1)
+    trainer = fit(LlamaForCausalLM.from_pretrained("out/checkpoint-10"), [callback])
+    return finish(callback, trainer, loss=logged(trainer, "loss"))
+
+
+@case(reads="checkpoint", steps=2 * 21, level="warning")
+def its_folder_resumed_whole():
+    resume([], save_strategy="steps", save_steps=10, steps=30)
+
+
+@case(reads="checkpoint", steps=2 * 21, level="warning", finds={"health/optimizer-state": 10})
+def its_folder_resumed_without_the_optimizers_file():
+    resume([], ("optimizer.pt",), save_strategy="steps", save_steps=10, steps=30)
+
+
 def bert():
     return BertForMaskedLM(BertConfig(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
                                       max_position_embeddings=32, pad_token_id=0))  # fmt: skip
