@@ -343,6 +343,8 @@ class Watch:
 
     def backward_ends(self):
         self.stages.enter(NONE)
+        if self._loop.sides.open:
+            self._guarded(self._loop.sides.backward_ends)
         if self._shares.open:
             self._guarded(self._shares.backward_ends)
         if self._kept is not None and self._kept.wants(self._run._step, self._loop.micro, self._loop.dropped):

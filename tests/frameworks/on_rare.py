@@ -141,6 +141,35 @@ def game_of_two_sides(run):
     return game(run, True)
 
 
+@case(level="warning", finds={"precision/stale-gradient": 0})
+def game_without_a_toggle(run):
+    return game(run, False)
+
+
+def tasks(run, steps=60):
+    """A body that two heads share: each loss is learned by its own head, and the body gets both."""
+    body, heads, losses = nn.Linear(8, 16), [nn.Linear(16, 1), nn.Linear(16, 1)], []
+    mine = torch.optim.Adam(body.parameters(), lr=1e-3)
+    theirs = [torch.optim.Adam(head.parameters(), lr=1e-3) for head in heads]
+    run.watch(nn.ModuleList([body, *heads]), [mine, *theirs])
+    for _ in range(steps):
+        x = torch.randn(32, 8)
+        for head, optimizer, target in zip(heads, theirs, (x[:, :1], x.sum(1, keepdim=True))):
+            loss = (head(body(x)) - target).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.detach())
+        mine.step()
+        mine.zero_grad()
+    return losses, body.state_dict()
+
+
+@case(level="warning")
+def body_that_two_tasks_share(run):
+    return tasks(run)
+
+
 # ---- updates, norms ---------------------------------------------------------------------------------
 
 
