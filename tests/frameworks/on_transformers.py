@@ -46,8 +46,9 @@ def llama():
 
 
 def arguments(kind=TrainingArguments, **options):
-    return kind(output_dir="out", per_device_train_batch_size=4, use_cpu=True, logging_steps=1, disable_tqdm=True,
-                dataloader_pin_memory=False, **{"max_steps": STEPS, "report_to": [], "save_strategy": "no", **options})  # fmt: skip
+    return kind(output_dir="out", use_cpu=True, disable_tqdm=True, dataloader_pin_memory=False,
+                **{"per_device_train_batch_size": 4, "logging_steps": 1, "max_steps": STEPS, "report_to": [], "save_strategy": "no",
+                   **options})  # fmt: skip
 
 
 def rows(number):
