@@ -277,6 +277,7 @@ def check(file, one, folder, fork):
     plain = train(file, one, False, folder / "plain", fork)
     watched = train(file, one, True, folder / "watched", fork)
     require(plain == watched, "the results with and without Plumbline differ")
+    require("plumbline:" not in (folder / "plain/stderr").read_text(), "Plumbline prints something although it is disabled")
     return check_record(one, folder / "watched")
 
 
