@@ -15,7 +15,7 @@ constexpr double kKept = 0.5;  // share of that fall that the new attempt still 
 }  // namespace
 
 bool AttemptCourse::Reads(std::string_view series) {
-  return series == kAnew || series == kFirstLoss || series == kRecentLoss ||
+  return series == kAnew || series == kResumed || series == kFirstLoss || series == kRecentLoss ||
          series == kRecentSpread;
 }
 
@@ -26,17 +26,49 @@ void AttemptCourse::Take(uint32_t attempt, std::string_view series, double value
     if (now_ && now_->first && now_->recent && now_->spread) before_ = now_;
     now_ = Attempt{};
     now_->number = attempt;
-    told_ = false;
+    judged_ = false;
   }
   if (series == kAnew) now_->anew = value;
+  if (series == kResumed) resumed_ = value;
   if (series == kFirstLoss) now_->first = value;
   if (series == kRecentLoss) now_->recent = value;
   if (series == kRecentSpread) now_->spread = value;
 }
 
+std::optional<v1::Verdict> AttemptCourse::JudgeResume(uint32_t rank, int64_t step) {
+  const double resumed = std::exchange(resumed_, std::nullopt).value_or(0);
+  if (judged_ || !(resumed > 0) || !now_ || !now_->anew) return std::nullopt;
+  judged_ = true;
+  v1::Verdict verdict;
+  if (*now_->anew == 0) {
+    verdict = Pass("the optimizer's state was restored with the count of steps");
+  } else {
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title("the optimizer begins anew within a run")
+        .Explain(absl::StrFormat(
+            "The trainer goes on after %.0f steps, and the optimizer's first update (step %d) "
+            "found no state: its moments began anew.",
+            resumed, step))
+        .Cause("optimizer-not-loaded", 0.9)
+        .Measured("optimizer's steps lost", resumed, "steps")
+        .Threshold(0, "a run that goes on has its optimizer's state")
+        .Witness("steps_before", resumed)
+        .Fix(
+            "Go on from a checkpoint that has the optimizer's state (transformers: optimizer.pt "
+            "and "
+            "scheduler.pt; without either of them both are left out). A new run from these "
+            "weights: "
+            "load them into the model, and do not resume.");
+    verdict = found.Take();
+  }
+  SetPlace(verdict, "", kAnew, step, step, std::vector<uint32_t>{rank});
+  return verdict;
+}
+
 std::optional<v1::Verdict> AttemptCourse::Judge(uint32_t rank, int64_t step) {
-  if (told_ || !before_ || !now_ || !now_->anew || !now_->first) return std::nullopt;
-  told_ = true;
+  if (auto verdict = JudgeResume(rank, step)) return verdict;
+  if (judged_ || !before_ || !now_ || !now_->anew || !now_->first) return std::nullopt;
+  judged_ = true;
   v1::Verdict verdict;
   const double fall = *before_->first - *before_->recent;
   const double kept = (*before_->first - *now_->first) / fall;

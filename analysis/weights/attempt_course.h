@@ -12,6 +12,7 @@ namespace plumbline::rules {
 
 // Series that run.watch reports for an attempt.
 inline constexpr char kAnew[] = "trained/anew";  // 1 if the first update found no optimizer state
+inline constexpr char kResumed[] = "trained/resumed";  // steps that the framework counted before it
 inline constexpr char kFirstLoss[] = "trained/first_loss";        // mean of its first losses
 inline constexpr char kRecentLoss[] = "trained/recent_loss";      // mean of the newest 8
 inline constexpr char kRecentSpread[] = "trained/recent_spread";  // their standard deviation
@@ -24,12 +25,13 @@ class AttemptCourse {
   // Takes values in the order of the attempts.
   void Take(uint32_t attempt, std::string_view series, double value);
 
-  // Returns the verdict on the newest attempt once, when all needed values are present. The verdict
-  // is a finding if its optimizer has no state, and the loss of its first steps is where the
-  // previous attempt ended, not where that one began, so that its weights are not fresh.
+  // Returns the verdict on the newest attempt, once, when all that it needs is there. Its optimizer
+  // has no state, and its weights are not fresh: the framework goes on with its count of steps, or
+  // the loss of the first steps is where the attempt before had come to, not where that had begun.
   std::optional<v1::Verdict> Judge(uint32_t rank, int64_t step);
 
-  void Persist(Archive& a) { a(before_, now_, told_); }
+  // Between steps resumed_ is empty.
+  void Persist(Archive& a) { a(before_, now_, judged_); }
 
  private:
   struct Attempt {
@@ -38,8 +40,11 @@ class AttemptCourse {
     void Persist(Archive& a) { a(number, anew, first, recent, spread); }
   };
 
+  std::optional<v1::Verdict> JudgeResume(uint32_t rank, int64_t step);
+
   std::optional<Attempt> before_, now_;
-  bool told_ = false;
+  bool judged_ = false;
+  std::optional<double> resumed_;  // of the step that is open; between steps it is empty
 };
 
 }  // namespace plumbline::rules

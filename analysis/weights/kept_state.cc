@@ -50,6 +50,27 @@ v1::Verdict MomentsGone(uint32_t rank, const std::vector<std::string>& gone,
   return found.Take();
 }
 
+v1::Verdict StateLost(uint32_t rank, int64_t lost, const StateCounts& now) {
+  FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_HEURISTIC);
+  found.Title("the optimizer begins anew within a run")
+      .Explain(absl::StrFormat(
+          "The optimizer has taken %.0f steps in step %d, which are those since step %d. The "
+          "checkpoint of that step has no state of it: the run went on with new moments.",
+          *now.optimizer, now.step, lost))
+      .Cause("optimizer-not-loaded", 0.8)
+      .Samples(2)
+      .Measured("optimizer's steps lost", static_cast<double>(lost), "steps")
+      .Threshold(0, "the optimizer has taken the run's steps")
+      .Witness("checkpoint_without_state", static_cast<double>(lost))
+      .Witness("checkpoint", static_cast<double>(now.step))
+      .Witness("optimizer_step", *now.optimizer)
+      .Fix(
+          "Go on from a checkpoint that has the optimizer's state (transformers: optimizer.pt and "
+          "scheduler.pt).")
+      .At("", kOptimizerStep, lost, now.step, std::vector<uint32_t>{rank});
+  return found.Take();
+}
+
 v1::Verdict StateAnew(uint32_t rank, const StateCounts& before, const StateCounts& now) {
   return Begin(v1::LEVEL_ERROR, rank, kOptimizerStep, before, now)
       .Title("the optimizer begins anew within a run")

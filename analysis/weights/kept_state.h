@@ -29,7 +29,7 @@ struct StateCounts {
   void Persist(Archive& a) { a(step, optimizer, scheduler, parameters, moments, odd, held); }
 };
 
-// Each compares two consecutive checkpoints of `rank`.
+// Each but StateLost of two checkpoints of `rank` that follow one another.
 
 // For falling optimizer steps.
 v1::Verdict StateAnew(uint32_t rank, const StateCounts& before, const StateCounts& now);
@@ -39,6 +39,8 @@ v1::Verdict MomentsGone(uint32_t rank, const std::vector<std::string>& gone,
                         const StateCounts& before, const StateCounts& now);
 // For falling schedule steps; both checkpoints have them.
 v1::Verdict ScheduleAnew(uint32_t rank, const StateCounts& before, const StateCounts& now);
+// The optimizer's steps are those since the checkpoint of step `lost`, which has no state of it.
+v1::Verdict StateLost(uint32_t rank, int64_t lost, const StateCounts& now);
 // Both checkpoints have both steps, and `ratio` schedule steps per optimizer step became `other`.
 v1::Verdict OtherRatio(uint32_t rank, double ratio, double other, const StateCounts& before,
                        const StateCounts& now);

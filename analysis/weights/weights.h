@@ -7,6 +7,7 @@
 #include "analysis/weights/change_course.h"   // IWYU pragma: export
 #include "analysis/weights/held_moments.h"    // IWYU pragma: export
 #include "analysis/weights/kept_state.h"      // IWYU pragma: export
+#include "analysis/weights/left_course.h"     // IWYU pragma: export
 #include "analysis/weights/moment_course.h"   // IWYU pragma: export
 #include "analysis/weights/weight_look.h"     // IWYU pragma: export
 #include "analysis/weights/weight_names.h"    // IWYU pragma: export

@@ -45,14 +45,17 @@ class Session:
         self._options, self._attempt = options, options.get("attempt")
         self.run, self._watched, self._pair, self._settings = None, None, None, {}
 
-    def begin(self, folder, name, model, optimizers, scaler=None, step=0):
-        """A training begins, whose next step has the number `step`. One that starts again from an earlier step is another attempt."""
+    def begin(self, folder, name, model, optimizers, scaler=None, step=0, made=0):
+        """A training begins, whose next step has the number `step`, after `made` steps that the framework has counted.
+
+        One that starts again from an earlier step is another attempt."""
         if self.run is not None and step < getattr(self.run, "_next_step", 0):
             self.run.finish()
             self.run, self._attempt = None, (self._attempt or 0) + 1
         if self.run is None:
             options = named(folder, self._options, name)
             self.run = init(**options if self._attempt is None else {**options, "attempt": self._attempt})
+            self.run._made_before = made
             self.end()
         if hasattr(self.run, "_next_step"):
             self.run._next_step = max(step, self.run._next_step)

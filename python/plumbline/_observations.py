@@ -137,6 +137,9 @@ class Observations(Gathering, Rollouts):
             pass
         if unknown:
             return self._unknown("observe_update", layer, unknown)
+        if intended is None:  # there is nothing to judge
+            text = f"observe_update({layer!r}): nothing is recorded without intended, the update in full precision"
+            return self._tell(("observe_update", repr(layer)), text)
         self._observe(
             KIND_UPDATE, layer, "update", (self._update_words, layer), _observe.pack_update,
             (before, after, intended, gradient, moment_before, moment_after, offsets, count,
@@ -177,7 +180,7 @@ class Observations(Gathering, Rollouts):
     def watch_accumulation(self, parameters, limit=16):
         """Watches how micro-batches add up in parameters' .grad, within each step.
 
-        parameters: a module, or (name, parameter) pairs. Of these the `limit` largest. At captured
+        parameters: a module, or (name, parameter) pairs; the `limit` largest are watched. At captured
         steps each micro-batch's addend and the sum are kept at some elements; at the end of the
         step they become one reduction of algorithm "accumulation" (site: the parameter's name).
         Call it once, before training. Returns an object whose remove() ends it.

@@ -89,6 +89,7 @@ class Run(Observations):
         self._broken = None  # the thread whose step an exception has left
         self._step = NO_STEP
         self._next_step = 0  # behind the newest one
+        self._made_before = 0  # steps that a framework had counted when this process began to train
         self._explicit_steps = False  # the trainer begins steps itself
         self._step_context = Step(self)
         self._sites = {}  # layer -> handle

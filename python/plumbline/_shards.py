@@ -35,10 +35,25 @@ def shard_names(model):
     return names | {name for name, _ in named if name.startswith(tuple(inside))}
 
 
+def own_gradient(parameter):
+    """The part of the gradient that belongs to the part of the parameter on this rank.
+
+    Returns None if there is no gradient, if it is sparse, or if this rank has only one addend of it: the ranks add them within the optimizer."""
+    gradient = parameter.grad
+    if gradient is None or gradient.is_sparse:
+        return None
+    placed, wanted = getattr(gradient, "placements", None), getattr(parameter, "placements", None)
+    if placed != wanted and placed is not None and wanted is not None:
+        if any(one.is_partial() or (one.is_shard() and one != other) for one, other in zip(placed, wanted)):
+            return None
+        gradient = gradient.detach().redistribute(parameter.device_mesh, wanted)  # of copies: without a message
+    return local(gradient)
+
+
 def gradients(parameters, shards):
     """(name, gradient) of those that have one; of a shard what lies here, where that is not nothing."""
-    held = [(name, local(p.grad)) for name, p in parameters if p.grad is not None and not p.grad.is_sparse]
-    return [(name, g) for name, g in held if name not in shards or g.numel()]
+    held = [(name, own_gradient(p)) for name, p in parameters]
+    return [(name, g) for name, g in held if g is not None and (name not in shards or g.numel())]
 
 
 def is_idle(name, gradient, shards):

@@ -212,6 +212,8 @@ class Watch:
                 self._guarded(self._parting.step_ends)
         self._guarded(self._batches.step_ends)
         if updated:
+            if self._gradients.together is not None:
+                self._guarded(self._gradients.step_ends, self.ids & self._loop.stepped)
             if self._modes.modules:
                 self._guarded(self._modes.step_ends)
             if self._averages.seen:
@@ -332,6 +334,8 @@ class Watch:
 
     def backward_ends(self):
         self.stages.enter(NONE)
+        if self._loop.sides.open:
+            self._guarded(self._loop.sides.backward_ends)
         if self._shares.open:
             self._guarded(self._shares.backward_ends)
         if self._kept is not None and self._kept.wants(self._run._step, self._loop.micro, self._loop.dropped):

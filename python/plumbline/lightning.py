@@ -37,7 +37,7 @@ class PlumblineCallback(Callback):
     def on_train_start(self, trainer, pl_module):
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         step = getattr(trainer.fit_loop.epoch_loop, "_batches_that_stepped", trainer.global_step)
-        self._session.begin(trainer.default_root_dir, None, pl_module, trainer.optimizers, scaler, step)
+        self._session.begin(trainer.default_root_dir, None, pl_module, trainer.optimizers, scaler, step, trainer.global_step)
         self._session.settings({name: getattr(trainer, name, None) for name in _SETTINGS})
 
     @guarded

@@ -39,7 +39,7 @@ class PlumblineCallback(TrainerCallback):
 
     @guarded
     def on_train_begin(self, args, state, control, model=None, optimizer=None, **_):
-        self._session.begin(args.output_dir, args.run_name, model, [optimizer], step=state.global_step + 1)
+        self._session.begin(args.output_dir, args.run_name, model, [optimizer], step=state.global_step + 1, made=state.global_step)
         if not self._hooked:
             self._hooked = True
             trl.hook()

@@ -27,7 +27,8 @@ the collator shifted, for a model that shifts them itself, train it to predict t
 the first steps, then ever more rarely, and in each step whose loss is NaN. It counts rows (`batch_facts/rows`), rows whose labels are
 all -100 (`batch_facts/unlabelled_rows`), labels where the attention mask is 0 (`batch_facts/labelled_padding`), ids and labels outside of the
 vocabulary (`batch_facts/beyond_vocabulary`), labels that all are the token after their own, for a causal model of transformers
-(`batch_facts/shifted_labels`, from 64 of them on), NaN and infinity in floating inputs (`batch_facts/non_finite`).
+(`batch_facts/shifted_labels`, from 64 of them on), NaN and infinity in floating inputs (`batch_facts/non_finite`). Of TRL's GRPO and RLOO with a KL term it
+counts trained parameters that the reference model shares with the policy (`batch_facts/reference_is_policy`).
 
 **Bad.** `8 of 8 rows have no label: the loss of such a micro-batch is NaN`
 
@@ -80,6 +81,11 @@ constexpr std::array kBatchFacts = {
     BatchFact{"batch_facts/non_finite", "inputs are not finite",
               " elements of floating inputs are NaN or infinite.",
               "Look for the row in the data, or at its normalisation (a variance of 0).",
+              v1::LEVEL_ERROR},
+    BatchFact{"batch_facts/reference_is_policy", "the reference is the policy itself",
+              " trained parameters of the policy are those of its reference: the KL divergence "
+              "between the two is 0, and holds nothing back.",
+              "Make the reference a copy of the first policy that no optimizer trains.",
               v1::LEVEL_ERROR},
 };
 

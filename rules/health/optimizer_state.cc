@@ -23,13 +23,14 @@ constexpr char kPage[] = R"page(
 A run goes on from a checkpoint, and its optimizer or its schedule does not.
 
 **Why.** Where `optimizer.load_state_dict` is left out, Adam's moments begin at zero again: with β₂ = 0.999 the second one needs some 1,000 steps to
-tell what size a gradient has, and until then steps are of the size of a warm-up's without being warmed up. The loss jumps, comes back after hours,
+estimate a gradient's size, and until then steps are of the size of a warm-up's without being warmed up. The loss jumps, comes back after hours,
 and ends higher. Where the schedule is left out, the rate begins at its warm-up again.
 
 **What it checks.** What checkpoints of one run say of themselves: the largest `step` that the optimizer keeps of a parameter (series
 `optimizer.step`) and the schedule's `last_epoch` (`scheduler.step`), against the checkpoint before. The optimizer's step falls while the checkpoint's
 rises: error. The schedule's falls while the optimizer's does not, or while the checkpoint's rises where the optimizer keeps no steps (SGD): warning. The
-whole number of schedule's steps an optimizer's step changes: warning.
+whole number of schedule's steps an optimizer's step changes: warning. The optimizer's step is the number of steps since an earlier checkpoint of at
+least step 8 that has no optimizer state: error, `heuristic`.
 The second moment (`exp_avg_sq`, or `momentum_buffer`) of a parameter that an optimizer's group lists is gone, or zero, although the checkpoint before
 had it and the optimizer's step does not fall: error. The same of all parameters at once, named or not: their state is empty, or holds
 `momentum_buffer: None`, while the groups (series `optimizer.held`) list them; a warning where no step is kept. A bf16 or fp16 weight is not its fp32
@@ -37,7 +38,8 @@ master of the same checkpoint (`master_param`), rounded to nearest: error. Where
 
 `run.watch` reports the steps that the state of a live run's first optimizer has made (at powers of two, and if they fall to 1): a new optimizer, or a
 state that was cleared, within the run is the same error. Across attempts (processes) it reports whether the first update found a state, and how the loss
-stood at the beginning and last. If an attempt begins without a state, and its first losses keep half or more of the fall of the attempt before (which must
+stood at the beginning and last. If a framework goes on with its count of steps (`trained/resumed`: transformers, Lightning) and the first update finds no
+state, that is an error in this step. If an attempt begins without a state, and its first losses keep half or more of the fall of the attempt before (which must
 exceed 4 standard deviations), its weights are not fresh: warning, `heuristic`. An optimizer without moments (plain SGD) reports nothing.
 
 **Bad.** `the optimizer had taken 12,000 steps in step 12000 and 500 in step 12500`
@@ -80,12 +82,15 @@ constexpr RuleInfo kInfo = {"health/optimizer-state",
                             kPage,
                             kOptions};
 
-constexpr char kParameters[] = "optimizer.held";  // how many its groups list
+constexpr char kParameters[] = "optimizer.held";   // how many its groups list
+constexpr char kStateNamed[] = "optimizer.named";  // of each checkpoint, with a state or without
 constexpr char kMaster[] = "master.";  // what comparing a weight with its master gave, by its layer
 constexpr char kHeldRate[] = "held";   // of each parameter of a group, at its layer
 constexpr double kFewSteps = 100;      // of the optimizer: below, a few skipped ones make a ratio
 constexpr double kNearWhole = 0.02;
 constexpr size_t kMostMoments = size_t{1} << 18;  // parameters of a rank
+constexpr int64_t kFirstBare = 8;                 // fewer steps may be skipped ones of a loss scale
+constexpr size_t kMostBare = 1024;                // checkpoints without a state that are kept
 
 struct StateCourse {
   std::optional<StateCounts> last;
@@ -110,8 +115,8 @@ class OptimizerState : public Rule {
 
   bool ReadsScalar(const v1::Site& site) const override {
     return AttemptCourse::Reads(site.op()) || site.op() == kOptimizerStep ||
-           site.op() == kSchedulerStep || site.op() == kParameters || site.op() == kHeldRate ||
-           site.op().starts_with(kMaster);
+           site.op() == kSchedulerStep || site.op() == kParameters || site.op() == kStateNamed ||
+           site.op() == kHeldRate || site.op().starts_with(kMaster);
   }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
@@ -133,6 +138,10 @@ class OptimizerState : public Rule {
         continue;
       }
       const double value = item.evidence->scalar().value();
+      if (step.site.op() == kStateNamed) {
+        checkpoints_.insert(item.source->rank());
+        continue;
+      }
       if (step.site.op() == kParameters) {
         counts.parameters = value;
         continue;
@@ -150,6 +159,8 @@ class OptimizerState : public Rule {
       counts.step = step.step;
       Take(step, rank, counts, out);
     }
+    for (const uint32_t rank : checkpoints_) JudgeBare(step, rank, out);
+    checkpoints_.clear();
     open_.clear();
     for (auto& [key, course] : attempts_) {
       if (key.first != step.role) continue;
@@ -179,11 +190,12 @@ class OptimizerState : public Rule {
     }
   }
 
-  // Between steps open_ is empty.
+  // Between steps open_ and checkpoints_ are empty.
   void Persist(Archive& archive) override {
-    const uint32_t version = archive.Version(4, 3);
+    const uint32_t version = archive.Version(5, 3);
     archive(courses_);
     if (version >= 4) archive(attempts_);
+    if (version >= 5) archive(bare_);
   }
 
  private:
@@ -198,6 +210,23 @@ class OptimizerState : public Rule {
     } else if (s.count() > 0 && s.zero() < s.count()) {
       counts.moments.insert(site.layer());
     }
+  }
+
+  // Does the optimizer's state of a checkpoint begin at an earlier one that has none?
+  void JudgeBare(const StepEnd& step, uint32_t rank, VerdictSink& out) {
+    const auto open = open_.find(rank);
+    std::set<int64_t>& bare = bare_[{step.role, rank}];
+    if (open == open_.end() || (!open->second.optimizer && !(open->second.parameters > 0))) {
+      if (step.step >= kFirstBare && bare.size() < kMostBare) bare.insert(step.step);
+      return;
+    }
+    const StateCounts& now = open->second;
+    if (!now.optimizer || !IsCount(now.optimizer) || !(*now.optimizer > 0)) return;
+    const auto lost = bare.find(step.step - static_cast<int64_t>(*now.optimizer));
+    if (lost == bare.end()) return;
+    StateCourse& course = courses_[{step.role, rank}];
+    if (std::exchange(course.told, true)) return;
+    out.Add(StateLost(rank, *lost, now));
   }
 
   // Comparisons fail on NaN: what is no count is left out and told.
@@ -318,6 +347,8 @@ class OptimizerState : public Rule {
 
   bool stochastic_;
   std::map<uint32_t, StateCounts> open_;  // by rank, of this step
+  std::set<uint32_t> checkpoints_;        // ranks with a checkpoint of this step
+  std::map<std::pair<v1::Role, uint32_t>, std::set<int64_t>> bare_;  // steps of those without state
   std::map<std::pair<v1::Role, uint32_t>, StateCourse> courses_;
   std::map<std::pair<v1::Role, uint32_t>, AttemptCourse> attempts_;
 };

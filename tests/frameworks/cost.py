@@ -1,25 +1,36 @@
-"""What the watch costs in each framework: CPU time of all threads, of pairs of processes in random order; one figure a framework.
+"""What the watch costs in each framework: CPU time of all threads of two processes that train in turn, block by block.
 
-  cost.py [--pairs 5] [--steps 100] [--width 192] [FRAMEWORK ...]    prints a line each, and JSON at the end (table.py --cost FILE takes it)
+  cost.py [--blocks 24] [--steps 20] [--width 192] [FRAMEWORK ...]    prints a line each, and JSON at the end (table.py --cost FILE takes it)
 
-Each process trains a transformer of its own through the framework's loop and is measured from its first step on, with the run's finish.
-Wall times mean nothing on a shared machine; the load is printed beside the figures.
+For each framework two processes are forked after its import, one without the watch and one with it, at the default budget. Each trains the same
+transformer through the framework's loop. At each block's end a process waits for its turn, so both meet the same neighbours on a shared machine.
+A block's cost is (watched - plain) / plain. The first block has the first steps with their looks; it is stated apart. The figure is the median of
+the others with a 95 % interval (order statistics), so a reader sees what the machine's noise leaves open. Wall times mean nothing here.
 """
 
 import argparse
+import functools
+import importlib
 import json
 import os
 import random
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 from run import ENVIRONMENT, enter_environment
 
-FRAMEWORKS = ("plain", "accelerate", "transformers", "trl", "lightning", "fabric", "deepspeed", "megatron", "torchtitan")
+# Name: the file whose imports are made before the fork; None: the framework is imported in each process.
+FRAMEWORKS = {
+    "plain": "small", "accelerate": "on_accelerate", "transformers": "on_transformers", "trl": "on_trl", "lightning": "on_lightning",
+    "fabric": "on_lightning", "deepspeed": None, "megatron": None, "torchtitan": "on_torchtitan",
+}  # fmt: skip
 ALL = ("deepspeed", "megatron", "torchtitan")  # of the large environment
+ROWS = 32
 
 
 # ---- one training; returns what must be finished -------------------------------------------------
@@ -34,7 +45,7 @@ def language(width):
 def loop(model, optimizer, steps, backward=None):
     from small import batches
 
-    for batch in batches(steps, rows=32):
+    for batch in batches(steps, rows=ROWS):
         loss = model(batch)
         loss.backward() if backward is None else backward(loss)
         optimizer.step()
@@ -89,8 +100,8 @@ def transformers(steps, width):
     from on_transformers import arguments, rows
 
     callback = PlumblineCallback(record="record", run="cost")
-    settings = arguments(max_steps=steps, logging_steps=10, per_device_train_batch_size=32)
-    Trainer(model=wide_llama(width), args=settings, train_dataset=rows(steps * 32), callbacks=[callback]).train()
+    settings = arguments(max_steps=steps, logging_steps=10, per_device_train_batch_size=ROWS)
+    Trainer(model=wide_llama(width), args=settings, train_dataset=rows(steps * ROWS), callbacks=[callback]).train()
     return callback.run
 
 
@@ -104,8 +115,8 @@ def trl(steps, width):
     from small import words
 
     callback = PlumblineCallback(record="record", run="cost")
-    texts = [" ".join(f"w{max(3, int(n))}" for n in row) for row in words(steps * 32)]
-    settings = arguments(SFTConfig, max_steps=steps, logging_steps=10, per_device_train_batch_size=32, max_length=32, bf16=False)
+    texts = [" ".join(f"w{max(3, int(n))}" for n in row) for row in words(steps * ROWS)]
+    settings = arguments(SFTConfig, max_steps=steps, logging_steps=10, per_device_train_batch_size=ROWS, max_length=32, bf16=False)
     data = Dataset.from_dict({"text": texts})
     SFTTrainer(model=wide_llama(width), args=settings, train_dataset=data, processing_class=tokenizer(), callbacks=[callback]).train()
     return callback.run
@@ -132,7 +143,7 @@ def lightning(steps, width):
     callback = PlumblineCallback(record="record", run="cost")
     trainer = Trainer(max_steps=steps, accelerator="cpu", devices=1, callbacks=[callback], enable_checkpointing=False, enable_progress_bar=False,
                       enable_model_summary=False, logger=False)  # fmt: skip
-    trainer.fit(Module(), torch.utils.data.DataLoader(words(steps * 32), batch_size=32))
+    trainer.fit(Module(), torch.utils.data.DataLoader(words(steps * ROWS), batch_size=ROWS))
     return callback.run
 
 
@@ -156,10 +167,10 @@ def deepspeed(steps, width):
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
     torch.distributed.init_process_group("gloo", init_method=f"file://{os.getcwd()}/meeting", rank=0, world_size=1)
     model = language(width)
-    config = {"train_batch_size": 32, "train_micro_batch_size_per_gpu": 32, "zero_optimization": {"stage": 1}, "zero_allow_untested_optimizer": True}
+    config = {"train_batch_size": ROWS, "train_micro_batch_size_per_gpu": ROWS, "zero_optimization": {"stage": 1}, "zero_allow_untested_optimizer": True}
     engine, _, _, _ = library.initialize(model=model, optimizer=adamw(model), config=config, dist_init_required=False)
     run = opened(engine)
-    for batch in batches(steps, rows=32):
+    for batch in batches(steps, rows=ROWS):
         engine.backward(engine(batch))
         engine.step()
     return run
@@ -172,7 +183,7 @@ def megatron(steps, width):
     model = on_megatron.gpt_model(width=width)
     optimizer = adamw(model)
     run = opened(model, optimizer)
-    for batch in on_megatron.batches(steps, rows=32):
+    for batch in on_megatron.batches(steps, rows=ROWS):
         model(batch, on_megatron.POSITION.expand_as(batch), on_megatron.MASK, labels=batch.roll(-1, 1)).mean().backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -190,64 +201,134 @@ def torchtitan(steps, width):
     return run
 
 
-# ---- pairs --------------------------------------------------------------------------------------
+# ---- two processes in turn ----------------------------------------------------------------------
 
 
-def child(name, steps, width):
-    """CPU seconds of one training with its imports."""
-    import torch
+def take_turns(kind, block, asks, answers):
+    """Before each `block`-th call of the model's forward, the process states its CPU time and waits until it may go on."""
+    plain, calls = kind.forward, 0
 
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    began = time.process_time()
-    run = globals()[name](steps, width)
-    run.finish()
-    print(json.dumps(time.process_time() - began), file=sys.__stdout__)
+    @functools.wraps(plain)
+    def forward(self, *arguments, **options):
+        nonlocal calls
+        if calls % block == 0:
+            os.write(asks, struct.pack("d", time.process_time()))
+            os.read(answers, 1)
+        calls += 1
+        return plain(self, *arguments, **options)
 
-
-def measured(name, options, watched, steps):
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.pathsep.join([ENVIRONMENT["PYTHONPATH"], os.path.dirname(os.path.abspath(__file__))])
-        env = {**os.environ, **ENVIRONMENT, "PLUMBLINE_DISABLE": "" if watched else "1", "PYTHONPATH": path}
-        command = [sys.executable, os.path.abspath(__file__), "--one", name, "--steps", str(steps), "--width", str(options.width)]
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(done.stderr[-1500:])
-        return json.loads(done.stdout.splitlines()[-1])
+    kind.forward = forward
 
 
-def paired(name, options):
-    """The median of (watched - plain) / plain CPU time, its quartiles, and the CPU time of a plain step in ms.
+def model_kind(name):
+    """The class whose forward is called once a step."""
+    if name in ("transformers", "trl"):
+        return importlib.import_module("transformers").LlamaForCausalLM
+    if name == "megatron":
+        return importlib.import_module("megatron.core.models.gpt").GPTModel
+    return importlib.import_module("small").Language
 
-    What does not grow with the steps (imports, the framework's start) is the time of a plain training of two steps, taken from both."""
-    start = statistics.median(measured(name, options, False, 2) for _ in range(3))
-    order, ratios, plain_ms = random.Random(1), [], []
-    for _ in range(options.pairs):
-        both = {watched: measured(name, options, watched, options.steps) - start for watched in order.sample([False, True], 2)}
-        ratios.append(both[True] / both[False] - 1)
-        plain_ms.append(1e3 * both[False] / (options.steps - 2))
-    quartiles = statistics.quantiles(ratios, n=4)[::2] if len(ratios) > 1 else ratios * 2
-    return {"cost": statistics.median(ratios), "quartiles": quartiles, "step_ms": statistics.median(plain_ms), "pairs": options.pairs, "steps": options.steps}
+
+class Trainer:
+    """A forked process that trains, and waits at each block's end."""
+
+    def __init__(self, name, options, watched):
+        self.asked, asks = os.pipe()
+        answers, self.answered = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            self._child(name, options, watched, asks, answers)
+        os.close(asks)
+        os.close(answers)
+
+    def _child(self, name, options, watched, asks, answers):
+        try:
+            with tempfile.TemporaryDirectory() as folder, open(f"{folder}/output", "w", encoding="utf-8") as output:
+                os.dup2(output.fileno(), 1)
+                os.environ["PLUMBLINE_DISABLE"] = "" if watched else "1"
+                os.chdir(folder)
+                import harness
+
+                harness.seed()
+                take_turns(model_kind(name), options.steps, asks, answers)
+                globals()[name](options.blocks * options.steps + 1, options.width).finish()
+                os.chdir("/")
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+
+    def next(self):
+        """CPU seconds so far, at the end of its block."""
+        stated = os.read(self.asked, 8)
+        if len(stated) != 8:
+            raise RuntimeError("the training ended early")
+        return struct.unpack("d", stated)[0]
+
+    def goes_on(self):
+        os.write(self.answered, b"1")
+
+
+def interval(values):
+    """95 % of the median, by order statistics."""
+    values, n = sorted(values), len(values)
+    reach = int(0.98 * n**0.5) + 1
+    return values[max(0, n // 2 - reach)], values[min(n - 1, (n - 1) // 2 + reach)]
+
+
+def one(name, options):
+    """Prints the figures of a framework as JSON."""
+    importlib.import_module("torch").set_num_threads(1)
+    if FRAMEWORKS[name]:
+        importlib.import_module(FRAMEWORKS[name])
+    order, both, last, costs, steps = random.Random(1), {}, {}, [], []
+    for watched in (False, True):
+        both[watched] = Trainer(name, options, watched)
+        last[watched] = both[watched].next()
+    for _ in range(options.blocks):
+        spent = {}
+        for watched in order.sample([False, True], 2):
+            both[watched].goes_on()
+            now = both[watched].next()
+            spent[watched], last[watched] = now - last[watched], now
+        costs.append(spent[True] / spent[False] - 1)
+        steps.append(1e3 * spent[False] / options.steps)
+    failed = 0
+    for trainer in both.values():
+        trainer.goes_on()
+        failed += os.waitpid(trainer.pid, 0)[1] != 0
+    if failed:
+        raise RuntimeError("a training failed")
+    low, high = interval(costs[1:])
+    print(json.dumps({"cost": statistics.median(costs[1:]), "low": low, "high": high, "first": costs[0], "step_ms": statistics.median(steps),
+                      "blocks": options.blocks, "steps": options.steps}))  # fmt: skip
+
+
+def measured(name, options):
+    path = os.pathsep.join([ENVIRONMENT["PYTHONPATH"], os.path.dirname(os.path.abspath(__file__))])
+    command = [sys.executable, os.path.abspath(__file__), "--one", name, *(f"--{o}={getattr(options, o)}" for o in ("blocks", "steps", "width"))]
+    done = subprocess.run(command, env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("frameworks", nargs="*", choices=[*FRAMEWORKS, []])
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--blocks", type=int, default=24)
+    parser.add_argument("--steps", type=int, default=20, help="of a block")
     parser.add_argument("--width", type=int, default=192)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        return child(options.one, options.steps, options.width)
+        return one(options.one, options)
     names = options.frameworks or FRAMEWORKS
     enter_environment(bool(set(names) & set(ALL)))
     found = {}
     for name in names:
-        one = found[name] = paired(name, options)
-        low, high = one["quartiles"]
-        print(f"{name}: {100 * one['cost']:+.1f} % CPU (quartiles {100 * low:+.1f}, {100 * high:+.1f}), {one['pairs']} pairs of {one['steps']} steps of "
-              f"{one['step_ms']:.1f} CPU ms, load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
+        cost = found[name] = measured(name, options)
+        low, most, high, first = (f"{100 * cost[part]:+.1f}" for part in ("low", "cost", "high", "first"))
+        print(f"{name}: {most} % CPU (95 %: {low} to {high}), the first {cost['steps']} steps {first} %; {cost['blocks']} blocks, "
+              f"a step {cost['step_ms']:.1f} CPU ms, load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
     print(json.dumps(found))
     return None
 

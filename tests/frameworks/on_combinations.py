@@ -303,6 +303,7 @@ def declare(kind, fault, setup, number):
     rule, step = Faults.RULES[fault] if fault else (None, None)
     if step is not None and kind == "transformers":
         step += 1  # its steps begin at 1
+        step += fault == "other-optimizer" and "warmup" in setup["schedule"]  # the first one has a rate of 0
     step = None if fault in ("unlabelled", "undivided") else step
     opens = kind in ("plain", "accelerate")
     case(level="warning", finds={rule: step} if rule else {}, others=bool(fault), opens=opens)(one)

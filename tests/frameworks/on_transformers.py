@@ -46,8 +46,9 @@ def llama():
 
 
 def arguments(kind=TrainingArguments, **options):
-    return kind(output_dir="out", per_device_train_batch_size=4, use_cpu=True, logging_steps=1, disable_tqdm=True,
-                dataloader_pin_memory=False, **{"max_steps": STEPS, "report_to": [], "save_strategy": "no", **options})  # fmt: skip
+    return kind(output_dir="out", use_cpu=True, disable_tqdm=True, dataloader_pin_memory=False,
+                **{"per_device_train_batch_size": 4, "logging_steps": 1, "max_steps": STEPS, "report_to": [], "save_strategy": "no",
+                   **options})  # fmt: skip
 
 
 def rows(number):
@@ -161,6 +162,61 @@ def its_tensorboard_files():
 @case(reads="checkpoint", steps=2 * 21)  # tensors of two checkpoints
 def its_folder():
     train(None, llama(), save_strategy="steps", save_steps=10)
+
+
+def resume(callbacks, without=(), steps=20, **options):
+    """Goes on from the checkpoint of step 10, as a Trainer of its own. `without`: files that are gone from it."""
+    fit(llama(), None, save_strategy="steps", save_steps=10, max_steps=10)
+    for name in without:
+        os.remove(f"out/checkpoint-10/{name}")
+    trainer = Trainer(model=llama(), args=arguments(max_steps=steps, **options), train_dataset=rows(80), callbacks=callbacks)
+    trainer.train(resume_from_checkpoint="out/checkpoint-10")
+    return trainer
+
+
+def resumed(*without):
+    callback = PlumblineCallback(every=1)
+    return finish(callback, resume([callback], without))
+
+
+@case(level="warning", opens=False)
+def resumed_whole(_):
+    return resumed()
+
+
+@case(level="warning", finds={"health/optimizer-state": 11}, opens=False)
+def resumed_without_the_optimizers_file(_):
+    return resumed("optimizer.pt")
+
+
+@case(level="warning", finds={"health/optimizer-state": 11}, opens=False)
+def resumed_without_the_schedulers_file(_):
+    """Trainer then loads neither of them."""
+    return resumed("scheduler.pt")
+
+
+@case(level="warning", finds={"health/optimizer-state": 11}, opens=False)
+def resumed_from_weights_alone(_):
+    return resumed("optimizer.pt", "scheduler.pt", "rng_state.pth")
+
+
+@case(level="warning", steps=STEPS, opens=False)
+def tuned_from_a_checkpoints_weights(_):
+    """A training of its own that begins with these weights on purpose."""
+    fit(llama(), None, save_strategy="steps", save_steps=10, max_steps=10)
+    callback = PlumblineCallback(every=1)
+    trainer = fit(LlamaForCausalLM.from_pretrained("out/checkpoint-10"), [callback])
+    return finish(callback, trainer, loss=logged(trainer, "loss"))
+
+
+@case(reads="checkpoint", steps=2 * 21, level="warning")
+def its_folder_resumed_whole():
+    resume([], save_strategy="steps", save_steps=10, steps=30)
+
+
+@case(reads="checkpoint", steps=2 * 21, level="warning", finds={"health/optimizer-state": 10})
+def its_folder_resumed_without_the_optimizers_file():
+    resume([], ("optimizer.pt",), save_strategy="steps", save_steps=10, steps=30)
 
 
 def bert():

@@ -5,7 +5,7 @@ import os
 import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from plumbline.transformers import PlumblineCallback
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer, SFTConfig, SFTTrainer
 
@@ -60,16 +60,22 @@ def engine(temperature):
     return draw
 
 
-def reinforced(kind, settings, rollout_func=None, steps=10, **options):
+def reinforced(kind, settings, rollout_func=None, steps=10, own_reference=False, **options):
+    """`own_reference`: the reference is the policy itself."""
     torch.manual_seed(0)
     model = llama()
     with torch.no_grad():
         model.lm_head.weight.mul_(40)  # probabilities that differ
+    if "beta" in options:  # the reference is loaded from where the policy comes from
+        model.save_pretrained("policy")
+        model = LlamaForCausalLM.from_pretrained("policy")
     callback = PlumblineCallback(every=1)
     data = Dataset.from_dict({"prompt": [f"w{3 + n} w{4 + n} w{5 + n}" for n in range(PROMPTS)]})
     given = {"rollout_func": rollout_func} if rollout_func else {}
     settings = arguments(settings, max_steps=steps, num_generations=GENERATIONS, max_completion_length=DRAWN, bf16=False, learning_rate=1e-4, **options)
     trainer = kind(model=model, args=settings, reward_funcs=reward, train_dataset=data, processing_class=tokenizer(), callbacks=[callback], **given)
+    if own_reference:
+        trainer.ref_model = trainer.model
     trainer.train()
     return finish(callback, trainer)
 
@@ -95,3 +101,13 @@ def grpo_with_an_engine(_):
 @case(level="warning", opens=False, records={"logprobs": 10}, finds={"drift/logit-drift": None})
 def grpo_whose_engine_is_at_another_temperature(_):
     return reinforced(GRPOTrainer, GRPOConfig, engine(0.7))
+
+
+@case(level="warning", opens=False)
+def grpo_with_a_reference(_):
+    return reinforced(GRPOTrainer, GRPOConfig, beta=0.04)
+
+
+@case(level="warning", opens=False, finds={"health/batch-facts": 1})
+def grpo_whose_reference_is_the_policy(_):
+    return reinforced(GRPOTrainer, GRPOConfig, beta=0.04, own_reference=True)

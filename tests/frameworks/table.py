@@ -5,8 +5,9 @@
   table.py DIR --check docs/frameworks.md    exits with 1 and prints the lines that differ, of the rows that DIR has cases of
   --cost FILE                        the last line of cost.py; without it the page's own cost column stays
 
-A cell has the number of cases that have shown the property. `silent`: healthy cases without a finding above a note. `same bits`: cases whose
-trainings with and without Plumbline agree, which each case must. `faults`: cases with a planted fault, which is found by its rule at its step.
+A second table has the set-ups of on_combinations.py, if DIR has some. A cell has the number of cases that have shown the property.
+`silent`: healthy cases without a finding above a note. `same bits`: cases whose trainings with and without Plumbline agree, which each
+case must. `faults`: cases with a planted fault, which is found by its rule at its step.
 """
 
 import argparse
@@ -18,6 +19,9 @@ import sys
 
 COLUMNS = ("steps", "loss", "gradient norm", "gradients", "updates", "routers", "sums", "silent", "same bits", "faults")
 MARKS = ("<!-- table: tests/frameworks/table.py -->", "<!-- end of the table -->")
+COMBINED_MARKS = ("<!-- combinations: tests/frameworks/table.py -->", "<!-- end of the combinations -->")
+COMBINED = {"plain": "a loop of one's own", "transformers": "Hugging Face `Trainer`, peft", "accelerate": "accelerate", "lightning": "Lightning"}
+FEWEST = {"healthy, silent": 150, "faults found": 120}  # of all combinations
 # Row, the cases whose "file/name" it has, the name in cost.py. The first row that fits takes a case. on_combinations.py is counted on the page.
 ROWS = (
     ("a loop of one's own", r"plain/.*", "plain"),
@@ -27,6 +31,8 @@ ROWS = (
     ("Fabric", r"lightning/.*fabric.*", "fabric"),
     ("Lightning", r"lightning/.*|ranks/lightning.*", "lightning"),
     ("FSDP2, two ranks", r"ranks/fsdp2.*", None),
+    ("tensor parallel, two ranks", r"parallel/(tensor|layers).*", None),
+    ("pipelining, two ranks", r"parallel/pipeline.*", None),
     ("DistributedDataParallel, two ranks", r"ranks/.*", None),
     ("DeepSpeed: ZeRO 0 to 3, bf16, two ranks", r"deepspeed/.*", "deepspeed"),
     ("Megatron-core: bf16, distributed, chained, two ranks", r"megatron/.*", "megatron"),
@@ -51,6 +57,31 @@ def counts(folder):
     return found
 
 
+def combined(folder):
+    """{framework: {"healthy, silent": set-ups, "faults found": set-ups}} of on_combinations.py."""
+    found = collections.defaultdict(collections.Counter)
+    for name, one in shown(folder):
+        file, _, case = name.partition("/")
+        if file == "combinations":
+            found[case.partition("_")[0]].update([*["healthy, silent"] * bool(one["silent"]), *["faults found"] * bool(one["finds"])])
+    return found
+
+
+def combined_lines(found):
+    yield f"| combinations | {' | '.join(FEWEST)} |"
+    yield "|---" * (len(FEWEST) + 1) + "|"
+    for name, row in COMBINED.items():
+        yield f"| {row} | {' | '.join(str(found[name][c]) for c in FEWEST)} |"
+    yield f"| all | {' | '.join(str(sum(of[c] for of in found.values())) for c in FEWEST)} |"
+
+
+def too_few(folder):
+    """What all combinations must have shown, and have not."""
+    found = combined(folder)
+    counted = {column: sum(of[column] for of in found.values()) for column in FEWEST}
+    return [f"combinations: {column} are {counted[column]}, expected at least {most}" for column, most in FEWEST.items() if counted[column] < most]
+
+
 def costs(path):
     """{row: words} of cost.py's last line."""
     if path is None:
@@ -72,6 +103,12 @@ def lines(found, cost):
 
 def cells(line):
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def replaced(text, marks, new):
+    """The page with other lines between the marks; without the marks as it was."""
+    before, mark, rest = text.partition(marks[0])
+    return "\n".join([before + mark, "", *new, "", marks[1] + rest.partition(marks[1])[2]]) if mark else text
 
 
 def of_page(text):
@@ -98,7 +135,7 @@ def differences(page, found, files=None):
 
 def compare(page, folder, files):
     """Prints what the page states otherwise; returns how many cells."""
-    wrong = list(differences(of_page(pathlib.Path(page).read_text()), counts(folder), files))
+    wrong = list(differences(of_page(pathlib.Path(page).read_text()), counts(folder), files)) + (too_few(folder) if "combinations" in files else [])
     for line in wrong:
         print(f"FAILED  {page}: {line} (table.py --write)")
     return len(wrong)
@@ -117,14 +154,14 @@ def main():
         print("\n".join(wrong) or f"{len(found)} rows are as the page states")
         sys.exit(1 if wrong or not found else 0)
     if not options.write:
-        print("\n".join(lines(found, cost)))
+        print("\n".join([*lines(found, cost), "", *combined_lines(combined(options.folder))]))
         return
     text = options.write.read_text()
     page = of_page(text)
     kept = {row: page[row][-1] for row in page}
-    before, _, rest = text.partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
-    options.write.write_text("\n".join([before + MARKS[0], "", *lines(found, {**kept, **cost}), "", MARKS[1] + after]))
+    text = replaced(text, MARKS, lines(found, {**kept, **cost}))
+    together = combined(options.folder)
+    options.write.write_text(replaced(text, COMBINED_MARKS, combined_lines(together)) if together else text)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import tempfile
 import table
 
 SHOWN = {"steps": True, "loss": True, "gradient norm": False, "gradients": True, "updates": True, "routers": False, "sums": False, "silent": True, "finds": []}
-PAGE = f"before\n\n{table.MARKS[0]}\n{table.MARKS[1]}\n\nbehind\n"
+PAGE = f"before\n\n{table.MARKS[0]}\n{table.MARKS[1]}\n\n{table.COMBINED_MARKS[0]}\n{table.COMBINED_MARKS[1]}\n\nbehind\n"
 
 
 def leave(folder, case, **shown):
@@ -44,8 +44,12 @@ def main():
         again = run(cases, "--check", page)
         assert again.returncode == 1 and "DeepSpeed: ZeRO 0 to 3, bf16, two ranks, steps: the page has '3', the cases have shown '4'" in again.stdout
         found = table.counts(cases)
+        leave(cases, "combinations/plain_00_adamw")
+        leave(cases, "combinations/lightning_00_nan_sgd", silent=False, finds=["health/loss-non-finite"])
+        assert run(cases, "--write", page).returncode == 0 and "| all | 1 | 1 |" in page.read_text() and "| Lightning | 0 | 1 |" in page.read_text()
+        assert len(table.too_few(cases)) == 2
         assert not list(table.differences(table.of_page(page.read_text()), found, ["lightning"]))  # Lightning's row needs the file ranks, too
-    print("7 checks")
+    print("9 checks")
 
 
 if __name__ == "__main__":

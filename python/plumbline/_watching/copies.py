@@ -3,6 +3,7 @@
 from collections import namedtuple
 
 from .._screen import combined
+from .._shards import is_fsdp
 
 Copies = namedtuple("Copies", "group ignored")  # a process group, None: the world; names of parameters that are no copies in it
 _MEGATRON_GROUPS = ("dp_group", "dp_cp_group", "intra_dp_cp_group", "expt_dp_group", "intra_expt_dp_group")
@@ -35,6 +36,16 @@ def _of_megatron(wrapper, model):
     return Copies(group, _own_groups(model)) if group is not None and group.size() > 1 and not late else None
 
 
+def _of_mesh(model):
+    """Tensor parallelism by DTensors on one axis: a plain parameter (a norm, a bias) is a copy on each of its ranks."""
+    parts = {name: p for name, p in model.named_parameters() if hasattr(p, "placements")}
+    meshes = {p.device_mesh for p in parts.values()}
+    if len(meshes) != 1 or any(map(is_fsdp, model.modules())) or len(parts) == len(list(model.parameters())):
+        return None
+    mesh = meshes.pop()
+    return Copies(mesh.get_group(), set(parts)) if mesh.ndim == 1 and mesh.size() > 1 else None
+
+
 def copies_of(ddp, frames, model):
     """Copies, or None. ddp: torch's wrapper, or None. frames: of frames.py."""
     if ddp is not None:
@@ -44,7 +55,7 @@ def copies_of(ddp, frames, model):
             return _of_deepspeed(frame.owner, model)
         if getattr(frame, "wrapper", None) is not None:
             return _of_megatron(frame.wrapper, model)
-    return None
+    return _of_mesh(model)
 
 
 def gradient_groups(given):

@@ -10,6 +10,9 @@ from .losses import numbered
 from .words import processes
 
 
+_EACH = 8  # more optimizers than these, of a parameter each as a rule, have one norm together
+
+
 class Gradients:
     """Of one watch's optimizers."""
 
@@ -21,6 +24,7 @@ class Gradients:
         self.screen = Screen()
         self._series = {id(o): numbered("grad_norm", first + k) for k, o in enumerate(optimizers)}
         self._optimizers, self._trained, self._groups = optimizers, trained, 0
+        self.together = {} if len(optimizers) > _EACH else None  # {id of an optimizer: (series, norm)}, of the open step
         self._before = Before(dict(trained))
         self._divide()
         self._words = {}  # id of an optimizer -> the due word of a gradient
@@ -77,7 +81,7 @@ class Gradients:
         if not paced and clips and self._framed is None:
             norm = self.clipped(optimizer, clips)
             if norm is not None:
-                self._run._own_scalar(self._series[id(optimizer)], norm)
+                self._record(optimizer, self._series[id(optimizer)], norm)
         held = gradients(self._parts[id(optimizer)], self._shards) if due or paced else ()
         if not held:
             return None
@@ -99,6 +103,20 @@ class Gradients:
         """The norm in front of a clip, in a step that is not screened; None where it is not known to be of these gradients."""
         clip = self._before.known(clips, id(optimizer), self._parts[id(optimizer)])
         return None if clip is None else clip.value()
+
+    def _record(self, optimizer, series, norm):
+        if self.together is None:
+            self._run._own_scalar(series, norm)
+        else:
+            self.together[id(optimizer)] = series, norm
+
+    def step_ends(self, stepped):
+        """One norm of all, if that of each optimizer that has stepped is known. `stepped`: their ids."""
+        known, self.together = self.together, {}
+        if known and known.keys() == stepped:
+            first = self._series[id(self._optimizers[0])]
+            shards = any(series.startswith("shard_") for series, _ in known.values())
+            self._run._own_scalar(f"shard_{first}" if shards else first, math.hypot(*(norm for _, norm in known.values())))
 
     def frame_begins(self, chosen=None):
         """A framework's step, in which an optimizer may step several times: once for each part of what it holds."""
@@ -125,7 +143,7 @@ class Gradients:
         self.poisoned |= not math.isfinite(total)
         if self._framed is None:
             whole = bool(clips) or not self._shards or processes() == 1
-            self._run._own_scalar(self._series[id(optimizer)] if whole else f"shard_{self._series[id(optimizer)]}", total)
+            self._record(optimizer, self._series[id(optimizer)] if whole else f"shard_{self._series[id(optimizer)]}", total)
         else:
             self._framed_total = math.hypot(self._framed_total or 0.0, total)
         self.moving.update(name for name, norm in zip(names, each) if norm > 0)

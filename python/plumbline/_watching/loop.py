@@ -15,6 +15,7 @@ from .leftover import few
 from .losses import Losses, numbered
 from .restarts import Restarts
 from .scaling import Scaling
+from .sides import Sides
 from .stages import Stages
 
 _FARTHEST = 2.0**53  # step
@@ -48,7 +49,7 @@ class Loop:
         self._repeated = False
         self._knows_cpu = hasattr(sys.modules["torch"].Tensor, "is_cpu")  # a device is an object: 20 us, where nothing is cached
         self.losses, self.stages = Losses(), Stages(run)
-        self.restarts, self.tokens = Restarts(run), Tokens(run)
+        self.restarts, self.tokens, self.sides = Restarts(run), Tokens(run), Sides(run)
         self._passes, self._updated, self._began_with = 0, False, None  # of the run; some weights as its first pass found them
         self._pass = None  # the backward pass that was counted last
         self.given_loss = None  # a framework's, of the pass that begins: what backward gets is scaled
@@ -180,6 +181,8 @@ class Loop:
         if self._pass == number:
             return False
         self._pass = number
+        if self.stepped and self.micro == 0:
+            self.watches[0]._guarded(self.sides.backward_begins, self.watches, self.stepped)
         self.backwards += 1
         self.micro += 1
         if not self._updated:
@@ -268,6 +271,8 @@ class Loop:
         if self._run._step == NO_STEP:
             self.open()
         self.restarts.before_update(optimizer)
+        if len(self.losses.optimizers) > 1:
+            self.sides.before_update(optimizer)
 
     def end_update(self, optimizer):
         self._updated, self._began_with = True, None

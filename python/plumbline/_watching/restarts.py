@@ -65,6 +65,8 @@ class Restarts:
         self._first = False
         if self._had_state is not None and _kept(optimizer):
             self._run._own_scalar("trained/anew", not self._had_state)
+            if self._run._made_before:
+                self._run._own_scalar("trained/resumed", self._run._made_before)
 
     def after_update(self, optimizer):
         """In the open step."""

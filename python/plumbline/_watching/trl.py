@@ -23,6 +23,7 @@ class _Rollouts:
 
     def __init__(self):
         self.version, self.sequences = None, 0  # updates in the weights that drew; sequences observed
+        self.compared = False  # the reference with the policy
 
 
 def _session(trainer):
@@ -70,12 +71,27 @@ def _loss(plain):
             _local.heard = False
         state = _state.setdefault(self, _Rollouts())
         try:
+            if not state.compared:
+                state.compared = True
+                _compare(run, self, model)
             _observe(run, self, state, inputs, heard)
         except Exception as error:  # nothing of ours may end the trainer's step
             run._tell_softly(("trl", "rollouts"), f"TRL's rollouts: {error!r}")
         return result
 
     return _compute_loss
+
+
+def _compare(run, trainer, model):
+    """Is the reference, of which the KL term is, the policy itself?"""
+    reference = getattr(trainer, "ref_model", None)
+    if reference is None or not getattr(trainer, "beta", 0):
+        return
+    held = {p.data_ptr() for p in reference.parameters() if p.numel()}
+    shared = sum(p.requires_grad and p.data_ptr() in held for p in model.parameters() if p.numel())
+    if shared:
+        run._own_scalar("batch_facts/reference_is_policy", shared)
+        print(f"plumbline: {shared} trained parameters of the policy are those of its reference: their KL divergence is 0", file=sys.stderr)
 
 
 def _mask(inputs, rollout):

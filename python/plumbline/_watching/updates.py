@@ -4,6 +4,7 @@ import sys
 
 from .. import _intended
 from .._kinds import KIND_UPDATE
+from .._shards import own_gradient
 from .._tensors import local
 
 _MOST = 1 << 15  # elements of one parameter: of a larger one a block, another one at each step
@@ -22,7 +23,7 @@ class _Kept:
         first = step * _STRIDE % max(1, self._all_of(parameter).numel() - _MOST + 1)
         self.block = slice(first, first + _MOST)
         self.before = self.of(parameter).clone()
-        held = parameter.grad if piece is None else None
+        held = own_gradient(parameter) if piece is None else None
         gradient = self.of(held) if held is not None else piece.grad[self.block]
         self.gradient = gradient.clone() if scale == 1 else gradient / scale
         self.moment = None if moment is None else self.of(moment).clone()
@@ -69,7 +70,7 @@ class Updates:
         for name, parameter, group, piece in self._parameters():
             if chosen is not None and name not in chosen:
                 continue
-            gradient = (piece or parameter).grad
+            gradient = own_gradient(parameter) if piece is None else piece.grad
             if gradient is None or gradient.is_sparse or not parameter.is_floating_point():
                 continue
             if not local(parameter).numel():  # other ranks hold all of it
