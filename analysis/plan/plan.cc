@@ -7,32 +7,34 @@ namespace plumbline::plan {
 namespace {
 
 // Sorts first what does not fit, then what costs time, then what is closest to not fitting.
-int Order(const TollPaid& t) {
+int Order(const BottleneckShare& t) {
   if (!t.is_time && t.share > 1) return 0;
   return t.is_time && t.share > 0 ? 1 : 2;
 }
 
-std::vector<TollPaid> TollsOf(const Plan& plan) {
+std::vector<BottleneckShare> BottlenecksOf(const Plan& plan) {
   const double memory = plan.input.cluster.memory;
-  std::vector<TollPaid> tolls = {{Toll::kState, plan.state().total() / memory, false},
-                                 {Toll::kNetwork, plan.exposed_share, true},
-                                 {Toll::kBubble, 0, true}};
+  std::vector<BottleneckShare> bottlenecks = {
+      {Bottleneck::kState, plan.state().total() / memory, false},
+      {Bottleneck::kNetwork, plan.exposed_share, true},
+      {Bottleneck::kBubble, 0, true}};
   const double computing = plan.compute_seconds / (1 - plan.bubble);
-  tolls[2].share = plan.bubble * computing / plan.step_seconds;
+  bottlenecks[2].share = plan.bubble * computing / plan.step_seconds;
   if (std::isfinite(plan.activations.selective))
-    tolls.push_back({Toll::kActivations, plan.activations.selective / memory, false});
-  std::stable_sort(tolls.begin(), tolls.end(), [](const TollPaid& a, const TollPaid& b) {
-    return Order(a) != Order(b) ? Order(a) < Order(b) : a.share > b.share;
-  });
-  return tolls;
+    bottlenecks.push_back({Bottleneck::kActivations, plan.activations.selective / memory, false});
+  std::stable_sort(bottlenecks.begin(), bottlenecks.end(),
+                   [](const BottleneckShare& a, const BottleneckShare& b) {
+                     return Order(a) != Order(b) ? Order(a) < Order(b) : a.share > b.share;
+                   });
+  return bottlenecks;
 }
 
 }  // namespace
 
-const char* TollName(Toll toll) {
+const char* BottleneckName(Bottleneck bottleneck) {
   constexpr const char* kNames[] = {"memory for state", "memory for activations", "the cable",
                                     "the bubble"};
-  return kNames[static_cast<int>(toll)];
+  return kNames[static_cast<int>(bottleneck)];
 }
 
 absl::StatusOr<Plan> MakePlan(const Input& in) {
@@ -53,7 +55,7 @@ absl::StatusOr<Plan> MakePlan(const Input& in) {
   plan.stages = StageCosts(in);
   plan.states = StateOfShardings(in);
   plan.activations = Activations(in);
-  plan.tolls = TollsOf(plan);
+  plan.bottlenecks = BottlenecksOf(plan);
   return plan;
 }
 

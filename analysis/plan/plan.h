@@ -12,11 +12,12 @@
 namespace plumbline::plan {
 
 // Four of the five bottlenecks. A plan cannot know the traffic inside a GPU; it is part of the MFU.
-enum class Toll { kState, kActivations, kNetwork, kBubble };
-const char* TollName(Toll toll);  // "memory for state", ..., "the cable", "the bubble"
+enum class Bottleneck { kState, kActivations, kNetwork, kBubble };
+const char* BottleneckName(
+    Bottleneck bottleneck);  // "memory for state", ..., "the cable", "the bubble"
 
-struct TollPaid {
-  Toll toll = Toll::kState;
+struct BottleneckShare {
+  Bottleneck bottleneck = Bottleneck::kState;
   // For memory: the used share of the existing memory; above 1 it does not fit. For time: the share
   // of the step.
   double share = 0;
@@ -37,7 +38,7 @@ struct Plan {
   std::vector<StageCost> stages;
   std::vector<StateBytes> states;
   ActivationBytes activations;
-  std::vector<TollPaid> tolls;  // the main bottleneck first, then the next one, ...
+  std::vector<BottleneckShare> bottlenecks;  // the main bottleneck first, then the next one, ...
 
   const StateBytes& state() const { return states[static_cast<size_t>(input.layout.sharding)]; }
 };

@@ -2,6 +2,7 @@
 // this header alone.
 #pragma once
 
+#include "analysis/timeline/bottleneck.h"   // IWYU pragma: export
 #include "analysis/timeline/collectives.h"  // IWYU pragma: export
 #include "analysis/timeline/columns.h"      // IWYU pragma: export
 #include "analysis/timeline/comb.h"         // IWYU pragma: export
@@ -10,4 +11,3 @@
 #include "analysis/timeline/loop.h"         // IWYU pragma: export
 #include "analysis/timeline/names.h"        // IWYU pragma: export
 #include "analysis/timeline/stragglers.h"   // IWYU pragma: export
-#include "analysis/timeline/toll.h"         // IWYU pragma: export

@@ -9,8 +9,8 @@
 #include "analysis/processes/processes.h"
 #include "audit/live/client.h"
 #include "rules/catalogue.h"
+#include "rules/engine/close_events.h"
 #include "rules/engine/engine.h"
-#include "rules/engine/told_closes.h"
 
 namespace plumbline::audit {
 namespace {

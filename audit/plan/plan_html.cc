@@ -96,7 +96,7 @@ std::string TableHtml(const PlanTable& table) {
 
 std::string PlanHtml(const PlanReport& r) {
   std::string body = "<h1>Plan of a training step</h1>\n<p>" + HtmlText(PlanHeadline(r)) +
-                     "</p>\n<p class=\"act\">" + HtmlText(PlanTollLine(r)) + "</p>\n<ul>\n";
+                     "</p>\n<p class=\"act\">" + HtmlText(PlanBottleneckLine(r)) + "</p>\n<ul>\n";
   for (const std::string& line : PlanVerdicts(r)) body += "<li>" + HtmlText(line) + "</li>\n";
   body += "</ul>\n";
   if (r.plan.critical_tokens > 0)

@@ -76,10 +76,11 @@ Json FromLevers(const plan::Plan& plan) {
   return out;
 }
 
-Json FromTolls(const plan::Plan& plan) {
+Json FromBottlenecks(const plan::Plan& plan) {
   Json out = Json::array();
-  for (const plan::TollPaid& t : plan.tolls)
-    out.push_back({{"toll", plan::TollName(t.toll)},
+  for (const plan::BottleneckShare& t : plan.bottlenecks)
+    out.push_back({{"bottleneck", plan::BottleneckName(t.bottleneck)},
+                   {"toll", plan::BottleneckName(t.bottleneck)},  // the former key, for one version
                    {"share", t.share},
                    {"of", t.is_time ? "step" : "memory"}});
   return out;
@@ -106,7 +107,8 @@ std::string PlanJson(const PlanReport& r) {
   out["activation_bytes"] = {{"all", NumberOrNull(p.activations.all)},
                              {"selective", NumberOrNull(p.activations.selective)},
                              {"full", NumberOrNull(p.activations.full)}};
-  out["tolls"] = FromTolls(p);
+  out["bottlenecks"] = FromBottlenecks(p);
+  out["tolls"] = out["bottlenecks"];  // the former key, for one version
   Json assumptions = Json::array();
   for (const std::string& line : PlanAssumptions(r)) assumptions.push_back(ValidUtf8(line));
   out["assumptions"] = std::move(assumptions);

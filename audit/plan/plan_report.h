@@ -31,8 +31,8 @@ struct PlanTable {
   std::string below;  // one sentence, or empty
 };
 
-std::string PlanHeadline(const PlanReport& report);  // what is planned
-std::string PlanTollLine(const PlanReport& report);  // the limit that binds, and the next one
+std::string PlanHeadline(const PlanReport& report);        // what is planned
+std::string PlanBottleneckLine(const PlanReport& report);  // the limit that binds, and the next one
 std::vector<std::string> PlanVerdicts(const PlanReport& report);
 std::vector<PlanTable> PlanTables(const PlanReport& report);
 std::vector<std::string> PlanAssumptions(const PlanReport& report);

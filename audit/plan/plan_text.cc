@@ -28,7 +28,7 @@ std::string PlanText(const PlanReport& report, const TextStyle& style) {
   out += "\n" + Inked(style, Ink::kBold, "Assumed") + "\n";
   for (const std::string& line : PlanAssumptions(report))
     out += "  " + Wrapped(line, style, "    ");
-  return out + "\n" + Inked(style, Ink::kBold, PlanTollLine(report)) + "\n";
+  return out + "\n" + Inked(style, Ink::kBold, PlanBottleneckLine(report)) + "\n";
 }
 
 }  // namespace plumbline::audit

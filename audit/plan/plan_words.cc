@@ -108,13 +108,14 @@ PlanTable ActivationTable(const plan::Plan& p) {
   return table;
 }
 
-std::string TollText(const plan::TollPaid& toll) {
-  const std::string name = plan::TollName(toll.toll);
-  if (toll.is_time)
-    return toll.share > 0 ? absl::StrCat(name, " (", PlanPercent(toll.share), " of the step)")
-                          : absl::StrCat(name, " (nothing)");
-  return absl::StrCat(name, " (", PlanPercent(toll.share), " of the GPU",
-                      toll.share > 1 ? ": does not fit)" : ")");
+std::string BottleneckText(const plan::BottleneckShare& bottleneck) {
+  const std::string name = plan::BottleneckName(bottleneck.bottleneck);
+  if (bottleneck.is_time)
+    return bottleneck.share > 0
+               ? absl::StrCat(name, " (", PlanPercent(bottleneck.share), " of the step)")
+               : absl::StrCat(name, " (nothing)");
+  return absl::StrCat(name, " (", PlanPercent(bottleneck.share), " of the GPU",
+                      bottleneck.share > 1 ? ": does not fit)" : ")");
 }
 
 }  // namespace
@@ -131,9 +132,10 @@ std::string PlanHeadline(const PlanReport& r) {
       " tokens a step");
 }
 
-std::string PlanTollLine(const PlanReport& r) {
-  const auto& tolls = r.plan.tolls;
-  return absl::StrCat("Toll: ", TollText(tolls[0]), "; next: ", TollText(tolls[1]));
+std::string PlanBottleneckLine(const PlanReport& r) {
+  const auto& bottlenecks = r.plan.bottlenecks;
+  return absl::StrCat("Bottleneck: ", BottleneckText(bottlenecks[0]),
+                      "; next: ", BottleneckText(bottlenecks[1]));
 }
 
 std::vector<std::string> PlanVerdicts(const PlanReport& r) {

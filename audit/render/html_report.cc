@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "audit/render/bottleneck.h"
 #include "audit/render/finding_text.h"
 #include "audit/render/html_style.h"
 #include "audit/render/html_text.h"
@@ -9,7 +10,6 @@
 #include "audit/render/report_page.h"
 #include "audit/render/series_plot.h"
 #include "audit/render/text_util.h"
-#include "audit/render/toll.h"
 #include "audit/render/verdict_groups.h"
 #include "base/version/build_version.h"
 #include "rules/engine/incidents.h"
@@ -77,8 +77,8 @@ class HtmlPage {
         Element("h1", "", "Plumbline report") + Element("p", "", HtmlText(SummaryText(result_)));
     const std::string left_out = LeftOutText(result_);
     if (!left_out.empty()) out += Element("p", " class=\"dim\"", HtmlText(left_out));
-    const std::string toll = TollLineOf(result_);
-    if (!toll.empty()) out += Element("p", "", HtmlText(toll));
+    const std::string bottleneck = BottleneckLineOf(result_);
+    if (!bottleneck.empty()) out += Element("p", "", HtmlText(bottleneck));
     return out + Element("p", " class=\"dim\"", "plumb " + HtmlText(BuildVersion()));
   }
 

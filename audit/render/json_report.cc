@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "audit/render/bottleneck.h"
 #include "audit/render/finding_text.h"
 #include "audit/render/text_util.h"
-#include "audit/render/toll.h"
 #include "base/version/build_version.h"
 #include "rules/engine/incidents.h"
 
@@ -54,13 +54,13 @@ Json FromIncident(const rules::Incident& incident) {
 }
 
 // Returns the largest bottleneck, and the next one.
-Json FromTolls(const std::vector<timeline::Toll>& tolls) {
-  Json json = {{"line", timeline::TollLine(tolls)},
-               {"paid", std::string(tolls[0].id)},
-               {"share", tolls[0].share}};
-  if (tolls.size() > 1) {
-    json["next"] = std::string(tolls[1].id);
-    json["next_share"] = tolls[1].share;
+Json FromBottlenecks(const std::vector<timeline::Bottleneck>& bottlenecks) {
+  Json json = {{"line", timeline::BottleneckLine(bottlenecks)},
+               {"paid", std::string(bottlenecks[0].id)},
+               {"share", bottlenecks[0].share}};
+  if (bottlenecks.size() > 1) {
+    json["next"] = std::string(bottlenecks[1].id);
+    json["next_share"] = bottlenecks[1].share;
   }
   return json;
 }
@@ -87,7 +87,10 @@ std::string RenderJson(const AuditResult& result) {
   json["coverage"] = {{"judged", result.coverage.judged},
                       {"inconclusive", result.coverage.inconclusive},
                       {"dropped", result.coverage.dropped}};
-  if (const auto tolls = TollsOf(result); !tolls.empty()) json["toll"] = FromTolls(tolls);
+  if (const auto bottlenecks = BottlenecksOf(result); !bottlenecks.empty()) {
+    json["bottleneck"] = FromBottlenecks(bottlenecks);
+    json["toll"] = json["bottleneck"];  // the former key, for one version
+  }
   if (result.selection.baseline || result.selection.since) {
     json["left_out"] = {{"baseline", chosen.known}, {"since", chosen.before}};
   }

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "audit/render/bottleneck.h"
 #include "audit/render/text_util.h"
-#include "audit/render/toll.h"
 #include "audit/render/verdict_groups.h"
 #include "base/version/build_version.h"
 #include "rules/catalogue.h"
@@ -180,7 +180,7 @@ std::string PageData(const AuditResult& result) {
   json["version"] = BuildVersion();
   json["summary"] = Utf8(SummaryText(result));
   json["left_out"] = Utf8(LeftOutText(result));
-  json["toll"] = TollLineOf(result);
+  json["bottleneck"] = BottleneckLineOf(result);
   json["notes"] = Json::array();
   for (const std::string& note : result.notes) json["notes"].push_back(Utf8(note));
   json["coverage"] = {{"judged", result.coverage.judged},

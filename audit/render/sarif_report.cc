@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "audit/render/bottleneck.h"
 #include "audit/render/file_uri.h"
 #include "audit/render/finding_json.h"
 #include "audit/render/finding_text.h"
 #include "audit/render/rule_text.h"
 #include "audit/render/text_util.h"
-#include "audit/render/toll.h"
 #include "base/version/build_version.h"
 #include "rules/catalogue.h"
 
@@ -268,14 +268,15 @@ class SarifRun {
     Sarif properties = {{"judged", coverage.judged},
                         {"inconclusive", coverage.inconclusive},
                         {"dropped", coverage.dropped}};
-    if (const auto tolls = TollsOf(result_); !tolls.empty()) {
-      properties["toll"] = {{"line", TollLineOf(result_)},
-                            {"paid", std::string(tolls[0].id)},
-                            {"share", tolls[0].share}};
-      if (tolls.size() > 1) {
-        properties["toll"]["next"] = std::string(tolls[1].id);
-        properties["toll"]["nextShare"] = tolls[1].share;
+    if (const auto bottlenecks = BottlenecksOf(result_); !bottlenecks.empty()) {
+      properties["bottleneck"] = {{"line", BottleneckLineOf(result_)},
+                                  {"paid", std::string(bottlenecks[0].id)},
+                                  {"share", bottlenecks[0].share}};
+      if (bottlenecks.size() > 1) {
+        properties["bottleneck"]["next"] = std::string(bottlenecks[1].id);
+        properties["bottleneck"]["nextShare"] = bottlenecks[1].share;
       }
+      properties["toll"] = properties["bottleneck"];  // the former key, for one version
     }
     if (result_.selection.baseline) properties["leftOutByBaseline"] = chosen_.known;
     if (result_.selection.since) properties["leftOutBySince"] = chosen_.before;

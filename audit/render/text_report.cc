@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "audit/render/bottleneck.h"
 #include "audit/render/finding_text.h"
 #include "audit/render/nothing_judged.h"
 #include "audit/render/sparkline.h"
-#include "audit/render/toll.h"
 #include "audit/render/verdict_groups.h"
 #include "rules/engine/incidents.h"
 
@@ -107,8 +107,8 @@ std::string Passed(const AuditResult& result, const TextStyle& style) {
 }
 
 // Returns the last line of a report over time: the largest bottleneck, and the next one.
-std::string TollText(const AuditResult& result) {
-  const std::string line = TollLineOf(result);
+std::string BottleneckText(const AuditResult& result) {
+  const std::string line = BottleneckLineOf(result);
   return line.empty() ? "" : line + "\n";
 }
 
@@ -174,7 +174,8 @@ std::string RenderText(const AuditResult& result, const TextStyle& style) {
   return (style.verbose ? Passed(result, style) : "") + SeriesRead(result, style) +
          InputProblems(result, style) + Inconclusive(result, style) +
          (result.nothing_there ? "" : Findings(result, style)) +
-         (left_out.empty() ? "" : left_out + "\n") + TollText(result) + SummaryText(result) + "\n";
+         (left_out.empty() ? "" : left_out + "\n") + BottleneckText(result) + SummaryText(result) +
+         "\n";
 }
 
 }  // namespace plumbline::audit

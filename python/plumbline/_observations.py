@@ -5,7 +5,7 @@ import ctypes
 import weakref
 from time import thread_time_ns
 
-from . import _observe
+from . import _pack
 from ._accumulation import watch_accumulation
 from ._hooks import observed
 from ._kinds import (
@@ -80,18 +80,18 @@ class Observations(Gathering, Rollouts):
             return self._unknown("observe_tensor", layer, unknown)
         self._observe(
             KIND_TENSOR, layer, role or "tensor", (self._tensor_words, (layer, role)),
-            _observe.pack_tensor, (x, role, target_format, replicas),
+            _pack.pack_tensor, (x, role, target_format, replicas),
         )  # fmt: skip
 
     def _observe_state(self, layer, x, role):
         """A role that is not the trainer's to give."""
-        self._observe(KIND_TENSOR, layer, role, None, _observe.pack_tensor, (x, role, None, None))
+        self._observe(KIND_TENSOR, layer, role, None, _pack.pack_tensor, (x, role, None, None))
 
     def _observe_cast(self, layer, x, target_format):
         """Values on their way to a collective, in front of the cast to the wire's format."""
         self._observe(
             KIND_TENSOR, layer, "cast", (self._tensor_words, (layer, "cast")),
-            _observe.pack_tensor, (x, "gradient", target_format, None),
+            _pack.pack_tensor, (x, "gradient", target_format, None),
         )  # fmt: skip
 
     def observe_parameters(self, model, role="weight", replicas=None):
@@ -141,7 +141,7 @@ class Observations(Gathering, Rollouts):
             text = f"observe_update({layer!r}): nothing is recorded without intended, the update in full precision"
             return self._tell(("observe_update", repr(layer)), text)
         self._observe(
-            KIND_UPDATE, layer, "update", (self._update_words, layer), _observe.pack_update,
+            KIND_UPDATE, layer, "update", (self._update_words, layer), _pack.pack_update,
             (before, after, intended, gradient, moment_before, moment_after, offsets, count,
              optimizer, lr, beta2, eps, decay, eps_dtype),
         )  # fmt: skip
@@ -172,7 +172,7 @@ class Observations(Gathering, Rollouts):
         if unknown:
             return self._unknown("observe_accumulation", layer, unknown)
         self._observe(
-            KIND_UPDATE, layer, "accumulation", None, _observe.pack_update,
+            KIND_UPDATE, layer, "accumulation", None, _pack.pack_update,
             (before, after, addend, None, None, None, offsets, count, "accumulation", None, None,
              None, None, None),
         )  # fmt: skip
@@ -248,7 +248,7 @@ class Observations(Gathering, Rollouts):
         if unknown:
             return self._unknown("observe_matmul", layer, unknown)
         self._observe(
-            KIND_MATMUL, layer, "matmul", (self._matmul_words, layer), _observe.pack_matmul,
+            KIND_MATMUL, layer, "matmul", (self._matmul_words, layer), _pack.pack_matmul,
             (a, b, d, c, accumulator, input_format, library, scale, a_scale, b_scale, block, a_tile,
              b_tile, scale_format, output_rounding),
         )  # fmt: skip
@@ -277,7 +277,7 @@ class Observations(Gathering, Rollouts):
         if unknown:
             return self._unknown("observe_reduction", name, unknown)
         self._observe(
-            KIND_REDUCTION, name, op, (self._reduction_words, (name, op)), _observe.pack_reduction,
+            KIND_REDUCTION, name, op, (self._reduction_words, (name, op)), _pack.pack_reduction,
             (inputs, output, offsets, op, group, sequence, wire_dtype, count, group_size,
              group_rank, prescale, postscale, ring_order, algorithm, channels, chunk, transport,
              variable_count),
@@ -321,8 +321,8 @@ class Observations(Gathering, Rollouts):
             site = self._site(KIND_REDUCTION, name, op)
             if site is None:
                 return None
-            count = _observe.positive("count", count)
-            return self._indices(site, count, _observe.positive("most", most))
+            count = _pack.positive("count", count)
+            return self._indices(site, count, _pack.positive("most", most))
         except self._mistake:
             raise
         except Exception as error:

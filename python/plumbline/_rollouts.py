@@ -1,6 +1,6 @@
 """Observations of what rollouts and the trainer say of the same tokens: what Observations inherits."""
 
-from . import _observe
+from . import _pack
 from ._kinds import KIND_LOGITS, KIND_LOGPROBS
 
 
@@ -33,7 +33,7 @@ class Rollouts:
         if unknown:
             return self._unknown("observe_logprobs", layer, unknown)
         self._observe(
-            KIND_LOGPROBS, layer, "logprobs", None, _observe.pack_logprobs,
+            KIND_LOGPROBS, layer, "logprobs", None, _pack.pack_logprobs,
             (tokens, sequence_id, position, mask, rollout, train, rollout_entropy,
              rollout_varentropy, train_entropy, train_varentropy, versions, advantages, turns,
              cached_tokens, t_start, t_end, train_version, top_k, temperature, top_p, kept_share, rescore_k2, mode, selection,
@@ -58,6 +58,6 @@ class Rollouts:
         if unknown:
             return self._unknown("observe_logits", layer, unknown)
         self._observe(
-            KIND_LOGITS, layer, "logits", (self._logits_words, layer), _observe.pack_logits,
+            KIND_LOGITS, layer, "logits", (self._logits_words, layer), _pack.pack_logits,
             (train, rollout, tokens, allowed, mode, temperature),
         )  # fmt: skip

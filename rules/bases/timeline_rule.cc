@@ -49,20 +49,21 @@ void SpeakOfLoop(TimelineOf whose, v1::Verdict* verdict) {
   verdict->add_assumptions("nothing is queued on the GPU meanwhile: spans are of its host");
 }
 
-void TellTolls(const v1::Timeline& t, bool all, v1::Verdict* verdict) {
-  const std::vector<timeline::Toll> tolls = timeline::TollsOf(t);
-  TellPaid(tolls, verdict);
-  if (tolls.empty() || !all) return;
+void ReportBottlenecks(const v1::Timeline& t, bool all, v1::Verdict* verdict) {
+  const std::vector<timeline::Bottleneck> bottlenecks = timeline::BottlenecksOf(t);
+  TellPaid(bottlenecks, verdict);
+  if (bottlenecks.empty() || !all) return;
   google::protobuf::Struct& shares = PutStruct(*verdict->mutable_details(), "tolls");
-  for (const timeline::Toll& toll : tolls) Put(shares, std::string(toll.id), toll.share);
+  for (const timeline::Bottleneck& bottleneck : bottlenecks)
+    Put(shares, std::string(bottleneck.id), bottleneck.share);
 }
 
 }  // namespace
 
-void TellPaid(const std::vector<timeline::Toll>& tolls, v1::Verdict* verdict) {
-  if (tolls.size() < 2 || !verdict->has_finding()) return;
-  Put(*verdict->mutable_details(), "toll", std::string(tolls[0].id));
-  Put(*verdict->mutable_details(), "next_toll", std::string(tolls[1].id));
+void TellPaid(const std::vector<timeline::Bottleneck>& bottlenecks, v1::Verdict* verdict) {
+  if (bottlenecks.size() < 2 || !verdict->has_finding()) return;
+  Put(*verdict->mutable_details(), "toll", std::string(bottlenecks[0].id));
+  Put(*verdict->mutable_details(), "next_toll", std::string(bottlenecks[1].id));
 }
 
 TimelineOf WhoseTimeline(const v1::Site& site) {
@@ -132,7 +133,7 @@ void TimelineRule::Judge(const SiteStep& step, VerdictSink& out) {
     if (whose_ != TimelineOf::kTrace) {
       SpeakOfLoop(whose_, &verdict);
     } else if (sound) {
-      TellTolls(timeline, tells_tolls(), &verdict);
+      ReportBottlenecks(timeline, reports_bottlenecks(), &verdict);
     }
     SetTimelinePlace(timeline, step, item.source->rank(), &verdict);
     out.Add(std::move(verdict));

@@ -39,7 +39,7 @@ class TimelineRule : public Rule {
   virtual bool reads_loops() const { return true; }
   // If true, its verdicts on traces carry the shares of all bottlenecks ("tolls"), for the report's
   // last line. Findings of every such rule carry the main one and the next.
-  virtual bool tells_tolls() const { return false; }
+  virtual bool reports_bottlenecks() const { return false; }
   // The source of the timeline that is being judged.
   TimelineOf whose() const { return whose_; }
   // Judges a valid timeline with GPU events. The base fills steps and ranks.
@@ -50,7 +50,7 @@ class TimelineRule : public Rule {
 };
 
 // Adds the main bottleneck and the next one to a finding's details ("toll", "next_toll").
-void TellPaid(const std::vector<timeline::Toll>& tolls, v1::Verdict* verdict);
+void TellPaid(const std::vector<timeline::Bottleneck>& bottlenecks, v1::Verdict* verdict);
 
 // Adds the steps that were judged to a finding's text. If several blocks or traces have one
 // finding, it is reported once, with the steps of all of them, but the numbers are those of one.

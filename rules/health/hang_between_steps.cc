@@ -1,4 +1,4 @@
-#include "rules/bases/told_rule.h"
+#include "rules/bases/host_reported_rule.h"
 
 namespace plumbline::rules {
 namespace {
@@ -49,6 +49,6 @@ constexpr RuleInfo kInfo = {"health/hang-between-steps",
 
 // plumbd speaks for it by the clock (server/stream/liveness_between.cc,
 // analysis/processes/stopped_verdict.h).
-CatalogueEntry hang_between_steps() { return {&kInfo, MakeToldRule}; }
+CatalogueEntry hang_between_steps() { return {&kInfo, MakeHostReportedRule}; }
 
 }  // namespace plumbline::rules

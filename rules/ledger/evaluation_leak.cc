@@ -1,4 +1,4 @@
-#include "rules/bases/told_rule.h"
+#include "rules/bases/host_reported_rule.h"
 
 namespace plumbline::rules {
 namespace {
@@ -41,6 +41,6 @@ constexpr RuleInfo kInfo = {"ledger/evaluation-leak",
 }  // namespace
 
 // `plumb ledger` reports its findings (audit/ledger/).
-CatalogueEntry evaluation_leak() { return {&kInfo, MakeToldRule}; }
+CatalogueEntry evaluation_leak() { return {&kInfo, MakeHostReportedRule}; }
 
 }  // namespace plumbline::rules

@@ -1,4 +1,4 @@
-#include "rules/bases/told_rule.h"
+#include "rules/bases/host_reported_rule.h"
 
 namespace plumbline::rules {
 namespace {
@@ -38,6 +38,6 @@ constexpr RuleInfo kInfo = {"ledger/not-on-stack",
 }  // namespace
 
 // `plumb ledger` reports its findings (audit/ledger/).
-CatalogueEntry not_on_stack() { return {&kInfo, MakeToldRule}; }
+CatalogueEntry not_on_stack() { return {&kInfo, MakeHostReportedRule}; }
 
 }  // namespace plumbline::rules

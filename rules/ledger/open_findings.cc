@@ -1,4 +1,4 @@
-#include "rules/bases/told_rule.h"
+#include "rules/bases/host_reported_rule.h"
 
 namespace plumbline::rules {
 namespace {
@@ -39,6 +39,6 @@ constexpr RuleInfo kInfo = {"ledger/open-findings",
 }  // namespace
 
 // `plumb ledger` reports its findings (audit/ledger/).
-CatalogueEntry open_findings() { return {&kInfo, MakeToldRule}; }
+CatalogueEntry open_findings() { return {&kInfo, MakeHostReportedRule}; }
 
 }  // namespace plumbline::rules

@@ -1,4 +1,4 @@
-#include "rules/bases/told_rule.h"
+#include "rules/bases/host_reported_rule.h"
 
 namespace plumbline::rules {
 namespace {
@@ -38,6 +38,6 @@ constexpr RuleInfo kInfo = {"ledger/overstated",
 }  // namespace
 
 // `plumb ledger` reports its findings (audit/ledger/).
-CatalogueEntry overstated() { return {&kInfo, MakeToldRule}; }
+CatalogueEntry overstated() { return {&kInfo, MakeHostReportedRule}; }
 
 }  // namespace plumbline::rules

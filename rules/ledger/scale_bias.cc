@@ -1,4 +1,4 @@
-#include "rules/bases/told_rule.h"
+#include "rules/bases/host_reported_rule.h"
 
 namespace plumbline::rules {
 namespace {
@@ -39,6 +39,6 @@ constexpr RuleInfo kInfo = {"ledger/scale-bias",
 }  // namespace
 
 // `plumb ledger` reports its findings (audit/ledger/).
-CatalogueEntry scale_bias() { return {&kInfo, MakeToldRule}; }
+CatalogueEntry scale_bias() { return {&kInfo, MakeHostReportedRule}; }
 
 }  // namespace plumbline::rules

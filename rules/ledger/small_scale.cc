@@ -1,4 +1,4 @@
-#include "rules/bases/told_rule.h"
+#include "rules/bases/host_reported_rule.h"
 
 namespace plumbline::rules {
 namespace {
@@ -36,6 +36,6 @@ constexpr RuleInfo kInfo = {"ledger/small-scale",
 }  // namespace
 
 // `plumb ledger` reports its findings (audit/ledger/).
-CatalogueEntry small_scale() { return {&kInfo, MakeToldRule}; }
+CatalogueEntry small_scale() { return {&kInfo, MakeHostReportedRule}; }
 
 }  // namespace plumbline::rules

@@ -154,7 +154,7 @@ class CollectiveBandwidth : public Rule {
     const bool known = traces_.at == step.step;
     const int64_t last = known ? std::max(step.step, traces_.last) : step.step;
     if (last > step.step) TellSteps(step.step, last, &verdict);
-    if (known) TellPaid(traces_.tolls, &verdict);
+    if (known) TellPaid(traces_.bottlenecks, &verdict);
     SetPlace(verdict, step.site.layer(), step.site.op(), step.step, last, lowest.ranks());
     out.Add(std::move(verdict));
   }
@@ -174,7 +174,7 @@ class CollectiveBandwidth : public Rule {
       for (const v1::TimelineStep& marked : timelines.back()->steps())
         traces_.last = std::max(traces_.last, marked.number());
     }
-    traces_.tolls = timeline::TollsOf(timelines);
+    traces_.bottlenecks = timeline::BottlenecksOf(timelines);
   }
 
   // Returns the number of members in the domain with the fewest. If it is not known, returns 0.
@@ -285,7 +285,7 @@ class CollectiveBandwidth : public Rule {
 
   struct Traces {
     int64_t at = -1, last = -1;  // the step of the evidence, and the last marked step
-    std::vector<timeline::Toll> tolls;
+    std::vector<timeline::Bottleneck> bottlenecks;
   };
   Traces traces_;  // of one step only, so not stored
 

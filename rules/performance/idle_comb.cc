@@ -125,7 +125,7 @@ class IdleComb : public TimelineRule {
   explicit IdleComb(const Options& options) : warning_(options.Number("share")) {}
 
  protected:
-  bool tells_tolls() const override { return true; }
+  bool reports_bottlenecks() const override { return true; }
   v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
     const double idle = 1 - Share(t.busy_ns(), t.span_ns());
     const timeline::Comb comb = timeline::FindComb(t);

@@ -107,7 +107,7 @@ class PipelineBubble : public Rule {
     for (const Item& item : step.items) {
       if (item.evidence->has_timeline()) timelines.push_back(&item.evidence->timeline());
     }
-    TellPaid(timeline::TollsOf(timelines), &verdict);
+    TellPaid(timeline::BottlenecksOf(timelines), &verdict);
     SetPlace(verdict, step.site.layer(), step.site.op(), first_, last_, ranks);
     out.Add(std::move(verdict));
   }

@@ -204,7 +204,7 @@ class StragglerRule : public Rule {
       TellSteps(first, last, &verdict);
     }
     if (verdict.has_finding()) TellDriver(step.step, &verdict);
-    if (!of_loop) TellPaid(timeline::TollsOf(traces.all()), &verdict);
+    if (!of_loop) TellPaid(timeline::BottlenecksOf(traces.all()), &verdict);
     // The culprits, else all ranks.
     std::vector<uint32_t> ranks;
     if (const auto named = verdict.details().fields().find("ranks");

@@ -23,7 +23,7 @@
 #include "server/process/stop_times.h"
 #include "server/query/query_service.h"
 #include "server/settings/redact_key.h"
-#include "server/web/door.h"
+#include "server/web/host_check.h"
 #include "server/web/web_service.h"
 
 namespace plumbline::server {

@@ -45,7 +45,7 @@ void Session::End(const grpc::Status& status) {
 }
 
 void Session::OnDone() {
-  std::unordered_map<uint64_t, LegPtr> call_streams;
+  std::unordered_map<uint64_t, CallStreamPtr> call_streams;
   bool ended = false;
   {
     const MutexLock lock(mutex_);
@@ -95,7 +95,7 @@ void Session::ReadAgainLocked() {
 }
 
 // Drops the queued refusals of a stream whose peer is gone.
-void Session::DropRefusalsLocked(const LegPtr& call_stream) {
+void Session::DropRefusalsLocked(const CallStreamPtr& call_stream) {
   writer_.DropRefusals(call_stream->acks.refused());
   call_stream->acks.Take();
   ReadAgainLocked();
@@ -173,12 +173,13 @@ void Session::OnHelloDue() {
 }
 
 // Ends the stream, and the call unless it is shared. If `call_stream` is null, ends the call.
-bool Session::Fail(const LegPtr& call_stream, grpc::StatusCode code, const std::string& what) {
+bool Session::Fail(const CallStreamPtr& call_stream, grpc::StatusCode code,
+                   const std::string& what) {
   ++context_->counters->broken_streams;
   LogWarning("stream {:016x} ended: {:?}", call_stream ? call_stream->stream_id : 0, what);
   if (call_stream != nullptr && call_stream->shared) {
     Leave(call_stream, false);
-    EndLeg(call_stream, grpc::Status(code, what));
+    EndCallStream(call_stream, grpc::Status(code, what));
   } else {
     End(grpc::Status(code, what));
   }
@@ -193,7 +194,7 @@ bool Session::Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std:
   batch.batch = std::make_shared<v1::Batch>();
   batch.refused = std::move(why);
   const uint64_t sequence = message.has_batch() ? message.batch().sequence() : 0;
-  const LegPtr call_stream = Find(message.batch().stream_id());
+  const CallStreamPtr call_stream = Find(message.batch().stream_id());
   if (call_stream != nullptr && sequence > 0 &&
       context_->intake->IsDue(call_stream->joined, sequence)) {
     return Offer(call_stream, sequence, std::move(batch));
@@ -203,14 +204,14 @@ bool Session::Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std:
     const MutexLock lock(mutex_);
     shared = shared_;
   }
-  const LegPtr theirs = shared && speaks_of != 0 ? Find(speaks_of) : nullptr;
+  const CallStreamPtr theirs = shared && speaks_of != 0 ? Find(speaks_of) : nullptr;
   if (shared && speaks_of != 0 && theirs == nullptr) return true;  // it has just ended
   return Fail(theirs, grpc::StatusCode::INVALID_ARGUMENT, batch.refused);
 }
 
 bool Session::OnHello(v1::Hello* said) {
   const v1::Hello& hello = *said;
-  LegPtr call_stream;
+  CallStreamPtr call_stream;
   bool second = false;
   {
     const MutexLock lock(mutex_);
@@ -223,7 +224,7 @@ bool Session::OnHello(v1::Hello* said) {
   if (second) {
     return Fail(call_stream, grpc::StatusCode::FAILED_PRECONDITION, "a second hello on one stream");
   }
-  const LegPtr former = Yield(call_stream);
+  const CallStreamPtr former = Yield(call_stream);
   auto joined = context_->intake->Join(
       said, std::static_pointer_cast<Connection>(call_stream),
       [this](const std::string& run) { return lease_->Check(Scope::kWrite, run); },
@@ -259,7 +260,7 @@ bool Session::OnHello(v1::Hello* said) {
 
 // Of what is exhausted a sender that asks without a pause would get most of what becomes free: its
 // answers are late.
-bool Session::Refuse(const LegPtr& call_stream, const absl::Status& why) {
+bool Session::Refuse(const CallStreamPtr& call_stream, const absl::Status& why) {
   // The codes of both libraries are the same numbers.
   const auto code = static_cast<grpc::StatusCode>(why.raw_code());
   const std::string text(why.message());
@@ -281,11 +282,11 @@ Sender Session::SenderOf(const v1::Hello& hello, bool shared) const {
 // Returns the connection that this call has for the stream of `newer`, if any: of a
 // relay's process that came back, or whose stream id another process uses. It goes on until the
 // newer one is taken in, and ends without a word. An older relay has ended it already.
-Session::LegPtr Session::Yield(const LegPtr& newer) {
+Session::CallStreamPtr Session::Yield(const CallStreamPtr& newer) {
   const MutexLock lock(mutex_);
   const auto same = call_streams_.find(newer->stream_id);
   if (same == call_streams_.end()) return nullptr;
-  const LegPtr former = same->second;
+  const CallStreamPtr former = same->second;
   former->yields = true;
   if (newer->line == 0) {
     former->over = true;
@@ -296,7 +297,7 @@ Session::LegPtr Session::Yield(const LegPtr& newer) {
 }
 
 // Keeps the former connection, because the newer hello was refused.
-void Session::KeepFormer(const LegPtr& former) {
+void Session::KeepFormer(const CallStreamPtr& former) {
   bool superseded, over;
   {
     const MutexLock lock(mutex_);
@@ -312,7 +313,7 @@ void Session::KeepFormer(const LegPtr& former) {
 void Session::OnAside(v1::AgentMessage& message) {
   const uint64_t stream_id =
       message.has_capsule() ? message.capsule().stream_id() : message.report().stream_id();
-  const LegPtr call_stream = Find(stream_id);
+  const CallStreamPtr call_stream = Find(stream_id);
   if (call_stream == nullptr || call_stream->stream_id != stream_id ||
       context_->capsules == nullptr)
     return;
@@ -321,7 +322,7 @@ void Session::OnAside(v1::AgentMessage& message) {
 }
 
 bool Session::OnBatch(ParsedBatch batch) {
-  const LegPtr call_stream = Find(batch.batch->stream_id());
+  const CallStreamPtr call_stream = Find(batch.batch->stream_id());
   if (call_stream == nullptr) {
     const MutexLock lock(mutex_);
     if (shared_) return true;  // of a stream that has just ended
@@ -357,7 +358,7 @@ bool Session::Redact(v1::Batch* batch) const {
   return changed > 0;
 }
 
-bool Session::Offer(const LegPtr& call_stream, uint64_t sequence, ParsedBatch batch) {
+bool Session::Offer(const CallStreamPtr& call_stream, uint64_t sequence, ParsedBatch batch) {
   const Intake::Taken taken =
       context_->intake->Offer(call_stream->joined, sequence, std::move(batch));
   if (taken.refused > 0) {
@@ -375,14 +376,14 @@ bool Session::Offer(const LegPtr& call_stream, uint64_t sequence, ParsedBatch ba
 }
 
 void Session::OnHeartbeat(const v1::Heartbeat& heartbeat) {
-  if (const LegPtr call_stream = Find(heartbeat.stream_id())) {
+  if (const CallStreamPtr call_stream = Find(heartbeat.stream_id())) {
     context_->intake->Hear(call_stream->joined, heartbeat);
     context_->liveness->Heard(call_stream->stream_id, heartbeat, std::chrono::steady_clock::now());
   }
 }
 
 void Session::OnGoodbye(const v1::Goodbye& goodbye) {
-  LegPtr call_stream;
+  CallStreamPtr call_stream;
   {
     const MutexLock lock(mutex_);
     const auto found = call_streams_.find(goodbye.stream_id());
@@ -400,7 +401,7 @@ void Session::OnGoodbye(const v1::Goodbye& goodbye) {
 
 // Returns the stream that a message belongs to. If the call is not shared, its only stream takes
 // every message; one with another id is refused by number.
-Session::LegPtr Session::Find(uint64_t stream_id) {
+Session::CallStreamPtr Session::Find(uint64_t stream_id) {
   const MutexLock lock(mutex_);
   if (!shared_) return call_streams_.empty() ? nullptr : call_streams_.begin()->second;
   const auto found = call_streams_.find(stream_id);
@@ -408,7 +409,7 @@ Session::LegPtr Session::Find(uint64_t stream_id) {
 }
 
 // Returns false if the stream was not there any more.
-bool Session::Forget(const LegPtr& call_stream) {
+bool Session::Forget(const CallStreamPtr& call_stream) {
   const MutexLock lock(mutex_);
   call_stream->over = true;
   const auto found = call_streams_.find(call_stream->stream_id);
@@ -417,11 +418,11 @@ bool Session::Forget(const LegPtr& call_stream) {
   return true;
 }
 
-void Session::Leave(const LegPtr& call_stream, bool ended) {
+void Session::Leave(const CallStreamPtr& call_stream, bool ended) {
   if (Forget(call_stream)) LeaveIntake(call_stream, ended);
 }
 
-void Session::LeaveIntake(const LegPtr& call_stream, bool ended) {
+void Session::LeaveIntake(const CallStreamPtr& call_stream, bool ended) {
   context_->intake->Leave(call_stream->joined, ended);
   context_->liveness->Left(call_stream->stream_id, call_stream->joined.connection,
                            std::chrono::steady_clock::now());
@@ -434,12 +435,12 @@ void Session::LeaveIntake(const LegPtr& call_stream, bool ended) {
 }
 
 // Reports to the peer of a shared call that one of its streams has ended.
-void Session::EndLeg(const LegPtr& call_stream, const grpc::Status& status) {
+void Session::EndCallStream(const CallStreamPtr& call_stream, const grpc::Status& status) {
   const MutexLock lock(mutex_);
   writer_.SayAck(call_stream.get(), &status);
 }
 
-void Session::OnSuperseded(const LegPtr& call_stream) {
+void Session::OnSuperseded(const CallStreamPtr& call_stream) {
   const grpc::Status status(grpc::StatusCode::ABORTED, "this stream was opened again elsewhere");
   if (!call_stream->shared) return End(status);
   {
@@ -451,12 +452,12 @@ void Session::OnSuperseded(const LegPtr& call_stream) {
     }
   }
   Forget(call_stream);
-  EndLeg(call_stream, status);
+  EndCallStream(call_stream, status);
 }
 
 // ---- writing -------------------------------------------------------------------------------
 
-void Session::Welcome(const LegPtr& call_stream) {
+void Session::Welcome(const CallStreamPtr& call_stream) {
   v1::ServerMessage message;
   message.mutable_welcome()->set_protocol(kProtocol);
   message.mutable_welcome()->set_server_version(context_->server_version);
@@ -468,21 +469,22 @@ void Session::Welcome(const LegPtr& call_stream) {
   OweLocked(call_stream);  // batches may have been held meanwhile
 }
 
-void Session::OnHeld(const LegPtr& call_stream, uint64_t sequence, bool at_once) {
+void Session::OnHeld(const CallStreamPtr& call_stream, uint64_t sequence, bool at_once) {
   const MutexLock lock(mutex_);
   call_stream->acks.Held(sequence);
   if (at_once) call_stream->acks.Urgent();
   OweLocked(call_stream);
 }
 
-void Session::OnRefused(const LegPtr& call_stream, uint64_t sequence, const std::string& reason) {
+void Session::OnRefused(const CallStreamPtr& call_stream, uint64_t sequence,
+                        const std::string& reason) {
   const MutexLock lock(mutex_);
   if (!call_stream->over) return call_stream->acks.Refused(sequence, reason);
   writer_.DropRefusals(1);
   ReadAgainLocked();
 }
 
-void Session::OnDirective(const LegPtr& call_stream, const v1::Directive& directive) {
+void Session::OnDirective(const CallStreamPtr& call_stream, const v1::Directive& directive) {
   const MutexLock lock(mutex_);
   if (call_stream->over || !call_stream->welcomed) return;
   // A directive that ends a training is rare, and is not repeated if it is lost.
@@ -493,7 +495,7 @@ void Session::OnDirective(const LegPtr& call_stream, const v1::Directive& direct
 }
 
 // Queues an acknowledgement that is due, or schedules a later check.
-void Session::OweLocked(const LegPtr& call_stream) {
+void Session::OweLocked(const CallStreamPtr& call_stream) {
   if (call_stream->over || !call_stream->welcomed || !call_stream->acks.anything()) return;
   if (call_stream->acks.due()) {
     writer_.Owe(call_stream);
@@ -507,7 +509,7 @@ void Session::OweLocked(const LegPtr& call_stream) {
   }
 }
 
-void Session::OnAckTimer(const LegPtr& call_stream) {
+void Session::OnAckTimer(const CallStreamPtr& call_stream) {
   const MutexLock lock(mutex_);
   call_stream->scheduled = false;
   if (call_stream->acks.anything()) call_stream->acks.Urgent();

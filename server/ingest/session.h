@@ -77,36 +77,36 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
                    const v1::Directive& directive) override;
 
  private:
-  using LegPtr = std::shared_ptr<CallStream>;
+  using CallStreamPtr = std::shared_ptr<CallStream>;
 
   void OnNoMore();
   bool Consume();
-  bool Fail(const LegPtr& call_stream, grpc::StatusCode code, const std::string& what);
+  bool Fail(const CallStreamPtr& call_stream, grpc::StatusCode code, const std::string& what);
   void OnHelloDue();
   bool Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std::string why);
   bool OnHello(v1::Hello* said);
-  bool Refuse(const LegPtr& call_stream, const absl::Status& why);
+  bool Refuse(const CallStreamPtr& call_stream, const absl::Status& why);
   Sender SenderOf(const v1::Hello& hello, bool shared) const;
   bool OnBatch(ParsedBatch batch);
   bool Redact(v1::Batch* batch) const;
   void OnAside(v1::AgentMessage& message);
-  bool Offer(const LegPtr& call_stream, uint64_t sequence, ParsedBatch batch);
+  bool Offer(const CallStreamPtr& call_stream, uint64_t sequence, ParsedBatch batch);
   void OnHeartbeat(const v1::Heartbeat& heartbeat);
   void OnGoodbye(const v1::Goodbye& goodbye);
-  LegPtr Find(uint64_t stream_id);
-  bool Forget(const LegPtr& call_stream);
+  CallStreamPtr Find(uint64_t stream_id);
+  bool Forget(const CallStreamPtr& call_stream);
   // `ended`: its process ended its connection; false: unknown.
-  void Leave(const LegPtr& call_stream, bool ended);
-  void LeaveIntake(const LegPtr& call_stream, bool ended);
-  void EndLeg(const LegPtr& call_stream, const grpc::Status& status);
-  LegPtr Yield(const LegPtr& newer);
-  void KeepFormer(const LegPtr& former);
+  void Leave(const CallStreamPtr& call_stream, bool ended);
+  void LeaveIntake(const CallStreamPtr& call_stream, bool ended);
+  void EndCallStream(const CallStreamPtr& call_stream, const grpc::Status& status);
+  CallStreamPtr Yield(const CallStreamPtr& newer);
+  void KeepFormer(const CallStreamPtr& former);
   void ReadLocked() PLUMB_REQUIRES(mutex_);
   void ReadAgainLocked() PLUMB_REQUIRES(mutex_);
-  void DropRefusalsLocked(const LegPtr& call_stream) PLUMB_REQUIRES(mutex_);
-  void Welcome(const LegPtr& call_stream);
-  void OweLocked(const LegPtr& call_stream) PLUMB_REQUIRES(mutex_);
-  void OnAckTimer(const LegPtr& call_stream);
+  void DropRefusalsLocked(const CallStreamPtr& call_stream) PLUMB_REQUIRES(mutex_);
+  void Welcome(const CallStreamPtr& call_stream);
+  void OweLocked(const CallStreamPtr& call_stream) PLUMB_REQUIRES(mutex_);
+  void OnAckTimer(const CallStreamPtr& call_stream);
 
   const SessionContext* const context_;
   const std::shared_ptr<Lease> lease_;
@@ -120,7 +120,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   uint64_t messages_ = 0;
 
   Mutex mutex_;
-  std::unordered_map<uint64_t, LegPtr> call_streams_ PLUMB_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, CallStreamPtr> call_streams_ PLUMB_GUARDED_BY(mutex_);
   bool greeted_ PLUMB_GUARDED_BY(mutex_) = false;  // a hello was received
   bool shared_ PLUMB_GUARDED_BY(mutex_) = false;   // the call carries several streams
   bool by_us_ PLUMB_GUARDED_BY(mutex_) = false;    // this server ended the call or refused it

@@ -17,8 +17,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/busy.h"
 #include "base/mutex.h"
+#include "base/task_timer.h"
 #include "server/journal/entry.h"
 #include "server/journal/segment_writer.h"
 #include "server/journal/stream_positions.h"
@@ -93,7 +93,7 @@ class Journal {
   uint64_t last_;
 
   std::atomic<uint64_t> committed_;
-  Busy writing_;
+  TaskTimer writing_;
   mutable Mutex mutex_;
   absl::Status state_ PLUMB_GUARDED_BY(mutex_);
   CondVar changed_;

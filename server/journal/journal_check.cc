@@ -2,8 +2,8 @@
 
 #include "server/journal/journal_reader.h"
 #include "server/journal/segments.h"
-#include "server/process/give_way.h"
 #include "server/process/log.h"
+#include "server/process/thread_priority.h"
 
 namespace plumbline::server {
 namespace {
@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kWork{20}, kRest{80};
 void JournalCheck::Start() {
   if (options_.last == 0) return;
   thread_ = std::thread([this] {
-    GiveWay();
+    LowerThreadPriority();
     Read();
   });
 }

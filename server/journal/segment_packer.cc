@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/journal/segment_rewrite.h"
-#include "server/process/give_way.h"
 #include "server/process/health.h"
 #include "server/process/log.h"
+#include "server/process/thread_priority.h"
 
 namespace plumbline::server {
 namespace {
@@ -60,7 +60,7 @@ void SegmentPacker::Stop() {
 }
 
 void SegmentPacker::Loop() {
-  GiveWay();
+  LowerThreadPriority();
   for (;;) {
     {
       MutexLock lock(mutex_);

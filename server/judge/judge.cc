@@ -6,8 +6,8 @@
 
 #include "analysis/processes/processes.h"
 #include "base/clock.h"
+#include "rules/engine/close_events.h"
 #include "rules/engine/refused.h"
-#include "rules/engine/told_closes.h"
 #include "server/judge/judge_takeover.h"
 #include "server/process/log.h"
 #include "server/stream/batch_checks.h"

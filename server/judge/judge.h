@@ -28,12 +28,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/busy.h"
 #include "base/mutex.h"
+#include "base/task_timer.h"
 #include "plumbline/v1/query.pb.h"
+#include "rules/engine/close_events.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
-#include "rules/engine/told_closes.h"
 #include "server/incidents/incident_table.h"
 #include "server/journal/checkpointer.h"
 #include "server/journal/gap_table.h"
@@ -226,7 +226,7 @@ class Judge {
     std::atomic<int64_t> cpu_begun{0};              // ns of that clock when its work began
     std::atomic<bool> slow{false};                  // other threads took over from it
     bool gives_way = false;  // has a lower priority; guarded by threads_mutex_
-    Busy busy;
+    TaskTimer busy;
     uint64_t entry = 0;  // to which closed steps belong
     int64_t unix_ns = 0;
     std::vector<v1::QuarantinedRun> held;  // put into quarantine during this work
@@ -239,7 +239,7 @@ class Judge {
   // judge_loop.cc: the threads
   void StartThread(std::function<void()> what);
   void StartTakeoverThread();
-  void LetTheSlowGiveWay();
+  void LowerSlowThreads();
   void Loop();
   bool Step();
   bool Do(FairQueue::Begun begun);
@@ -300,7 +300,7 @@ class Judge {
   struct Budget {
     BytesOf of_run;
     uint64_t (rules::Engine::*all)() const;
-    uint64_t of_what;  // goes into the event's bytes (told_closes.h)
+    uint64_t of_what;  // goes into the event's bytes (close_events.h)
     const char* why;   // for the log
     const char* what;  // for people, before the bytes
     std::map<std::string, uint64_t> promised;

@@ -87,7 +87,7 @@ void Judge::StartTakeoverThread() {
 // its current work, so its priority is never restored. A thread that waited for a processor has
 // used little of one and keeps its priority; otherwise it would wait forever on a machine whose
 // processors are all in use.
-void Judge::LetTheSlowGiveWay() {
+void Judge::LowerSlowThreads() {
   const MutexLock lock(threads_mutex_);
   for (Worker* worker : workers_) {
     if (worker == worker_ || !worker->slow || worker->gives_way) continue;
@@ -184,7 +184,7 @@ bool Judge::EndWork() {
 
 bool Judge::Do(FairQueue::Begun begun) {
   BeginWork();
-  if (fair_queue_.going_on() > 1) LetTheSlowGiveWay();
+  if (fair_queue_.going_on() > 1) LowerSlowThreads();
   JudgeItem& item = *begun.work.item;
   if (item.place != 0) queue_.Began(item);
   if (begun.overtakes && !ahead_told_) (void)TellAhead();

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "analysis/processes/processes.h"
+#include "rules/engine/close_events.h"
 #include "rules/engine/refused.h"
-#include "rules/engine/told_closes.h"
 #include "server/judge/judge.h"
 #include "server/judge/judge_takeover.h"
 #include "server/process/log.h"

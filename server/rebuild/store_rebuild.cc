@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rules/engine/told_closes.h"
+#include "rules/engine/close_events.h"
 #include "server/journal/journal_reader.h"
 #include "server/journal/stream_positions.h"
-#include "server/process/give_way.h"
 #include "server/process/log.h"
+#include "server/process/thread_priority.h"
 #include "server/stream/batch_checks.h"
 
 namespace plumbline::server {
@@ -29,7 +29,7 @@ constexpr char kLostValues[] =
 
 void StoreRebuild::Start() {
   thread_ = std::thread([this] {
-    GiveWay();
+    LowerThreadPriority();
     Run();
   });
 }

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "server/http/same_origin.h"
-#include "server/web/door.h"
+#include "server/web/host_check.h"
 #include "server/web/page_assets.h"
 
 namespace plumbline::server {

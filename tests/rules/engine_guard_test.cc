@@ -5,9 +5,9 @@
 #include <new>
 #include <set>
 
+#include "rules/engine/close_events.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
-#include "rules/engine/told_closes.h"
 
 namespace plumbline::rules {
 namespace {

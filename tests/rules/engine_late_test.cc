@@ -4,8 +4,8 @@
 
 #include <limits>
 
+#include "rules/engine/close_events.h"
 #include "rules/engine/engine.h"
-#include "rules/engine/told_closes.h"
 #include "tests/support/batches.h"
 
 namespace plumbline::rules {

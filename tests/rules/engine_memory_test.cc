@@ -7,8 +7,8 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "rules/engine/close_events.h"
 #include "rules/engine/engine.h"
-#include "rules/engine/told_closes.h"
 #include "tests/support/batches.h"
 
 namespace plumbline::rules {

@@ -9,9 +9,9 @@
 #include <random>
 
 #include "analysis/processes/process_end.h"
+#include "rules/engine/close_events.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
-#include "rules/engine/told_closes.h"
 #include "tests/support/batches.h"
 
 namespace plumbline::rules {

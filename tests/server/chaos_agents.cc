@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "analysis/processes/quarantine_verdict.h"
+#include "rules/engine/close_events.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
-#include "rules/engine/told_closes.h"
 #include "server/journal/journal_reader.h"
 #include "server/journal/journal_scan.h"
 

@@ -8,7 +8,7 @@
 #include "audit/readers/checkpoint/torch_file.h"
 #include "audit/readers/checkpoint/torch_walk.h"
 #include "audit/readers/dumps/kind.h"
-#include "audit/readers/pickle/runs_told.h"
+#include "audit/readers/pickle/omitted_runs.h"
 #include "audit/readers/safetensors/header.h"
 #include "base/printable.h"
 
@@ -123,7 +123,7 @@ std::optional<Problem> ReadTorchContents(const InputFile& file, CheckpointConten
     findings->problems.push_back({call.byte, "expected tensors and plain values, found " + count +
                                                  Printable(call.name) + " (left closed, not run)"});
   }
-  if (std::string told = RunsTold(torch->tree()); !told.empty())
+  if (std::string told = OmittedRuns(torch->tree()); !told.empty())
     findings->notes.push_back(std::move(told));
   if (auto problem = WalkTorchFile(*torch, contents, findings)) return problem;
   uint64_t bytes = 0;

@@ -8,7 +8,7 @@
 
 #include "audit/readers/pickle/callees.h"
 #include "audit/readers/pickle/machine.h"
-#include "audit/readers/pickle/runs_told.h"
+#include "audit/readers/pickle/omitted_runs.h"
 #include "base/printable.h"
 
 namespace plumbline::audit {
@@ -113,7 +113,7 @@ class IndexWalk {
       if (seen.count++ == 0) seen.byte = tree_.offset(id);
       seen.data &= BuildsData(tree_, id);
     }
-    if (std::string told = RunsTold(tree_); !told.empty())
+    if (std::string told = OmittedRuns(tree_); !told.empty())
       findings_.notes.push_back(std::move(told));
     for (const auto& [name, seen] : others) {
       const std::string text = std::to_string(seen.count) +

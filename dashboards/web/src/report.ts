@@ -16,7 +16,7 @@ interface Report {
   version: string;
   summary: string;
   left_out: string;
-  toll: string; // the largest bottleneck; empty if there is no trace
+  bottleneck: string; // the largest bottleneck; empty if there is no trace
   notes: string[];
   coverage: { judged: number; inconclusive: number; dropped: number };
   inputs: { path: string; format: string; bytes: number; records: number; problems: string[]; notes: string[] }[];
@@ -86,7 +86,7 @@ function overview(): HTMLElement[] {
   const said = KEYS.filter((level) => of(level)).map((level) => count(of(level), level)).join(', ');
   const runs = new Set(data.incidents.map((one) => one.run)).size;
   return [
-    h('div', { class: 'sumline' }, h('h1', {}, said || 'Nothing was found'), h('span', { class: 'muted small' }, clean(data.summary, 400)), data.left_out ? h('span', { class: 'muted small' }, clean(data.left_out, 400)) : '', data.toll ? h('span', { class: 'small' }, clean(data.toll, 400)) : ''),
+    h('div', { class: 'sumline' }, h('h1', {}, said || 'Nothing was found'), h('span', { class: 'muted small' }, clean(data.summary, 400)), data.left_out ? h('span', { class: 'muted small' }, clean(data.left_out, 400)) : '', data.bottleneck ? h('span', { class: 'small' }, clean(data.bottleneck, 400)) : ''),
     ...(worst ? [alarm(worst, { run: worst.run, runNote: runs > 1 ? `one of ${count(runs, 'run')}` : '', plain: true }, { heading: 'h2', link: true })]
       : [h('section', { class: 'alarm calm' }, h('div', { class: 'say' }, h('div', {}, h('h2', {}, data.coverage.judged > data.coverage.inconclusive ? 'Every verdict passed, or says what it lacks' : 'Nothing could be judged: see what was missing'))))]),
     h('div', { class: 'stack' },

@@ -120,22 +120,23 @@ TEST(Plan, AStepIsNoShorterThanItsParts) {
     EXPECT_GE(plan->step_seconds, plan->compute_seconds);
     EXPECT_GE(plan->exposed_share, 0);
     EXPECT_LT(plan->exposed_share, 1);
-    ASSERT_GE(plan->tolls.size(), 3u);
+    ASSERT_GE(plan->bottlenecks.size(), 3u);
     for (const StageCost& s : plan->stages) EXPECT_GE(s.micro_batches, 1);
-    for (const TollPaid& t : plan->tolls) EXPECT_TRUE(t.share >= 0) << TollName(t.toll);
+    for (const BottleneckShare& t : plan->bottlenecks)
+      EXPECT_TRUE(t.share >= 0) << BottleneckName(t.bottleneck);
   }
 }
 
-TEST(Plan, WhatDoesNotFitIsTheFirstToll) {
+TEST(Plan, WhatDoesNotFitIsTheFirstBottleneck) {
   Input in = Textbook();
-  EXPECT_EQ(MakePlan(in)->tolls[0].toll, Toll::kActivations);  // 114 GB of 80
+  EXPECT_EQ(MakePlan(in)->bottlenecks[0].bottleneck, Bottleneck::kActivations);  // 114 GB of 80
   in.model.hidden = 0;
   in.layout.sharding = Sharding::kNone;
-  EXPECT_EQ(MakePlan(in)->tolls[0].toll, Toll::kState);
+  EXPECT_EQ(MakePlan(in)->bottlenecks[0].bottleneck, Bottleneck::kState);
   in.layout.sharding = Sharding::kWeights;
   in.layout.batch_tokens = 64 * 512;  // below the crossover
   in.model.sequence = 512;
-  EXPECT_EQ(MakePlan(in)->tolls[0].toll, Toll::kNetwork);
+  EXPECT_EQ(MakePlan(in)->bottlenecks[0].bottleneck, Bottleneck::kNetwork);
 }
 
 TEST(Plan, MistakesAreNamed) {

@@ -288,29 +288,29 @@ TEST(Kineto, WhatEditorsAndLaunchersLeave) {
 }
 
 // On the last line before the counts, in JSON, and on the finding.
-TEST(Kineto, TheTollIsTold) {
+TEST(Kineto, TheBottleneckIsReported) {
   const TempFolder dir;
   JobSpec spec = OneRank("loader");
   const AuditResult waits = Audit({dir.Write("a.json", TraceText(Trace(spec), {}))});
-  EXPECT_THAT(RenderText(waits, {}), HasSubstr("\nToll: none of a cluster's, the GPU waits"));
+  EXPECT_THAT(RenderText(waits, {}), HasSubstr("\nBottleneck: none of a cluster's, the GPU waits"));
   const v1::Verdict* comb = VerdictOf(waits, "performance/idle-comb");
   EXPECT_EQ(comb->details().fields().at("toll").string_value(), "host");
   EXPECT_EQ(comb->details().fields().at("next_toll").string_value(), "gpu-traffic");
   spec.stall = "";
   spec.transfer_ms = 120;
   const AuditResult pays = Audit({dir.Write("b.json", TraceText(Trace(spec), {}))});
-  EXPECT_THAT(RenderText(pays, {}), HasSubstr("\nToll: the cable, "));
+  EXPECT_THAT(RenderText(pays, {}), HasSubstr("\nBottleneck: the cable, "));
   const auto json = nlohmann::json::parse(RenderJson(pays));
-  EXPECT_EQ(json["toll"]["paid"], "cable");
-  EXPECT_EQ(json["toll"]["next"], "gpu-traffic");
-  EXPECT_GT(json["toll"]["share"], 0.3);
-  const std::string line = json["toll"]["line"];
+  EXPECT_EQ(json["bottleneck"]["paid"], "cable");
+  EXPECT_EQ(json["bottleneck"]["next"], "gpu-traffic");
+  EXPECT_GT(json["bottleneck"]["share"], 0.3);
+  const std::string line = json["bottleneck"]["line"];
   EXPECT_THAT(RenderHtml(pays), HasSubstr("<p>" + line + "</p>"));
-  EXPECT_THAT(RenderHtml(pays), HasSubstr("\"toll\":\"" + line + "\""));
+  EXPECT_THAT(RenderHtml(pays), HasSubstr("\"bottleneck\":\"" + line + "\""));
   const auto sarif = nlohmann::json::parse(RenderSarif(pays, 0, "/"))["runs"][0]["properties"];
-  EXPECT_EQ(sarif["toll"]["line"], line);
-  EXPECT_EQ(sarif["toll"]["paid"], "cable");
-  EXPECT_EQ(sarif["toll"]["next"], "gpu-traffic");
+  EXPECT_EQ(sarif["bottleneck"]["line"], line);
+  EXPECT_EQ(sarif["bottleneck"]["paid"], "cable");
+  EXPECT_EQ(sarif["bottleneck"]["next"], "gpu-traffic");
 }
 
 // A stage is a rank's place in the group that sends and receives.

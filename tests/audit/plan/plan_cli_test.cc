@@ -29,7 +29,7 @@ TEST(PlanCli, TheTextbookExampleInWords) {
   EXPECT_THAT(run.output, HasSubstr("gradients reduced in fp32"));
   EXPECT_THAT(run.output, HasSubstr("1319"));
   EXPECT_THAT(run.output, HasSubstr("7912"));
-  EXPECT_THAT(run.output, HasSubstr("Toll: memory for state"));
+  EXPECT_THAT(run.output, HasSubstr("Bottleneck: memory for state"));
   EXPECT_THAT(run.output, HasSubstr("Not estimated: expected --hidden"));
 }
 
@@ -37,7 +37,7 @@ TEST(PlanCli, BelowTheCrossoverTheCableIsPaid) {
   const auto run = RunPlumb({"plan", "--parameters", "100B", "--layers", "80", "--sequence", "512",
                              "--gpus", "64", "--batch", "32768"});
   EXPECT_THAT(run.output, HasSubstr("512 tokens a GPU and step, below the crossover at 989"));
-  EXPECT_THAT(run.output, HasSubstr("Toll: the cable (48 % of the step)"));
+  EXPECT_THAT(run.output, HasSubstr("Bottleneck: the cable (48 % of the step)"));
 }
 
 TEST(PlanCli, Json) {
@@ -47,7 +47,7 @@ TEST(PlanCli, Json) {
   EXPECT_NEAR(json["network_seconds"], 1.5, 1e-9);
   EXPECT_EQ(json["state_bytes"][3]["sharding"], "zero3");
   EXPECT_TRUE(json["activation_bytes"]["full"].is_null());
-  EXPECT_EQ(json["tolls"][0]["toll"], "memory for state");
+  EXPECT_EQ(json["bottlenecks"][0]["bottleneck"], "memory for state");
 }
 
 TEST(PlanCli, HtmlOfAModelFileWithAHostileName) {

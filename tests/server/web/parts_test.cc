@@ -7,8 +7,8 @@
 
 #include "server/http/same_origin.h"
 #include "server/web/cells.h"
-#include "server/web/door.h"
 #include "server/web/event_ids.h"
+#include "server/web/host_check.h"
 
 namespace plumbline::test {
 namespace {

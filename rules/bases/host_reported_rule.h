@@ -8,14 +8,14 @@
 
 namespace plumbline::rules {
 
-class ToldRule : public Rule {
+class HostReportedRule : public Rule {
  public:
   bool judges_evidence() const override { return false; }
   void Persist(Archive& /*archive*/) override {}
 };
 
-inline std::unique_ptr<Rule> MakeToldRule(const Options& /*options*/) {
-  return std::make_unique<ToldRule>();
+inline std::unique_ptr<Rule> MakeHostReportedRule(const Options& /*options*/) {
+  return std::make_unique<HostReportedRule>();
 }
 
 }  // namespace plumbline::rules

@@ -1,4 +1,4 @@
-#include "audit/readers/pickle/runs_told.h"
+#include "audit/readers/pickle/omitted_runs.h"
 
 #include <algorithm>
 #include <utility>
@@ -105,7 +105,7 @@ class RunSearch {
 
 }  // namespace
 
-std::string RunsTold(const PickleTree& tree) {
+std::string OmittedRuns(const PickleTree& tree) {
   return tree.has_runs() ? RunSearch(tree).Told() : "";
 }
 

@@ -1,4 +1,4 @@
-#include "server/web/door.h"
+#include "server/web/host_check.h"
 
 #include <arpa/inet.h>
 #include <unistd.h>

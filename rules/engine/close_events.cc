@@ -1,4 +1,4 @@
-#include "rules/engine/told_closes.h"
+#include "rules/engine/close_events.h"
 
 #include "analysis/processes/processes.h"
 

@@ -9,6 +9,6 @@ namespace plumbline::audit {
 
 // Returns "counted and not kept: 475712 plain values of losses, vocabulary" for the report; "" if
 // all were kept. Lists at most eight places, by their keys. Work is linear in the tree.
-std::string RunsTold(const PickleTree& tree);
+std::string OmittedRuns(const PickleTree& tree);
 
 }  // namespace plumbline::audit

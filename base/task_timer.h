@@ -8,7 +8,7 @@
 namespace plumbline {
 
 // One thread calls Begin and End; For is thread-safe.
-class Busy {
+class TaskTimer {
  public:
   void Begin() { since_ = Now(); }
   void End() { since_ = 0; }

@@ -1,4 +1,4 @@
-#include "audit/render/toll.h"
+#include "audit/render/bottleneck.h"
 
 #include <algorithm>
 #include <map>
@@ -6,16 +6,16 @@
 
 namespace plumbline::audit {
 
-std::vector<timeline::Toll> TollsOf(const AuditResult& result) {
+std::vector<timeline::Bottleneck> BottlenecksOf(const AuditResult& result) {
   // idle-comb judges every trace and has the shares in its details.
   std::map<std::string, double> sums;
   double traces = 0;
   for (const v1::Verdict* verdict : result.report.verdicts()) {
     const auto& fields = verdict->details().fields();
-    const auto tolls = fields.find("tolls");
-    if (verdict->rule() != "performance/idle-comb" || tolls == fields.end()) continue;
+    const auto bottlenecks = fields.find("tolls");
+    if (verdict->rule() != "performance/idle-comb" || bottlenecks == fields.end()) continue;
     traces += 1;
-    for (const auto& [id, share] : tolls->second.struct_value().fields())
+    for (const auto& [id, share] : bottlenecks->second.struct_value().fields())
       sums[id] += share.number_value();
   }
   // Build a timeline from these means to sort them.
@@ -31,9 +31,11 @@ std::vector<timeline::Toll> TollsOf(const AuditResult& result) {
   mean.set_span_ns(static_cast<uint64_t>(exposed + part("host") + part("gpu-traffic")));
   mean.set_exposed_ns(static_cast<uint64_t>(exposed));
   mean.set_busy_ns(std::min(static_cast<uint64_t>(exposed + part("gpu-traffic")), mean.span_ns()));
-  return timeline::TollsOf(mean);
+  return timeline::BottlenecksOf(mean);
 }
 
-std::string TollLineOf(const AuditResult& result) { return timeline::TollLine(TollsOf(result)); }
+std::string BottleneckLineOf(const AuditResult& result) {
+  return timeline::BottleneckLine(BottlenecksOf(result));
+}
 
 }  // namespace plumbline::audit
