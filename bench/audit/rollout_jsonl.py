@@ -4,11 +4,11 @@
     bench/audit/rollout_jsonl.py PLUMB [--mib 64 256 1024] [--tokens 2000] [--digits 6 full]
         [--compressed] [--rules GLOB] [--keep DIR]
 
-Writes native JSONL of each size (a loop over seeded sequences; steps of 64 sequences), then, in one
-run and per size: `cat` into nothing, `wc -l`, `plumb audit` (processor seconds, MB/s, peak memory)
-and Python's json over the first 64 MiB, a tensor a list as a reader would want it. --digits full
-writes doubles as they are, 17 digits; --rules picks the rules that run, so that with one that has
-nothing to say the reader is alone. --compressed adds .gz and .zst of the smallest size.
+Writes native JSONL of each size (a loop over seeded sequences; steps of 64 sequences). Then measures in
+one run for each size: `cat` to /dev/null, `wc -l`, `plumb audit` (processor seconds, MB/s, peak memory)
+and Python's json over the first 64 MiB, with one tensor for each list. --digits full writes doubles
+with 17 digits. --rules selects the rules that run; with a rule that never applies, only the reader is
+measured. --compressed adds .gz and .zst files of the smallest size.
 """
 
 import argparse

@@ -4,11 +4,11 @@
     bench/audit/routing_dump.py PLUMB [--experts 64] [--top-k 2 ...] [--repeat 3] [--unrecorded]
         [--smallest 16] [--largest 20] [--pool-rows 8192] [--routers fifo score random dropless]
 
-For T = 2^16 .. 2^20 tokens: the median of some runs of the whole program, wall and processor time,
-beside a read of the same file into memory, and processor time a token. At capacity choices are
-refused in order of arrival, by score or at random; --pool-rows 0 makes all tokens one pool;
---unrecorded leaves capacity and pools out of the dump. On one core: prefix `taskset -c 0`. Needs
-numpy.
+For T = 2^16 .. 2^20 tokens: the medians of wall and processor time over several runs of the whole
+program, the time to read the same file into memory, and the processor time per token. Choices above
+the capacity are refused in order of arrival, by score or at random; --pool-rows 0 makes all tokens one
+pool; --unrecorded leaves capacity and pools out of the dump. For one core, prefix `taskset -c 0`.
+Needs numpy.
 """
 
 import argparse

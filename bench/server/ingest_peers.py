@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""plumbd's durable ingest beside VictoriaMetrics' native import, in one run on one disk.
+"""Compares plumbd's durable ingest with VictoriaMetrics' native import, in one run on one disk.
 
     bench/server/ingest_peers.py BUILD_DIR [--victoria-metrics PROGRAM] [--data DIR] [--rounds 3]
 
 Both get the same shape: RANKS x SERIES series of STEPS values (floats of a training curve). plumbd
 runs with journal, store and every rule on; it acknowledges after fdatasync (its own policy is
-printed from --set-less defaults) and a sample counts once it is acknowledged. VictoriaMetrics has
+printed from --set-less defaults) and a sample counts when it is acknowledged. VictoriaMetrics has
 no log: it keeps rows in memory and writes parts to disk later, without fsync before it answers;
-its sample counts when the import request returns, and once more with its flush to disk awaited.
-The bytes imported are VictoriaMetrics' own export of the same samples, so nothing is converted on
-its clock. Then, plumbd alone: 10,000 ranks in bursts across a seal with a fault every few steps
+its sample counts when the import request returns, and in a second measurement after its flush to
+disk. The imported bytes are VictoriaMetrics' own export of the same samples, so the measured time
+contains no conversion. Then, with plumbd alone: 10,000 ranks in bursts across a seal with a fault every few steps
 (step to `plumb watch`), its memory, what full segments take once they are packed, and a restart
 after kill -9. Prints one JSON object.
 """

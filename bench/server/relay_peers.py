@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""plumbd as a relay (many agents' streams in one call) beside a relay that makes one call an agent
-over one HTTP/2 channel, in one run, in turns.
+"""Compares plumbd as a relay (many agents' streams in one call) with a relay that makes one call for each
+agent over one HTTP/2 channel, in one run, in turns.
 
     bench/server/relay_peers.py BUILD_DIR [--relays 16] [--agents 64] [--steps 150] [--rate 5] [--rounds 3]
 
-Each relay has its own simulator of so many agents (plumb_simulator), all send to one plumbd. What is
-compared is the server above: its CPU seconds, its memory, and how long acknowledgements took. Prints
+Each relay has its own simulator of --agents agents (plumb_simulator); all relays send to one plumbd. The
+comparison is of this server: its CPU seconds, its memory, and the time until acknowledgements. Prints
 one JSON object; ratios are the peer's figure divided by ours, so above 1 means that ours is better.
 """
 

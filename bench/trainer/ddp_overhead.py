@@ -1,34 +1,34 @@
 #!/usr/bin/python3
 """What the probes cost a data-parallel training step: examples/ddp_pytorch, its ranks over gloo.
 
-Blocks of steps with probes and without alternate in the same ranks; with them everything that the
-example tells is told (the hook's collectives, the digests of all weights, the loss).
+Blocks of steps with and without probes alternate in the same ranks. With probes the example makes all
+its observations (the hook's collectives, the digests of all weights, the loss).
 
-  paired      (a block with) / (the block without beside it) - 1: median over the pairs, and mean,
-              since most of the cost lies in the few steps that are due, each with a bootstrap
-              interval of 95 %. Short blocks and many of them where the machine's speed wanders.
-              Nothing of ours is timed inside: two readings of a clock around each call would be
-              part of what is measured.
+  paired      (a block with probes) / (the adjacent block without) - 1: median and mean over the
+              pairs, each with a bootstrap interval of 95 %. The mean is needed because most of the
+              cost is in the few due steps. Use many short blocks if the machine's speed varies.
+              Plumbline's calls are not timed in this mode: two clock readings around each call
+              would be part of the measured cost.
 
-With --always there are probes in every step, as in use, and each of our calls is timed:
+With --always there are probes in every step, as in use, and each Plumbline call is timed:
 
-  attributed  CPU time of our calls and of our threads, over the CPU time of all threads, and over
-              the wall time. Steadier by far on a shared machine, and free of what the rest of the
-              step does; it leaves out what we do to its caches.
+  attributed  CPU time of Plumbline's calls and threads, divided by the CPU time of all threads, and
+              by the wall time. Much less noisy on a shared machine, and independent of the rest of
+              the step; it does not include the effect on the trainer's caches.
 
 In blocks the agent's governor sees the probes half of the time, so it gets half of its budget.
-With `-- --probes off` both kinds of blocks are silent: what the method itself makes of nothing.
+With `-- --probes off` both kinds of blocks have no probes: the error of the method itself.
 
-With --turns whole runs take turns instead of blocks, with the probes as in use (nothing is timed
-inside, the budget's governor acts on all of the run) and without: pairs, in the order ABBA.
+With --turns whole runs alternate instead of blocks, with the probes as in use (no call is timed, and
+the budget's governor acts on the whole run) and without: pairs, in the order ABBA.
 
   ddp_overhead.py --ranks 2 --steps 9600 --block 4         # to a record
   ddp_overhead.py --ranks 2 --steps 2000 --always
   ddp_overhead.py --ranks 2 --steps 480 --turns 12
-  ddp_overhead.py --ranks 2 --steps 2000 --bin P           # to a plumbd of its own, from P
+  ddp_overhead.py --ranks 2 --steps 2000 --bin P           # to a separate plumbd, from P
   ddp_overhead.py --ranks 4 --steps 800 -- --hidden 1024   # options of train.py after --
 
-PYTHONPATH names the package. The last line gives the same as JSON.
+PYTHONPATH must contain the package. The last line has the same results as JSON.
 """
 
 import argparse

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""What run.watch costs a training step, by attribution: our time on the trainer's thread, and our threads' CPU.
+"""The cost of run.watch in a training step, by attribution: Plumbline's time on the trainer's thread, and its threads' CPU time.
 
   watch_cost.py                  # a transformer of 10 M parameters
   watch_cost.py --width 64       # 0.1 M parameters; --pause fills its steps up to 50 ms
   watch_cost.py --paired 12      # user and system CPU time of all threads, of pairs of processes in random order
 
-Every hook of ours is timed with the thread's CPU clock; our threads are read by name. A figure of wall time
-(steps with the watch beside steps of a process without it, medians) is printed beside it: on a shared machine it
-is the noisier one. The last line gives the same as JSON.
+Every Plumbline hook is timed with the thread's CPU clock; Plumbline's threads are found by name. A wall-time figure
+(the medians of steps with the watch and of steps in a process without it) is also printed; on a shared machine it
+is the noisier one. The last line has the same results as JSON.
 """
 
 import argparse

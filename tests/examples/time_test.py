@@ -15,7 +15,7 @@ EXAMPLE = support.REPOSITORY / "examples" / "ddp_pytorch" / "train.py"
 SMALL = ["--quiet", "--watch", "weights", "--hidden", "16", "--batch", "2", "--seq", "16"]
 LONG = bool(os.environ.get("PLUMB_LONG"))
 
-# A notebook: steps, a person who thinks until a line comes, steps again.
+# A notebook: steps, a user who waits until a line appears, steps again.
 NOTEBOOK = """
 import sys, time
 sys.path.insert(0, sys.argv[1])

@@ -1,6 +1,6 @@
-// A C trainer with CUDA tensors: `device_trainer MODE RECORD`. It links the façade alone.
-//   unavailable   no device can be used: every call says so, and nothing else is disturbed
-//   exit          ends while the device is still at work, without closing its run
+// A C trainer with CUDA tensors: `device_trainer MODE RECORD`. It links only the façade.
+//   unavailable   no device can be used: every call reports it, and nothing else is disturbed
+//   exit          ends while the device is still working, without closing its run
 //   fork          forks children that exit while calls are in flight
 #include <dlfcn.h>
 #include <sys/wait.h>

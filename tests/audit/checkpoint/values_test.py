@@ -280,7 +280,7 @@ class EachKind(Case):
         self.assertEqual((status, out.count("rng.")), (1, 1))
 
     def test_ranks(self):
-        """Every rank's values count; those of other ranks are ignored if the numbers of ranks differ."""
+        """Every rank's values count; those of other ranks are not compared if the numbers of ranks differ."""
         def ranks(name, *states):
             for rank, state in enumerate(states):
                 self.save(f"{name}/iter_0000007/mp_rank_{rank:02d}/model_optim_rng.pt", {"model": {"norm.weight": torch.ones(3)}, "iteration": 7, "rng_state": state})
@@ -341,7 +341,7 @@ class Aside(Case):
                 self.assertIn("first difference: " + said, out)
                 self.assertEqual(status, 1)
                 self.assertEqual(self.diff(self.folder / "b.pt", self.folder / "a.pt")[0], 1)
-        # Whole parts that one side lacks are ignored, and so are those that conversions leave out.
+        # Whole parts that one side lacks are not compared, and neither are those that conversions leave out.
         status, out = self.diff(self.save("a.pt", state()), self.save("b.pt", {"model": {"w.a": w}}))
         self.assertEqual(status, 0, out)
         self.assertIn("not compared: A alone tells ", out)
