@@ -21,14 +21,11 @@ struct LoopSpec {
   double data_ms = 0.4, reduce_ms = 3;
   int checkpoint_every = 0, collect_every = 0;
   double checkpoint_ms = 60, collect_ms = 60;
-  double uneven =
-      0;  // Maximum deviation (fraction) of a rank's work per step because of sequence lengths.
-  double lengths =
-      0;  // Standard deviation of the logarithm of a rank's work per step; unpacked sequences.
+  double uneven = 0;   // maximum deviation (fraction) of a rank's work per step
+  double lengths = 0;  // standard deviation of ln work per rank and step (unpacked sequences)
   int evaluate_every = 0;
   double evaluate_ms = 2000;
-  bool first_saves =
-      false;  // If set, only rank 0 writes, and the others wait for it in the next step.
+  bool first_saves = false;  // only rank 0 writes; the others wait for it in the next step
   uint32_t attempt = 0;
   int first_step = 0;
   int slow_rank = -1, late_rank = -1;
