@@ -1,4 +1,4 @@
-// Arrays to be drawn: bounded, evenly from all, outliers kept, the same after a checkpoint.
+// Tests arrays for plots: bounded, evenly sampled, with outliers, unchanged after a checkpoint.
 #include "analysis/picture/picture.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(PointSample, IsBoundedEvenAndKeepsOutliers) {
   EXPECT_GT(points.size(), kMostPoints / 2);
   EXPECT_TRUE(std::any_of(points.begin(), points.end(),
                           [](const PointSample::Point& p) { return p.a == 77'777; }));
-  // No stretch is left out: gaps between the even ones are all alike.
+  // All gaps between the evenly spaced points are equal.
   EXPECT_EQ(points[1].a - points[0].a, points[2].a - points[1].a);
   EXPECT_GT(points[100].a, 30'000);
 }

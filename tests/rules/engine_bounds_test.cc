@@ -1,4 +1,5 @@
-// What is kept and done for somebody is bounded by what they sent, whatever they claim.
+// Tests that memory and work per sender are bounded by the amount of data sent, independent of
+// claims in the data.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +9,7 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr uint32_t kWorld = 1u << 17;  // the largest that is believed
+constexpr uint32_t kWorld = 1u << 17;  // the maximum accepted size
 
 v1::Batch From(uint32_t rank, uint32_t world, uint32_t attempt = 0) {
   v1::Batch batch;
@@ -52,8 +53,8 @@ class Bounds : public ::testing::Test {
       nullptr, [](const StepEnd&) {}};
 };
 
-// Each step that closes over a world that is only claimed names a few of its ranks: 862 KiB of such
-// steps took the judging thread 10 s.
+// Tests that each step of a world with a claimed size names only a few missing ranks. Regression:
+// 862 KiB of such steps took the judging thread 10 s.
 TEST_F(Bounds, AWorldThatIsClaimedCostsNothing) {
   v1::Batch batch = From(0, kWorld);
   for (int64_t step = 0; step < 20000; ++step) AddLoss(&batch, step);
@@ -63,7 +64,7 @@ TEST_F(Bounds, AWorldThatIsClaimedCostsNothing) {
   EXPECT_LE(missed_, SiteStep::kNamedMissing);
 }
 
-// Ranks that said one word and lag are many to ask, if one asks them all at each step.
+// Tests that ranks that report once and then lag do not make each step check all of them.
 TEST_F(Bounds, RanksThatLagAreNotAskedAtEachStep) {
   for (uint32_t first = 0; first < 100000; first += 4000) {
     v1::Batch batch = From(first, kWorld);
@@ -101,12 +102,12 @@ TEST_F(Bounds, EvidenceWithoutProgressIsClosedAndNotKept) {
   EXPECT_GT(most, 1u << 19);
   EXPECT_GT(state_.closed_for_room(), 10000u);
   state_.CloseAll(on_close_);
-  EXPECT_EQ(items_, 20000u);  // judged, every one
+  EXPECT_EQ(items_, 20000u);  // all are judged
   EXPECT_EQ(state_.open_bytes(), 0u);
   EXPECT_TRUE(state_.summary().losses.empty());
 }
 
-// A batch is held whole as long as one step of it is open.
+// Tests that a batch is counted in full while one of its steps is open.
 TEST_F(Bounds, ASmallRestOfALargeBatchCountsAsTheBatch) {
   for (int64_t step = 0; step < 2000; step += 2) {
     v1::Batch batch = From(0, 1);
@@ -130,7 +131,7 @@ TEST_F(Bounds, AttemptsThatAreOverAreForgotten) {
   Archive archive;
   state_.Persist(archive);
   EXPECT_LT(archive.Take().size(), 4000u);
-  // What comes of one is counted all the same.
+  // A late batch of a forgotten attempt is still counted.
   v1::Batch late = From(0, 1, 5);
   AddLoss(&late, 0);
   AddProgress(&late, 7);
@@ -161,7 +162,7 @@ TEST_F(Bounds, WhoDeclaredWhatIsKeptUpToABound) {
   EXPECT_LT(kept, 10000u);
 }
 
-// A checkpoint between any two batches changes nothing of what closes for want of room.
+// Tests that a checkpoint between batches does not change which steps are closed to free memory.
 TEST(EngineBounds, TheSameClosesAfterARestart) {
   EngineConfig config;
   config.run_bytes = 64 << 10;

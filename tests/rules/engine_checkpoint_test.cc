@@ -1,4 +1,5 @@
-// What a checkpoint is refused for, what it holds of open steps, and that damage is noticed.
+// Tests the reasons for which a checkpoint is rejected, the stored open steps, and the detection of
+// damage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,12 +32,12 @@ class Checkpoints : public ::testing::Test {
  protected:
   std::unique_ptr<Engine> Make(EngineConfig config = {}) {
     auto engine = Engine::Create(config, [this](const v1::Verdict& verdict) {
-      verdicts_.push_back(verdict.ShortDebugString());  // maps in order of their keys
+      verdicts_.push_back(verdict.ShortDebugString());  // map fields in order of their keys
     });
     EXPECT_TRUE(engine.ok()) << engine.status();
     return std::move(*engine);
   }
-  // Two runs, each with a step that waits for its second rank.
+  // Returns an engine with two runs, each with a step that waits for its second rank.
   std::unique_ptr<Engine> Busy(EngineConfig config = {}) {
     auto engine = Make(std::move(config));
     for (const char* run : {"a", "b"}) {
@@ -71,7 +72,7 @@ TEST_F(Checkpoints, AFreshEngineGoesOnWhereTheOtherStood) {
 
 constexpr uint64_t kStream = 7, kSet = 0xa1;
 
-// A row of (head/loss, head/loss_sum, head/tokens, head/lr), the last one absent for rank 1.
+// Returns a row of (head/loss, head/loss_sum, head/tokens, head/lr). The last is absent for rank 1.
 v1::Batch Columns(uint32_t rank, int64_t step, bool declare) {
   v1::Batch batch = Scalar("run", rank, step, 0);
   batch.clear_evidence();
@@ -94,7 +95,7 @@ v1::Batch Columns(uint32_t rank, int64_t step, bool declare) {
   return batch;
 }
 
-// Rows as a store sees them: "1/0: 2 200 100 0.0001".
+// The rows passed to storage, as text: "1/0: 2 200 100 0.0001".
 class StoredRows {
  public:
   void Watch(Engine& engine) {
@@ -141,7 +142,7 @@ TEST_F(Checkpoints, RowsOfOpenStepsAndDeclaredSetsAreKept) {
 
 TEST_F(Checkpoints, WhatIsCountedStaysCounted) {
   auto first = Busy();
-  v1::Batch late = Scalar("a", 0, 0, 9);  // which is not lost
+  v1::Batch late = Scalar("a", 0, 0, 9);  // not lost
   late.add_losses()->set_cause("queue-full");
   late.mutable_losses(0)->set_count(2);
   ASSERT_TRUE(first->Add(std::move(late)).ok());
@@ -182,7 +183,7 @@ TEST_F(Checkpoints, AnEngineThatHasSeenAnythingIsNotReadInto) {
 TEST_F(Checkpoints, ARefusedCheckpointLeavesTheEngineFresh) {
   std::string bytes = Busy()->Checkpoint();
   const std::string fresh = Make()->Checkpoint();
-  // Reads nearly all of it before it fails.
+  // Restore reads nearly all of it before it fails.
   std::string cut = bytes.substr(0, bytes.size() - 5);
   const uint32_t checksum = Crc32c(cut.data(), cut.size());
   cut.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
@@ -204,7 +205,7 @@ TEST_F(Checkpoints, EveryDamagedByteAndEveryCutIsRefused) {
   EXPECT_TRUE(engine->Restore(bytes).ok());
 }
 
-// With a checksum to match: whatever the bytes say, reading them ends.
+// Tests bytes with a valid checksum: for any content, Restore terminates.
 TEST_F(Checkpoints, ForgedBytesNeitherCrashNorHang) {
   const std::string bytes = Busy()->Checkpoint();
   std::mt19937_64 random(5);
@@ -219,7 +220,7 @@ TEST_F(Checkpoints, ForgedBytesNeitherCrashNorHang) {
     forged.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
     refused += Make()->Restore(forged).ok() ? 0 : 1;
   }
-  EXPECT_GT(refused, 200);  // most bytes are values, of which any is one
+  EXPECT_GT(refused, 200);  // most bytes are values, for which any content is valid
 }
 
 TEST(CheckpointEnvelope, AnotherFormatIsRefused) {

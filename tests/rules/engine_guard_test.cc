@@ -1,4 +1,5 @@
-// A host that leaves runs out, and a run that cannot be judged: the others of the same batch are.
+// Tests that if a host excludes a run, or a run cannot be judged, the other runs of the same batch
+// are judged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +15,8 @@ namespace {
 
 using testing::ElementsAre;
 
-// A batch of one step of each run, complete with it; each with its loss.
+// Returns a batch with one step and a loss for each run. If `complete` is false, the step waits for
+// a second rank.
 v1::Batch StepOf(const std::vector<std::string>& runs, int64_t step, bool complete = true) {
   v1::Batch batch;
   for (const std::string& run : runs) {
@@ -80,7 +82,7 @@ TEST_F(EngineGuard, ARunThatCannotBeJudgedIsForgottenAlone) {
   fails_ = true;
   for (int64_t step = 2; step < 200 && guard_.failed.empty(); ++step)
     ASSERT_TRUE(engine_->Add(StepOf({"a", "bad", "c"}, step)).ok());
-  engine_->FinishRun("bad");  // where no step made a verdict
+  engine_->FinishRun("bad");  // if no step gave a verdict
   ASSERT_FALSE(guard_.failed.empty());
   EXPECT_EQ(guard_.failed[0].substr(0, 5), "bad: ");
   EXPECT_THAT(engine_->Runs(), ElementsAre("a", "c"));
@@ -88,7 +90,7 @@ TEST_F(EngineGuard, ARunThatCannotBeJudgedIsForgottenAlone) {
   EXPECT_GE(engine_->closed_step("a"), 2);
 }
 
-// What a host does with it: docs/decisions/0020.
+// Tests memory release requested by the host: docs/decisions/0020.
 TEST_F(EngineGuard, RoomIsMadeOfTheOldestSteps) {
   for (int64_t step = 1; step <= 50; ++step)
     ASSERT_TRUE(engine_->Add(StepOf({"a", "b"}, step, /*complete=*/false)).ok());
@@ -96,7 +98,7 @@ TEST_F(EngineGuard, RoomIsMadeOfTheOldestSteps) {
   v1::JudgeEvent event;
   event.mutable_make_room()->set_run("a");
   event.mutable_make_room()->set_bytes(before / 2);
-  TellCloses(event, "b", engine_.get());  // another run's
+  TellCloses(event, "b", engine_.get());  // of another run
   EXPECT_EQ(engine_->open_bytes("a"), before);
   TellCloses(event, "", engine_.get());
   EXPECT_LE(engine_->open_bytes("a"), before / 2);
@@ -113,7 +115,7 @@ TEST_F(EngineGuard, RoomIsMadeOfTheOldestSteps) {
   EXPECT_EQ(engine_->LargestRun(), "");
 }
 
-// What a host that runs for months keeps of a run's verdicts.
+// Tests the limits on stored verdicts for a host that runs for months.
 TEST(ReportBounds, WhatIsNewBeyondThemIsCountedAndLeftOut) {
   Report report;
   report.Bound(/*findings=*/3, /*lines=*/5);
@@ -131,7 +133,7 @@ TEST(ReportBounds, WhatIsNewBeyondThemIsCountedAndLeftOut) {
   for (int site = 0; site < 100; ++site) add(v1::Verdict::KIND_PASS, site);
   EXPECT_EQ(report.verdicts().size(), 5u);
   EXPECT_EQ(report.left_out(), 95u);
-  // Lines that are full leave room for findings, and what is known goes on.
+  // If the lines are full, findings are still accepted, and known entries are updated.
   for (int site = 0; site < 10; ++site)
     EXPECT_EQ(add(v1::Verdict::KIND_FINDING, site).finding != nullptr, site < 3) << site;
   EXPECT_EQ(report.findings().size(), 3u);

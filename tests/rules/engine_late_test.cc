@@ -1,5 +1,5 @@
-// Evidence that comes after its step was closed: told at once, one finding a cause, also by an
-// engine that took over from another.
+// Tests evidence that arrives after its step was closed: reported immediately, one finding per
+// cause, also after a restore in another engine.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -33,7 +33,8 @@ class Late : public ::testing::Test {
         [this](const std::string&, const std::string&, uint64_t items) { late_ += items; });
     return std::move(*engine);
   }
-  // Rank 1 does not come back to a server that was away.
+  // Returns an engine that closed steps 1 to 9 without rank 1, which did not return after the
+  // server was away.
   std::unique_ptr<Engine> ClosedOverRankOne() {
     auto engine = Make();
     EXPECT_TRUE(engine->Add(Step(1, 0)).ok());
@@ -53,7 +54,7 @@ class Late : public ::testing::Test {
   uint64_t late_ = 0;
 };
 
-// A rank that nobody has heard of yet may still tell of them.
+// Tests that steps stay open while a rank of the world has not appeared.
 TEST_F(Late, NoStepIsClosedWhileARankOfTheWorldIsAwaited) {
   auto engine = Make();
   EXPECT_TRUE(engine->Add(Step(0, 0)).ok());
@@ -65,7 +66,7 @@ TEST_F(Late, NoStepIsClosedWhileARankOfTheWorldIsAwaited) {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// A step of rank 1 with a loss and a tensor, of which so many values are NaN.
+// Returns a step of rank 1 with a loss and a tensor with `nan` NaN values.
 v1::Batch Watched(int64_t step, double loss, uint64_t nan, const char* role = "activation") {
   v1::Batch batch = test::BatchOf(test::SourceOf("run", 1, 2));
   test::AddScalar(&batch, "loss", step, loss);
@@ -97,13 +98,13 @@ TEST_F(Late, OneFindingOfAllSitesAtOnceWithTheTrueCause) {
 TEST_F(Late, AnEngineThatTakesOverGoesOnCounting) {
   auto engine = ClosedOverRankOne();
   ASSERT_TRUE(engine->Add(Step(1, 1)).ok());
-  v1::Batch half = Step(1, 2);  // of a step that is not whole yet
+  v1::Batch half = Step(1, 2);  // of a step that is not complete yet
   half.clear_progress();
   ASSERT_TRUE(engine->Add(std::move(half)).ok());
   auto again = Make();
   ASSERT_TRUE(again->Restore(engine->Checkpoint()).ok());
   EXPECT_EQ(again->Checkpoint(), engine->Checkpoint());
-  EXPECT_EQ(findings_.size(), 2u);  // at the first, and when it had doubled
+  EXPECT_EQ(findings_.size(), 2u);  // at the first, and after the number had doubled
   ASSERT_TRUE(again->Add(Step(1, 3)).ok());
   EXPECT_EQ(findings_.size(), 2u);
   again->Finish();
@@ -111,7 +112,7 @@ TEST_F(Late, AnEngineThatTakesOverGoesOnCounting) {
   EXPECT_EQ(findings_[2].measured().value(), 9.0 / 42);
 }
 
-// The rule has a memory of steps in their order: what came late is looked at by itself.
+// The rule stores steps in order. Late evidence is judged separately.
 TEST_F(Late, ANaNIsFoundAndItsFloodIsNot) {
   auto engine = ClosedOverRankOne();
   ASSERT_TRUE(engine->Add(Watched(1, 1, 0)).ok());
@@ -122,7 +123,7 @@ TEST_F(Late, ANaNIsFoundAndItsFloodIsNot) {
   EXPECT_EQ(non_finite_[0].site().step_first(), 2);
   ASSERT_EQ(non_finite_[0].site().ranks_size(), 1);
   EXPECT_EQ(non_finite_[0].site().ranks(0), 1u);
-  // After a clean step it is another one.
+  // After a clean step, it is another finding.
   ASSERT_TRUE(engine->Add(Watched(5, 1, 0)).ok());
   ASSERT_TRUE(engine->Add(Watched(6, kNaN, 0)).ok());
   EXPECT_EQ(non_finite_.size(), 1u) << "a loss alone is health/loss-non-finite's";
@@ -131,7 +132,7 @@ TEST_F(Late, ANaNIsFoundAndItsFloodIsNot) {
   EXPECT_EQ(non_finite_[1].site().step_first(), 7);
 }
 
-// In parts, the last of which brings nothing new but that this was all; and over a checkpoint.
+// Tests a step in several parts, the last of which only marks the end, and across a checkpoint.
 TEST_F(Late, ANaNIsFoundWhenItsStepIsWhole) {
   auto engine = ClosedOverRankOne();
   v1::Batch part = Watched(1, 1, 3);
@@ -150,7 +151,8 @@ TEST_F(Late, ANaNIsFoundWhenItsStepIsWhole) {
   EXPECT_EQ(non_finite_.size(), 1u) << "the flood of what was told before";
 }
 
-// What others told in time is not told again by who comes late; what is earlier is.
+// Tests that if a fault was reported from other ranks in time, a late rank does not report it
+// again; an earlier fault is reported.
 TEST_F(Late, ANaNThatWasToldInTimeIsTheSame) {
   auto engine = ClosedOverRankOne();
   v1::Batch in_time = Step(0, 10);
@@ -167,7 +169,8 @@ TEST_F(Late, ANaNThatWasToldInTimeIsTheSame) {
   EXPECT_EQ(non_finite_.size(), 1u) << "its flood";
 }
 
-// Gradients that a loss scale is meant to overflow are judged where the scale is known.
+// Tests gradients that may overflow under a loss scale: not judged late, because the scale is not
+// available.
 TEST_F(Late, GradientsUnderALossScaleAreLeftAlone) {
   auto engine = ClosedOverRankOne();
   v1::Batch scaled = Step(0, 10);
@@ -179,7 +182,8 @@ TEST_F(Late, GradientsUnderALossScaleAreLeftAlone) {
   EXPECT_EQ(non_finite_.size(), 1u);
 }
 
-// A rank's last words: the rest of its loop's times, of the step after its last, and its goodbye.
+// Returns the final batch of a rank: the remaining loop times, from the step after its last, and
+// the end mark.
 v1::Batch Goodbye(uint32_t rank, int64_t last_step) {
   v1::Batch batch = test::BatchOf(test::SourceOf("run", rank, 2));
   v1::Evidence& block = *batch.add_evidence();
@@ -191,7 +195,8 @@ v1::Batch Goodbye(uint32_t rank, int64_t last_step) {
   return batch;
 }
 
-// Nothing waits for it, whether the others are far ahead or far behind.
+// Tests that no step waits for the final batch, even if the other ranks are many steps ahead or
+// have many steps left.
 TEST_F(Late, TheLastBlockOfARankThatEndsLongBeforeTheOthersIsInTime) {
   auto engine = Make();
   for (int64_t step = 0; step < 3; ++step) ASSERT_TRUE(engine->Add(Step(1, step)).ok());
@@ -204,7 +209,8 @@ TEST_F(Late, TheLastBlockOfARankThatEndsLongBeforeTheOthersIsInTime) {
   EXPECT_TRUE(findings_.empty());
 }
 
-// Steps 0 to 9 were closed over it: of these what it owes is late, its last block is not.
+// Steps 0 to 9 were closed without the rank: its missing evidence of these is late, its final block
+// is not.
 TEST_F(Late, TheLastBlockOfARankThatStepsWereClosedOverIsInTime) {
   auto engine = ClosedOverRankOne();
   ASSERT_TRUE(engine->Add(Goodbye(1, 0)).ok());
@@ -221,7 +227,7 @@ TEST_F(Late, TheLastBlockOfARankThatStepsWereClosedOverIsInTime) {
   EXPECT_EQ(findings_.size(), 1u);
 }
 
-// Only the goodbye excuses: while a rank goes on, a block that comes after its step was closed is
+// Tests that only the end mark is an exception: if the rank continues, a block for a closed step is
 // late.
 TEST_F(Late, ABlockOfARankThatGoesOnIsLate) {
   auto engine = ClosedOverRankOne();

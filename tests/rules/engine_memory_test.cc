@@ -1,5 +1,5 @@
-// What rules remember of a run has a bound, however many sites, ranks and sequences it names, and
-// where it is met, it is met at the same place by everybody.
+// Tests that the memory of the rules per run is bounded for any number of sites, ranks and
+// sequences, and that the limit is reached at the same step in any order of arrival.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kMiB = 1 << 20;
 
-// Evidence of every kind that some rule remembers by site: updates, tensors, rollouts. `first` is
-// the first of its sites.
+// Returns evidence of every kind that a rule stores by site: updates, tensors, rollouts. `first` is
+// the first site.
 v1::Batch Step(uint32_t rank, uint32_t world, int64_t step, int first, int sites) {
   v1::Batch batch = test::BatchOf(test::SourceOf("run", rank, world));
   std::mt19937 random(static_cast<unsigned>(step));
@@ -64,7 +64,7 @@ class Memory : public ::testing::Test {
   }
 };
 
-// Ever new sites, as many as a run may name.
+// Tests new sites in every step, up to the maximum per run.
 TEST_F(Memory, OfARunIsBoundedHoweverManySitesItHas) {
   std::vector<v1::Verdict> full;
   EngineConfig config;
@@ -85,7 +85,7 @@ TEST_F(Memory, OfARunIsBoundedHoweverManySitesItHas) {
     EXPECT_EQ(verdict.kind(), v1::Verdict::KIND_INCONCLUSIVE);
     EXPECT_THAT(verdict.reason(), HasSubstr("it judges the run no further from here on"));
   }
-  // What is weighed is what is kept: a checkpoint without the names is no larger.
+  // The measured memory is the stored data: a checkpoint without the names is not larger.
   EXPECT_LT(engine->Checkpoint().size(), 100u * 400 * 200 / 2);
   engine->Finish();
 }
@@ -119,7 +119,7 @@ TEST_F(Memory, IsMetAtTheSamePlaceAfterRestartsAndInAnyOrderOfRanks) {
   EXPECT_GT(plain.size(), 100u);
 }
 
-// Rules that remember little go on.
+// Tests that rules with little memory continue.
 TEST_F(Memory, TheRuleThatRemembersMostGoesAndTheOthersJudgeOn) {
   std::vector<std::string> verdicts;
   auto engine = Make(kMiB / 4, &verdicts);
@@ -133,7 +133,7 @@ TEST_F(Memory, TheRuleThatRemembersMostGoesAndTheOthersJudgeOn) {
   EXPECT_GT(verdicts.size(), before);
 }
 
-// As the server does where all runs together remember too much; a journalled event says so.
+// Tests the event with which a server reduces memory if all runs together use too much.
 TEST_F(Memory, RoomIsMadeByAnEvent) {
   auto engine = Make(64 * kMiB, nullptr), other = Make(64 * kMiB, nullptr);
   for (int64_t step = 0; step < 20; ++step) {

@@ -1,4 +1,4 @@
-// What an engine made of batches: its verdicts, and the values that it handed on.
+// The output of an engine: verdicts and stored values.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,8 @@
 
 namespace plumbline::rules {
 
-using Stored = std::map<std::tuple<int64_t, uint32_t, std::string>, uint64_t>;  // bits
+using Stored =
+    std::map<std::tuple<int64_t, uint32_t, std::string>, uint64_t>;  // the bits of the value
 
 struct Outcome {
   std::vector<std::string> verdicts;

@@ -1,6 +1,6 @@
-// Rows of many steps that rules are shown one rule after the other (rows_judge.h): the same
-// verdicts in the same order, the same values stored and the same state behind them as of rows
-// judged step by step, over runs with every kind of fault.
+// Tests rows of many steps that each rule judges together (rows_judge.h): the verdicts, their
+// order, the stored values and the resulting state equal those of rows judged step by step, in runs
+// with every kind of fault.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 using List = std::vector<std::pair<std::string, double>>;
 
-// What one step of a run tells: a few lists of series, by their numbers.
+// The series lists of one step, by number.
 struct Step {
   int64_t step = 0;
   std::map<uint64_t, List> lists;
@@ -40,7 +40,7 @@ constexpr const char* kKinds[] = {
     "memory",    "means",      "ratio",     "held",       "counters",  "groups",
     "mfu",       "checksums",  "two-rates", "two-losses", "scale-nan", "many-lists"};
 
-// `x`: steps since the fault's onset.
+// `x` is the number of steps since the onset of the fault.
 Step StepOf(const std::string& kind, int64_t step, int64_t i, int64_t x, double noise,
             std::mt19937_64& random) {
   std::normal_distribution<double> normal;
@@ -83,7 +83,7 @@ Step StepOf(const std::string& kind, int64_t step, int64_t i, int64_t x, double 
                                 {"memory/allocated", memory},
                                 {"layers/3/norm", uniform(random)}};
   if (!is("means")) list.emplace_back("tokens", 4096 * n);
-  // Series of the kind's own.
+  // Series specific to the kind.
   const auto too = [&](const std::string& op, double value) { list.emplace_back(op, value); };
   if (is("storm")) too("loss_scale", std::pow(2, on ? 16 - std::min(24.0, after / 7) : 16));
   if (is("scale-nan"))
@@ -99,7 +99,7 @@ Step StepOf(const std::string& kind, int64_t step, int64_t i, int64_t x, double 
   if (is("two-rates")) too("learning_rate", i % 400 < 200 ? 1e-3 : 1e-4);
   if (is("two-losses")) too("aux_loss", on && x % 9 == 0 ? nan : loss / 10), too("z_loss", 1e-4);
   if (is("checksums")) too("parameters", n), too("storage", 1);
-  // Lists that come now and then: one that is judged, one that nobody reads.
+  // Occasional lists: one that a rule reads, and one that no rule reads.
   const int64_t every = is("many-lists") ? 3 : 40;
   if (i % every == every - 1)
     told.lists[2] = {{"val/loss", is("overfit") && on ? loss * std::exp(after / 1000) : loss}};
@@ -109,7 +109,7 @@ Step StepOf(const std::string& kind, int64_t step, int64_t i, int64_t x, double 
   return told;
 }
 
-// Two attempts: the second one begins anew within the first.
+// Returns two attempts. The second starts within the first.
 std::vector<Attempt> RunsOf(const std::string& kind, uint64_t seed) {
   std::mt19937_64 random(seed);
   const int64_t count = kind == "stall" || seed % 3 == 0 ? 4400 : 1300;
@@ -134,7 +134,7 @@ void SayProgress(v1::Batch* batch, int64_t step) {
   test::AddProgress(batch, step).set_newest_step(step + 1);
 }
 
-// Steps from `first` to `end` as a batch of columns, or of scalars one by one.
+// Returns the steps in [first, end) as a batch of columns, or of single scalars.
 v1::Batch BatchOf(const Attempt& run, size_t first, size_t end, bool columns) {
   v1::Batch batch = test::BatchOf(test::SourceOf("run", 0, 1, run.attempt));
   batch.set_stream_id(7000);
@@ -166,21 +166,22 @@ v1::Batch BatchOf(const Attempt& run, size_t first, size_t end, bool columns) {
 
 struct Way {
   bool columns = true;
-  size_t steps = 0;  // a batch; 0: of any size, up to 900
+  size_t steps = 0;  // per batch; 0: random, up to 900
   bool store = false;
   uint64_t run_bytes = 0;
-  bool restored = false;  // in the middle of each attempt the engine is made anew from its state
+  bool restored = false;  // restore the engine from its state in the middle of each attempt
 };
 
-// What the rules remember, of an engine's state: how batches were cut is no part of it.
+// Returns the part of an engine's state that belongs to rules. It does not depend on the division
+// into batches.
 std::string RulesOf(const std::string& state) {
-  const size_t begin = state.rfind("causality/moe-future-leak");  // the first rule's
+  const size_t begin = state.rfind("causality/moe-future-leak");  // the first rule
   EXPECT_NE(begin, std::string::npos);
-  return state.substr(begin, state.size() - begin - sizeof(uint32_t));  // without its checksum
+  return state.substr(begin, state.size() - begin - sizeof(uint32_t));  // without the checksum
 }
 
 struct Judged {
-  std::vector<std::string> told;  // verdicts, and the steps that were stored between them
+  std::vector<std::string> told;  // verdicts, and the steps stored between them
   Stored stored;
   std::vector<std::string> remembered;
 };
@@ -241,7 +242,7 @@ TEST_P(EngineRows, ManyStepsTogetherAreJudgedAsEachByItself) {
   EXPECT_EQ(beside.told, stored.told);
   EXPECT_EQ(beside.stored, stored.stored);
   EXPECT_EQ(Judge(runs, {.restored = true}).told, plain.told);
-  // Where what rules remember is weighed, they are at each step.
+  // If memory is limited, rules judge step by step.
   EXPECT_EQ(Judge(runs, {.run_bytes = uint64_t{64} << 20}).told, plain.told);
 }
 

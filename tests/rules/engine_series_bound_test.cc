@@ -1,5 +1,5 @@
-// What the rules remember of a run's series has a bound, however many series it names, and a
-// series of few points costs little, in memory and in a checkpoint.
+// Tests that the memory of the rules per run is bounded for any number of series, and that a series
+// with few points needs little memory, also in a checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -36,8 +36,8 @@ std::unique_ptr<Engine> Hosted(std::vector<v1::Verdict>* verdicts = nullptr) {
   });
 }
 
-#ifndef PLUMBLINE_SANITIZED  // whose allocators mallinfo2 does not see
-// A series of one point took 8,088 bytes, and 26,975 in a checkpoint.
+#ifndef PLUMBLINE_SANITIZED  // mallinfo2 does not see the allocators of sanitizers
+// Regression test: a series of one point used 8,088 bytes, and 26,975 in a checkpoint.
 TEST(SeriesBound, ALossOfFewPointsCostsLittle) {
   constexpr int kLosses = 5000;
   for (const int points : {1, 4}) {
@@ -53,7 +53,8 @@ TEST(SeriesBound, ALossOfFewPointsCostsLittle) {
   }
 }
 
-// They took 439 MiB after all rules had been set aside, gigabytes before, and a checkpoint 88 MiB.
+// Regression test: they used 439 MiB after all rules had been set aside, gigabytes before, and 88
+// MiB in a checkpoint.
 TEST(SeriesBound, NamesWithoutEnd) {
   auto engine = Hosted();
   const size_t before = HeapBytes();
@@ -67,7 +68,8 @@ TEST(SeriesBound, NamesWithoutEnd) {
 }
 #endif
 
-// A checkpoint is never in memory as a whole: its pieces are what one rule remembers of one run.
+// Tests that a checkpoint is never in memory as a whole: each piece is the state of one rule for
+// one run.
 TEST(SeriesBound, ACheckpointGoesByPieces) {
   auto engine = Hosted();
   constexpr int kRuns = 8, kLosses = 2000;
@@ -104,7 +106,7 @@ struct Limited {
       ASSERT_TRUE(engine->Restore(checkpoint).ok());
     }
   }
-  // Sites with a finding of the rule.
+  // Returns the sites with a finding of the rule.
   std::vector<std::string> Found(const std::string& rule) const {
     std::vector<std::string> ops;
     for (const v1::Verdict& v : verdicts) {
@@ -128,8 +130,8 @@ struct Limited {
 
 constexpr char kNonFinite[] = "health/loss-non-finite";
 
-// The first ones are judged, whatever comes after them; the others are counted, and reported once
-// as they come and with their number at the run's end.
+// Tests that the first series are judged. Further series are counted and reported once when they
+// appear, and with their number at the end of the run.
 TEST(SeriesBound, TheFirstSeriesAreJudgedAndTheOthersAreReported) {
   Limited run(10);
   ASSERT_TRUE(run.engine->Add(Losses(0, 0, 10)).ok());
@@ -149,7 +151,7 @@ TEST(SeriesBound, TheFirstSeriesAreJudgedAndTheOthersAreReported) {
   EXPECT_THAT(run.Limits(kNonFinite)[1], HasSubstr("25 of 35 series of role loss"));
 }
 
-// Names of norms that are made up do not keep the loss from being judged.
+// Tests that many invented norm names do not prevent the loss from being judged.
 TEST(SeriesBound, EachRoleHasItsOwn) {
   Limited run(10);
   v1::Batch batch = test::BatchOf(test::SourceOf("run"));
@@ -162,7 +164,7 @@ TEST(SeriesBound, EachRoleHasItsOwn) {
   EXPECT_THAT(run.Found(kNonFinite), ElementsAre("loss/0"));
 }
 
-// A tensor next to it does not make a loss beyond the bound judged.
+// Tests that if a loss is beyond the limit, a tensor at the same site does not make it judged.
 TEST(SeriesBound, WhatElseASiteHasChangesNothing) {
   Limited run(10);
   ASSERT_TRUE(run.engine->Add(Losses(0, 0, 20)).ok());
@@ -176,8 +178,8 @@ TEST(SeriesBound, WhatElseASiteHasChangesNothing) {
   EXPECT_THAT(run.Found(kNonFinite), IsEmpty());
 }
 
-// The same series are judged after a restart, in an audit of what the server stored, and in one of
-// records, whose rows are judged many at once.
+// Tests that the same series are judged after a restart, in an audit of the stored data, and in an
+// audit of records with many rows at once.
 TEST(SeriesBound, IsMetAtTheSamePlaceByAll) {
   const auto feed = [](Limited* run, bool restart) {
     for (int step = 0; step < 40; ++step) {

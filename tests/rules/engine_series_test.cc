@@ -1,4 +1,4 @@
-// Scalars by columns are judged, counted and stored as scalars one by one are.
+// Tests that scalars in columns are judged, counted and stored as single scalars are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,8 +77,8 @@ v1::Batch ByColumns(uint32_t rank, uint32_t world, int64_t step, const std::vect
   return batch;
 }
 
-// A run whose ranks log unequal token counts and average their means, with loss scales that fall,
-// NaN and absent values among many series that no rule reads.
+// Returns the values of a run whose ranks log unequal token counts and average their means, with
+// falling loss scales, NaN and absent values among many series that no rule reads.
 std::vector<Value> LoggedBy(uint32_t rank, int64_t step, std::mt19937_64& rng) {
   std::uniform_real_distribution<double> uniform;
   const double tokens[2] = {100, 900};
@@ -131,8 +131,8 @@ TEST(EngineSeries, AreJudgedAndStoredAsScalarsOneByOne) {
   }
 }
 
-// One rank's scalars of a step, of two sets whose names lie between each other; a third set in some
-// steps, and a series that is in two of them.
+// Returns the scalars of one rank in one step, in two sets with interleaved names. Some steps have
+// a third set, and one series is in two sets.
 std::vector<std::vector<Value>> ListsOf(int64_t step, std::mt19937_64& rng) {
   std::uniform_real_distribution<double> uniform;
   const double x = static_cast<double>(step);
@@ -189,7 +189,8 @@ TEST(EngineSeries, RowsThatComeAgainAreJudgedAsThoseThatCameFirst) {
   }
 }
 
-// Two sets a rank, of which rules read one; steps of the other alone among them.
+// Returns the verdicts on two sets per rank. Rules read only one of them; some steps have only the
+// other.
 std::vector<std::string> JudgeTwoSets(bool store, uint64_t seed) {
   std::mt19937_64 rng(seed);
   std::vector<std::string> verdicts;
@@ -217,7 +218,8 @@ std::vector<std::string> JudgeTwoSets(bool store, uint64_t seed) {
   return verdicts;
 }
 
-// What nobody reads is not held where nobody stores it, and nothing else is changed by that.
+// Tests that if a series is neither read nor stored, the engine does not keep it, and the verdicts
+// are the same.
 TEST(EngineSeries, VerdictsAreTheSameWhetherSeriesAreStored) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     const std::vector<std::string> verdicts = JudgeTwoSets(false, seed);
@@ -286,7 +288,7 @@ TEST(EngineSeries, RowsOfAClosedStepAreCountedByValue) {
   engine->SetOnLate([&](const std::string&, const std::string&, uint64_t items) { late += items; });
   ASSERT_TRUE(engine->Add(ByColumns(0, 1, 1, {{"a", 1}, {"b", 2}, {"c", 3, true}}, true)).ok());
   ASSERT_TRUE(engine->Add(ByColumns(0, 1, 1, {{"a", 8}, {"b", 9}, {"c", 3, true}}, false)).ok());
-  // Late values are no drops: they are shown to who stores them, and the last word counts.
+  // Late values are not dropped: they are passed to storage, and the last value is stored.
   EXPECT_EQ(engine->coverage().dropped, 0u);
   EXPECT_EQ(late, 2u);
   EXPECT_EQ(stored.size(), 2u);
@@ -307,7 +309,7 @@ TEST(EngineSeries, DeclarationsAloneDoNotBeginARun) {
   EXPECT_EQ(verdicts, after);
 }
 
-// The definition, rank by rank.
+// The definition, evaluated rank by rank.
 struct Plain {
   struct Rank {
     int64_t complete = RankProgress::kNever, newest = RankProgress::kNever;
@@ -371,7 +373,7 @@ TEST(RankProgress, AnswersAsRankByRankWould) {
   }
 }
 
-// A run that is over may go on: its streams come back and do not declare their sets again.
+// Tests that a finished run may continue: its streams return and do not declare their sets again.
 TEST(SeriesSetsOfStreams, OutliveTheRunUntilTheStreamIsForgotten) {
   std::vector<v1::Verdict> verdicts;
   auto engine =
@@ -383,17 +385,17 @@ TEST(SeriesSetsOfStreams, OutliveTheRunUntilTheStreamIsForgotten) {
   ASSERT_TRUE(engine->Add(ByColumns(0, 1, 0, values, true)).ok());
   engine->FinishRun("run");
   EXPECT_TRUE(engine->Add(ByColumns(0, 1, 1, values, false)).ok());
-  // So they do in an engine that takes up its checkpoint.
+  // The same applies to an engine restored from the checkpoint.
   engine->FinishRun("run");
   auto next = *Engine::Create({.hosted = true}, [](const v1::Verdict&) {});
   ASSERT_TRUE(next->Restore(engine->Checkpoint()).ok());
   EXPECT_TRUE(next->Add(ByColumns(0, 1, 2, values, false)).ok());
-  // The host forgets the stream: then it has to declare them again.
+  // If the host forgets the stream, the stream must declare its sets again.
   EXPECT_THAT(engine->Streams(), ::testing::ElementsAre(kStream));
   engine->ForgetStream(kStream);
   const v1::Batch batch = ByColumns(0, 1, 3, values, false);
   EXPECT_THAT(std::string(engine->Add(batch).message()), HasSubstr("was not declared"));
-  // What is refused is lost, value by value, and said at once.
+  // Rejected values are counted as lost one by one and reported immediately.
   verdicts.clear();
   ASSERT_TRUE(engine->AddRefused(batch).ok());
   EXPECT_EQ(lost.at("engine-refused"), 2u);

@@ -1,5 +1,5 @@
-// Batches of many rows that are judged where they lie: the same verdicts and values as of scalars
-// that come one by one.
+// Tests batches of many rows that are judged without a copy: the verdicts and values equal those of
+// single scalars.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ v1::Batch ByColumns(int64_t step, const std::vector<Value>& values) {
   return batch;
 }
 
-// Of one rank: a list in each step and one in every third, with a spike, a NaN and a rate of zero.
+// Returns the lists of one rank: some with a spike, a NaN or a rate of zero.
 std::vector<std::vector<Value>> TwoListsOf(int64_t step) {
   const double x = static_cast<double>(step), kick = step > 160 && step < 170 ? 5 : 0;
   const double bad = step == 222 ? std::numeric_limits<double>::quiet_NaN() : 0;
@@ -76,12 +76,12 @@ std::vector<std::vector<Value>> TwoListsOf(int64_t step) {
                      {"lr", step < 250 ? 1e-3 : 0.0},
                      {"metric", x}});
   if (step % 3 == 0) lists.push_back({{"grad_norm", 1 + 0.1 * std::cos(x)}, {"layer/x", x}});
-  if (step % 5 == 0) lists.push_back({{"layer/y", x}});  // that no rule reads
+  if (step % 5 == 0) lists.push_back({{"layer/y", x}});  // not read by any rule
   return lists;
 }
 
-// `at_once` steps a batch, lists by list; 0: one by one. `said`: how far the batch says that it is
-// whole, behind its last step: what it leaves out is held.
+// Returns the outcome with `at_once` steps per batch, list by list; 0: single scalars. Each batch
+// is complete up to `behind` steps before its last step; the remaining steps are held.
 Outcome JudgeAtOnce(int64_t at_once, int64_t behind, bool store) {
   Outcome outcome;
   auto engine = *Engine::Create(
@@ -90,7 +90,7 @@ Outcome JudgeAtOnce(int64_t at_once, int64_t behind, bool store) {
   const int64_t steps = std::max<int64_t>(1, at_once);
   for (int64_t first = 0; first < 320; first += steps) {
     v1::Batch batch = Message();
-    std::map<std::string, int> place;  // of a list among the batch's
+    std::map<std::string, int> place;  // index of a list in the batch
     for (int64_t step = first; step < first + steps; ++step) {
       for (const std::vector<Value>& list : TwoListsOf(step)) {
         if (at_once == 0) {
@@ -119,7 +119,7 @@ Outcome JudgeAtOnce(int64_t at_once, int64_t behind, bool store) {
   return outcome;
 }
 
-// What need not wait for anybody is judged as it lies, and no otherwise than what was held.
+// Tests that rows that need not wait are judged in place, with the same verdicts as held rows.
 TEST(EngineStraight, RowsOfManyStepsAreJudgedAsThoseOfOne) {
   const Outcome items = JudgeAtOnce(0, 0, true);
   EXPECT_GT(items.verdicts.size(), 5u);
@@ -134,13 +134,13 @@ TEST(EngineStraight, RowsOfManyStepsAreJudgedAsThoseOfOne) {
   }
 }
 
-// A rank that was not heard of before speaks in the same batch: the steps wait for it.
+// Tests a batch that also has progress of a new rank: its steps wait for that rank.
 TEST(EngineStraight, ABatchThatSpeaksOfAnotherRankWaitsForIt) {
   int64_t closed = -1;
   auto engine = *Engine::Create({}, [](const v1::Verdict&) {});
   engine->SetOnSeries([&](const StepSeries& step) { closed = step.step; });
   v1::Batch alone = ByColumns(0, {{"loss", 3}});
-  alone.mutable_sources(0)->set_world_size(0);  // nobody knows how many there are
+  alone.mutable_sources(0)->set_world_size(0);  // unknown number of ranks
   ASSERT_TRUE(engine->Add(alone).ok());
   EXPECT_EQ(closed, 0);
   v1::Batch both = ByColumns(1, {{"loss", 3}});

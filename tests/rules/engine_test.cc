@@ -1,4 +1,5 @@
-// Joining, closing and ordering: the same evidence gives the same verdicts, however it arrives.
+// Tests joining, closing and ordering: the same evidence gives the same verdicts in any order of
+// arrival.
 #include "rules/engine/engine.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +33,7 @@ v1::Batch ScalarAt(uint32_t rank, uint32_t world, int64_t step, uint32_t attempt
   return batch;
 }
 
-// Records which steps closed, with which ranks.
+// Records the closed steps and their ranks.
 class Closing : public ::testing::Test {
  protected:
   explicit Closing(bool hosted = false)
@@ -53,7 +54,7 @@ class Closing : public ::testing::Test {
   std::vector<int64_t> steps_;
   std::vector<std::vector<uint32_t>> ranks_;
   std::vector<std::vector<uint32_t>> missing_;
-  std::vector<std::pair<int64_t, uint32_t>> late_;  // (step, rank) that was told of by itself
+  std::vector<std::pair<int64_t, uint32_t>> late_;  // (step, rank) reported separately
   std::vector<std::pair<std::string, uint64_t>> told_late_;
   std::map<std::string, uint64_t> lost_;  // by cause
   RunState::OnClose on_close_ = {
@@ -90,13 +91,13 @@ TEST_F(Closing, AnIdleRankIsClosedOverAfterTheWindow) {
   for (int64_t step = 0; step < 64; ++step) Take(ScalarAt(0, 2, step));
   EXPECT_THAT(steps_, ElementsAre(0));  // both had reported it
   Take(ScalarAt(0, 2, 64));
-  EXPECT_THAT(steps_, ElementsAre(0, 1));  // newest is 65 now: 64 past step 1
+  EXPECT_THAT(steps_, ElementsAre(0, 1));  // newest is now 65: 64 after step 1
   EXPECT_THAT(missing_[1], ElementsAre(1));
 }
 
 TEST_F(Closing, ARankWithABacklogIsWaitedFor) {
   v1::Batch busy = ScalarAt(1, 2, 0);
-  busy.mutable_progress(0)->set_newest_step(80);  // it is at step 80 and has sent step 0
+  busy.mutable_progress(0)->set_newest_step(80);  // is at step 80 and has sent step 0
   Take(busy);
   for (int64_t step = 0; step < 90; ++step) Take(ScalarAt(0, 2, step));
   EXPECT_THAT(steps_, ElementsAre(0));
@@ -107,12 +108,12 @@ TEST_F(Closing, ARankThatIsExpectedIsWaitedForHoweverFarTheOthersAre) {
   for (int64_t step = 0; step < 200; ++step) Take(ScalarAt(0, 3, step));
   EXPECT_TRUE(steps_.empty()) << "nothing came of rank 1 yet";
   Take(ScalarAt(1, 3, 10));
-  ASSERT_EQ(steps_.size(), 11u);  // rank 2 never came, and the window has passed
+  ASSERT_EQ(steps_.size(), 11u);  // rank 2 never appeared, and the window has passed
   EXPECT_THAT(missing_[10], ElementsAre(2));
   for (int64_t step = 200; step < 300; ++step) Take(ScalarAt(0, 3, step));
   EXPECT_EQ(steps_.back(), 10) << "and is without a backlog";
   MarkGone(1);
-  EXPECT_EQ(steps_.back(), 236);  // the newest is 300: 64 past it
+  EXPECT_EQ(steps_.back(), 236);  // newest is 300: 64 after it
   EXPECT_TRUE(told_late_.empty());
 }
 
@@ -148,7 +149,7 @@ TEST_F(Closing, WhatIsLateIsToldWhenItsRankHasDeliveredTheStep) {
   v1::Batch half = Message(1, 2);
   test::AddScalar(&half, "loss", 5, 1.0);
   Take(half);
-  EXPECT_EQ(Late("late-stream-broken"), 1u);  // counted at once
+  EXPECT_EQ(Late("late-stream-broken"), 1u);  // counted immediately
   EXPECT_TRUE(late_.empty());
   v1::Batch rest = Message(1, 2);
   test::AddScalar(&rest, "grad_norm", 5, 1.0);
@@ -172,7 +173,7 @@ TEST_F(Closing, OfWhatIsLateAndNeverWholeAWindowIsKept) {
   EXPECT_EQ(late_.size(), 100u);
 }
 
-// The host knows who is connected, and says over whom a step closes.
+// The host knows the connected ranks and decides which ranks a step is closed without.
 class HostedClosing : public Closing {
  protected:
   HostedClosing() : Closing(true) {}
@@ -206,7 +207,7 @@ TEST_F(HostedClosing, RanksThatNeverCameAreWaitedForUntilTheHostGivesThemUp) {
   state_.MarkAbsent(test::SourceOf("run", 0, 2), on_close_);
   EXPECT_EQ(steps_.size(), 200u);
   EXPECT_THAT(missing_.back(), ElementsAre(1));
-  Take(ScalarAt(1, 2, 100));  // it came after all, and is waited for from here on
+  Take(ScalarAt(1, 2, 100));  // it appeared later, and steps wait for it from here on
   EXPECT_EQ(Late("late-never-came"), 1u);
   Take(ScalarAt(0, 2, 200));
   EXPECT_EQ(steps_.size(), 200u);
@@ -224,12 +225,12 @@ TEST_F(Closing, EvidenceOfAClosedStepIsCountedLate) {
   EXPECT_TRUE(state_.summary().losses.empty());
 }
 
-// Ranks 0 and 1 are killed at step 20, rank 1's steps 6 to 20 are in its spool; the next attempt
-// begins at step 21, and is heard first.
+// Ranks 0 and 1 are killed at step 20. Steps 6 to 20 of rank 1 are in its spool. The next attempt
+// begins at step 21 and arrives first.
 TEST_F(Closing, StepsBeforeTheNextAttemptsFirstOneAreNotSuperseded) {
   for (int64_t step = 0; step <= 20; ++step) Take(ScalarAt(0, 2, step));
   for (int64_t step = 0; step <= 5; ++step) Take(ScalarAt(1, 2, step));
-  v1::Batch begins = Message(0, 2, 1);  // it has not begun a step yet
+  v1::Batch begins = Message(0, 2, 1);  // has not begun a step yet
   begins.add_progress()->set_newest_step(-1);
   Take(begins);
   EXPECT_EQ(steps_.back(), 5);
@@ -239,7 +240,7 @@ TEST_F(Closing, StepsBeforeTheNextAttemptsFirstOneAreNotSuperseded) {
   EXPECT_EQ(late_.size(), 15u);
   EXPECT_EQ(Late("late-next-attempt"), 15u);
   EXPECT_TRUE(state_.summary().losses.empty());
-  // A step that the next attempt repeats is superseded.
+  // If the next attempt repeats a step, the step is superseded.
   Take(ScalarAt(1, 2, 21));
   EXPECT_EQ(late_.size(), 15u);
   EXPECT_EQ(state_.summary().losses.at({"", "loss", "superseded"}).count, 1u);
@@ -250,7 +251,7 @@ TEST_F(Closing, StepsBeforeTheNextAttemptsFirstOneAreNotSuperseded) {
   EXPECT_EQ(state_.open_bytes(), 0u);
 }
 
-// Attempt 1 repeats steps from 10 on, attempt 2 begins at 30: of attempt 0 the steps below 10
+// Attempt 1 repeats steps from 10 on, and attempt 2 begins at 30: the steps of attempt 0 below 10
 // count.
 TEST_F(Closing, OfSeveralLaterAttemptsTheEarliestStepSupersedes) {
   Take(ScalarAt(0, 1, 20));
@@ -279,7 +280,7 @@ TEST_F(Closing, OfSeveralLaterAttemptsTheEarliestStepSupersedes) {
 TEST_F(Closing, ALaterAttemptSupersedesOpenSteps) {
   Take(ScalarAt(0, 2, 4));
   Take(ScalarAt(0, 2, 5));
-  Take(ScalarAt(0, 2, 5, 1));  // the restart repeats step 5: 4 is closed over, the old 5 is void
+  Take(ScalarAt(0, 2, 5, 1));  // repeats step 5: step 4 is closed, the old step 5 is void
   EXPECT_THAT(steps_, ElementsAre(4));
   Take(ScalarAt(1, 2, 5, 1));
   EXPECT_THAT(steps_, ElementsAre(4, 5));
@@ -308,8 +309,7 @@ TEST(Engine, FindingsDoNotDependOnArrivalOrder) {
   std::string reference;
   std::mt19937_64 rng(1);
   for (int trial = 0; trial < 20; ++trial) {
-    // Any interleaving of the ranks; each rank's own batches stay in order, as its stream keeps
-    // them.
+    // A random interleaving of the ranks. The batches of each rank stay in order, as in its stream.
     std::vector<size_t> next{0, 6, 12};
     Report report;
     auto engine = Engine::Create({}, [&](const v1::Verdict& verdict) { report.Add(verdict); });
@@ -388,7 +388,7 @@ TEST(Engine, NothingToJudgeIsAnError) {
   auto engine =
       Engine::Create({}, [&](const v1::Verdict& verdict) { verdicts.push_back(verdict); });
   v1::Batch batch = ScalarAt(0, 1, 0);
-  batch.mutable_evidence(0)->mutable_site()->set_op("throughput");  // no rule reads it
+  batch.mutable_evidence(0)->mutable_site()->set_op("throughput");  // not read by any rule
   ASSERT_TRUE((*engine)->Add(std::move(batch)).ok());
   (*engine)->Finish();
   ASSERT_EQ(verdicts.size(), 1u);
@@ -442,7 +442,8 @@ TEST(Catalogue, GlobsMatchAsAShellDoes) {
   EXPECT_FALSE(GlobMatch("meta/*", "causality/moe-future-leak"));
 }
 
-// Who asks for rules that cannot judge evidence is not told that none did.
+// Tests that if only rules without evidence are selected, no finding reports that evidence was not
+// judged.
 TEST(Coverage, IsNotMissedWhereMetaRulesAloneWereAskedFor) {
   for (const bool alone : {true, false}) {
     EngineConfig config;

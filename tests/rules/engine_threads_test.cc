@@ -1,5 +1,5 @@
-// Runs that are judged at the same time say what they say one after the other. (With the thread
-// sanitizer: nothing that rules or the engine share is touched without a lock.)
+// Tests that runs judged concurrently give the same verdicts as runs judged sequentially. With the
+// thread sanitizer: rules and the engine access no common data without a lock.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -15,10 +15,10 @@ namespace {
 
 constexpr int kThreads = 4;
 
-// Run -> what was said of it, in order.
+// Verdicts by run, in order.
 using Said = std::map<std::string, std::vector<std::string>>;
 
-// Batches of one golden case of each rule.
+// Returns the batches of one golden case per rule.
 std::vector<std::vector<v1::Batch>> Inputs() {
   std::vector<std::vector<v1::Batch>> inputs;
   for (const CatalogueEntry& entry : Catalogue()) {
@@ -33,7 +33,7 @@ std::vector<std::vector<v1::Batch>> Inputs() {
   return inputs;
 }
 
-// The same of another run and stream.
+// Returns the same batch for another run and stream.
 v1::Batch Renamed(v1::Batch batch, int thread, size_t input) {
   const std::string prefix = std::to_string(thread) + "-" + std::to_string(input) + "-";
   for (v1::Source& source : *batch.mutable_sources()) source.set_run(prefix + source.run());
@@ -48,9 +48,9 @@ void Judge(const std::vector<std::vector<v1::Batch>>& inputs, int thread, Engine
     for (const v1::Batch& batch : inputs[input]) {
       v1::Batch renamed = Renamed(batch, thread, input);
       for (const v1::Source& source : renamed.sources()) runs.push_back(source.run());
-      (void)engine->Add(std::move(renamed));  // refused ones are refused in both
+      (void)engine->Add(std::move(renamed));  // rejected batches are rejected in both
     }
-    for (const std::string& run : runs) engine->FinishRun(run);  // the second time it is gone
+    for (const std::string& run : runs) engine->FinishRun(run);  // no effect the second time
   }
 }
 

@@ -132,7 +132,7 @@ TEST(Redacted, SidesUnderTwoKeysAreInconclusive) {
       }
     }
     if (!both[0] || !both[1]) return;
-    // If whole sequences are routed twice, the drift is still found.
+    // The drift between whole sequences must still be found.
     bool found = false;
     for (const v1::Verdict& v : Judged(c, raw))
       found |= v.rule() == rule && v.kind() == v1::Verdict::KIND_FINDING;

@@ -1,4 +1,4 @@
-// Is what a compressed reduction leaves out late, or lost?
+// Tests whether the residual of a compressed reduction is delayed or lost.
 #include "analysis/collective/compression_drift.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 namespace plumbline::rules {
 namespace {
 
-// Two ranks that share `persistent` and each have noise; what is handed over is `share` of the sum,
-// with error feedback or without.
+// Two ranks with a common value `persistent` and separate noise. The reduction returns the fraction
+// `share` of the sum, with or without error feedback.
 class Steps {
  public:
   explicit Steps(int elements) : kept_(static_cast<size_t>(elements), 0) {
@@ -70,7 +70,7 @@ TEST(CompressionDrift, LevelsFollowWhatIsLost) {
   }
 }
 
-// A twentieth a step takes twenty steps: sixteen say nothing of it.
+// Tests that a twentieth per step needs twenty steps: sixteen are inconclusive.
 TEST(CompressionDrift, LateIsNotLost) {
   EXPECT_FALSE(After(64, 0.05, true).measured().has_value());
   EXPECT_EQ(After(64, 0.05, true).why().find("few-steps: "), 0u);

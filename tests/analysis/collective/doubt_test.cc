@@ -1,5 +1,5 @@
-// Simulated collectives whose arithmetic cannot be told, by a tie, by too few samples, or because
-// it is not listed: the replay proves none; and how many samples a proof takes.
+// Tests simulated collectives with unidentifiable arithmetic (a tie, too few samples, unlisted
+// arithmetic): the replay proves none. Also tests the number of samples for a proof.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,9 +63,9 @@ TEST(Ties, FewSamplesProveNothing) {
   EXPECT_FALSE(r.proved) << Says(r);
 }
 
-// Arithmetics outside the list are never proved to be one on it. (Sums that agree with a listed one
-// on every sample cannot be told from it: those of few ranks are left out, see below.) A
-// compensated sum may be said to be a wide accumulation "or a compensated sum", which it is.
+// Tests that unlisted arithmetic is never proved to be a listed one. If sums equal a listed one on
+// every sample, they cannot be distinguished; sums of few ranks are therefore omitted (see below).
+// A compensated sum may be named a wide accumulation "or a compensated sum", which is correct.
 TEST(Unlisted, NeverNamed) {
   static const char* const kModels[] = {"kahan",        "stochastic", "three-way",
                                         "random-order", "split-ring", "neumaier"};
@@ -78,7 +78,7 @@ TEST(Unlisted, NeverNamed) {
     s.seed = i + 1;
     s.model = kModels[Pick(draw, 6)];
     s.ranks = kRanks[Pick(draw, 6)];
-    // A tree of threes over 5, 6, 9 or 12 ranks is one of halves, or of groups.
+    // A tree of threes over 5, 6, 9 or 12 ranks equals a tree of halves, or of groups.
     if (s.model == "three-way") s.ranks = draw.Uniform() < .3 ? 7 : draw.Uniform() < .5 ? 10 : 16;
     s.samples = 32 << Pick(draw, 4);
     s.count = 1000 << Pick(draw, 10);
@@ -100,7 +100,7 @@ TEST(Unlisted, NeverNamed) {
                                        " or compensated, ", explained[model], " explained of ", n));
 }
 
-// Tensors filled with few values: as many samples as one likes, few observations.
+// Tests tensors with few values: many samples, but few observations.
 TEST(Unlisted, RepeatedSamplesAreOneObservation) {
   static const char* const kModels[] = {"kahan", "stochastic", "random-order", "split-ring"};
   Draw draw(13);
@@ -120,7 +120,7 @@ TEST(Unlisted, RepeatedSamplesAreOneObservation) {
   RecordProperty("explained", explained);
 }
 
-// A repeated sample is one observation, and it must still be explained.
+// Tests that a repeated sample is one observation, but must still be explained.
 TEST(Unlisted, RepeatsThatDisagreeExplainNothing) {
   ReductionSpec s;
   s.kinds = 40;
@@ -145,7 +145,7 @@ ReductionCase First(const ReductionCase& whole, int samples) {
   return part;
 }
 
-// Samples until the ring is proved, on coherent data.
+// Prints the number of samples until the ring is proved, on coherent data.
 TEST(Power, SamplesNeeded) {
   for (const auto& [ranks, usual] : std::map<int, int>{{4, 130}, {8, 80}, {16, 50}, {64, 45}}) {
     ReductionSpec s;

@@ -1,4 +1,4 @@
-// Errors of simulated collectives against the figures that the rules' pages give.
+// Tests errors of simulated collectives against the figures on the rule pages.
 #include "analysis/collective/errors.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 using testing::ReductionSpec;
 using testing::SimulateReduction;
 
-// Relative bias in per cent of sums over 2,048 elements.
+// Returns the relative bias in per cent of sums over 2,048 elements.
 double BiasPercent(const std::string& model, int ranks, double spread, double identical = 0,
                    DType dtype = DType::kBF16) {
   ReductionSpec s;

@@ -1,5 +1,5 @@
-// Honest collectives as somebody might record them: no accusation; and what is said where something
-// is wrong.
+// Tests correct collectives in many recording variants: no finding; and the findings on incorrect
+// ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ using testing::ReductionSpec;
 using testing::Text;
 using testing::Verdicts;
 
-// 64 tensor-parallel columns each reduce their copy of one gradient: 64 calls, one draw.
+// Tests 64 tensor-parallel columns that each reduce their copy of one gradient: 64 calls, one draw.
 TEST(Bias, GroupsThatHoldCopiesAreOneDraw) {
   int accused = 0;
   for (int seed = 1; seed <= 20; ++seed) {
@@ -67,7 +67,7 @@ TEST(Bias, WhatIsKeptHoldsNoValues) {
   EXPECT_EQ(kept->c.result_dtype(), DType::kBF16);
 }
 
-// A call is unexplained beside one that is proved to be a narrow ring.
+// Tests an unexplained call together with a call that is proved to be a narrow ring.
 TEST(Bias, TheNoteSpeaksOfTheCallItProves) {
   ReductionSpec s;
   s.dtype = DType::kF16;
@@ -89,7 +89,7 @@ TEST(Bias, TheNoteSpeaksOfTheCallItProves) {
             "ring");
 }
 
-// One absurd result among many leaves the stream able to see.
+// Tests that one extreme result among many does not reduce the power of the stream.
 TEST(Bias, NoErrorPoisonsAStream) {
   BiasStream stream(1e-6);
   std::vector<double> errors(400, 0.5);
@@ -116,7 +116,7 @@ TEST(Overflow, WhatCannotOverflowDidNot) {
       s.samples = 64;
       s.dtype = DType::kF16;
       s.ranks = 16;
-      if (explained) s.scale = 2000;  // sums up to 65,504 and beyond
+      if (explained) s.scale = 2000;  // sums up to 65,504 and above
       v1::Batch batch = ReductionRun(s);
       if (explained) {
         CallOf(batch, 0).set_postscale(1.0 / 16);
@@ -150,14 +150,15 @@ TEST(Premultiply, OnlyARoundingOfTheReciprocalIsOne) {
   };
   EXPECT_TRUE(found(24, RoundToFormat(1.0 / 24, DType::kBF16)));
   EXPECT_TRUE(found(24, RoundToFormat(1.0 / 24, DType::kF16)));
-  EXPECT_FALSE(found(24, .0417));       // a text of few digits
-  EXPECT_FALSE(found(24, 1.003 / 24));  // a share of tokens
+  EXPECT_FALSE(found(24, .0417));       // text with few digits
+  EXPECT_FALSE(found(24, 1.003 / 24));  // a fraction of tokens
   EXPECT_FALSE(found(24, static_cast<float>(1.0 / 24)));
   EXPECT_FALSE(found(16, 1.0 / 16));
   EXPECT_FALSE(found(1000, 0));
 }
 
-// Honest sums of every kind of data, judged whole and rank by rank, in any order of arrival.
+// Returns correct sums of every kind of data, judged as a whole and per rank, in any order of
+// arrival.
 ReductionSpec HonestSpec(Draw& draw, int seed) {
   static const char* const kModels[] = {"ring", "tree", "halving", "fp32", "exact", "random-order"};
   static const char* const kAverages[] = {"none", "none", "post-divided", "pre-divided"};

@@ -1,5 +1,5 @@
-// Collectives as nobody would record them, with ranks that are missing or too many, absurd numbers,
-// and more of everything than there can be: no crash, no work without bound, no accusation.
+// Tests hostile collectives with missing or extra ranks, extreme numbers and excessive counts: no
+// crash, no unbounded work, no finding.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -23,7 +23,7 @@ using testing::ReductionSpec;
 using testing::Text;
 using testing::Verdicts;
 
-// A sum that lacks one of its addends is wrong in every element, and nobody's fault.
+// Tests that if an addend is missing, every element is incorrect, but no arithmetic is at fault.
 TEST(Joining, ALostRecordIsNoBias) {
   for (const char* group : {"", "dp"}) {
     for (const bool numbered : {true, false}) {
@@ -48,7 +48,7 @@ TEST(Joining, ALostRecordIsNoBias) {
   }
 }
 
-// A reduce-scatter: what one rank gets is on that rank alone. It is judged as a sum that all get.
+// Tests a reduce-scatter: only one rank has the result. It is judged as a sum that all ranks get.
 TEST(Joining, OneRankHasTheResult) {
   for (const int owner : {0, 5}) {
     ReductionSpec s;
@@ -112,7 +112,7 @@ TEST(Joining, MoreRecordsThanRanksAreAmbiguous) {
   EXPECT_EQ(reason(rows).rfind("bad-tensor: inputs: expected a row for each of the 9", 0), 0u);
 }
 
-// Numbers from the wire: nothing is counted up to, divided by or multiplied with unseen.
+// Tests that untrusted numbers are validated before loops, divisions and multiplications.
 TEST(Wire, AbsurdNumbersAreRefusedOrBorne) {
   static constexpr uint64_t kOdd[] = {0,
                                       1,
@@ -204,7 +204,8 @@ TEST(Work, ManyRanksAndFewSamples) {
   }
 }
 
-// A group that never completes, in a hundred thousand copies, each said to have 2^32 - 1 ranks.
+// Tests a group that is never complete, in a hundred thousand copies, each with a declared size of
+// 2^32 - 1 ranks.
 TEST(Work, ManyGroupsThatNeverComplete) {
   ReductionSpec s;
   s.whole = false;

@@ -1,4 +1,5 @@
-// Simulated collectives whose arithmetic is listed: the replay names it, and what it was done with.
+// Tests simulated collectives with listed arithmetic: the replay identifies the arithmetic and its
+// parameters.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +26,7 @@ using testing::Says;
 using testing::SimulateReduction;
 using testing::Words;
 
-// A random collective of a listed kind.
+// Returns a random collective of a listed kind.
 ReductionSpec RandomSpec(Draw& draw, int seed) {
   static const char* const kModels[] = {"ring",        "ring",    "tree", "halving",
                                         "double-tree", "grouped", "fp32", "exact"};
@@ -57,7 +58,7 @@ ReductionSpec RandomSpec(Draw& draw, int seed) {
   return s;
 }
 
-// Parameters are claimed as they are or, now and then, not claimed.
+// Parameters are claimed correctly or, rarely, not claimed.
 struct Claims {
   int absent = 0;
   void Take(const ReductionReplay& r, const std::string& key, const std::string& expected) {
@@ -97,7 +98,7 @@ TEST(Recovery, NamesEveryListedArithmetic) {
     claims.Take(r, "direction", s.direction > 0 ? "ascending" : "descending");
   }
   EXPECT_EQ(seen.size(), 7u);
-  // 400 samples tell nearly everything; what they do not tell is not claimed.
+  // 400 samples identify nearly everything; the remainder is not claimed.
   EXPECT_LE(unproved, cases / 100);
   EXPECT_LE(claims.absent, cases / 100);
   RecordProperty("unproved", unproved);
@@ -122,7 +123,8 @@ TEST(Recovery, AveragesAndWhereTheyDivide) {
       }
     }
   }
-  // A power of two of ranks: dividing is the same wherever it happens, and is not claimed.
+  // If the number of ranks is a power of two, the place of the division has no effect and is not
+  // claimed.
   ReductionSpec s;
   s.average = "pre-multiplied";
   s.ranks = 16;
@@ -146,7 +148,7 @@ TEST(Recovery, RingOrders) {
     EXPECT_EQ(Claim(r, "start"), "7");
     EXPECT_EQ(Claim(r, "ring_order"), s.order);
   }
-  // More ranks than orders can be searched for.
+  // More ranks than the search over orders supports.
   s.ranks = 12;
   s.order = "0,5,2,7,1,3,6,4,11,8,10,9";
   s.declare_order = true;
@@ -190,7 +192,7 @@ TEST(Recovery, ManyRanks) {
       s.start = 200;
       s.direction = -1;
       s.mean =
-          0;  // a bf16 sum of 1,024 like values loses its last addends, and with them the start
+          0;  // a bf16 sum of 1,024 similar values loses its last addends, hence also the start
       s.spread = 1;
       const ReductionReplay r = ReplayReduction(SimulateReduction(s));
       SCOPED_TRACE(Words(s) + "\n  says " + Says(r));
@@ -251,7 +253,7 @@ TEST(Poison, OverflowOnTheWayIsReplayed) {
   EXPECT_EQ(r.name, "ring");
 }
 
-// A wrong bit anywhere leaves nothing explained.
+// Tests that if one bit is incorrect anywhere, nothing is explained.
 TEST(Poison, OneWrongSampleIsNotExplained) {
   ReductionSpec s;
   s.ranks = 16;

@@ -1,4 +1,4 @@
-// Results that no candidate explains: sums in some order, or something else?
+// Tests results without a matching candidate: sums in some order, or something else.
 #include "analysis/collective/sum_likeness.h"
 
 #include <gtest/gtest.h>
@@ -73,8 +73,8 @@ TEST(SumLikeness, ClippedValuesAreNoSums) {
   EXPECT_EQ(made.Judged().Excuse().find("clipped: "), 0u) << made.Judged().Excuse();
 }
 
-// Sums toward zero of 256 cancelling addends span so much that good sums lie among them, cut or
-// not: the way must also put them where they are.
+// Tests sums toward zero of 256 cancelling addends, whose range is so wide that it includes correct
+// sums, clipped or not: the arithmetic must also predict their position.
 TEST(SumLikeness, ASpanThatHoldsAnythingAccusesNobody) {
   int biased = 0;
   for (const double share : {0.2, 0.33, 0.6}) {
@@ -94,7 +94,7 @@ TEST(SumLikeness, ASpanThatHoldsAnythingAccusesNobody) {
     BiasStream stream(1e-6);
     stream.Add(ErrorsOfOutputs(made.c), std::nullopt);
     EXPECT_LT(stream.mean(), 0);
-    if (stream.interval_side() == BiasSide::kNone) continue;  // too few are cut to be called biased
+    if (stream.interval_side() == BiasSide::kNone) continue;  // too few are clipped for a bias
     EXPECT_FALSE(made.Judged().Explains(stream.mean(), stream.half_width())) << share;
     EXPECT_EQ(made.Judged().Excuse().find("clipped: "), 0u) << made.Judged().Excuse();
     ++biased;
@@ -110,7 +110,7 @@ TEST(SumLikeness, ResultsOnACoarserGridWereStoredOnIt) {
   EXPECT_EQ(made.Judged().Excuse().find("stored-narrower: "), 0u) << made.Judged().Excuse();
 }
 
-// Groups of eight neighbours in f32, and then toward zero one after the other.
+// Groups of eight neighbours in f32, then sequentially toward zero.
 TEST(SumLikeness, GroupsThatAreSummedWellFirstAreKnown) {
   Made made(256, 128, 1);
   for (int i = 0; i < made.c.samples; ++i) {
@@ -143,7 +143,7 @@ TEST(SumLikeness, WhatWasNeverReducedIsSaid) {
   }
 }
 
-// The share of elements that are something else is what decides, not how far off they are.
+// Tests that the fraction of unlike elements decides, not their distance.
 TEST(SumLikeness, AnythingElseIsUnlikeSums) {
   Made made(64, 128, 0);
   for (size_t i = 0; i < made.c.output.size(); i += 3) made.c.output[i] *= -1;

@@ -1,4 +1,5 @@
-// What a departure is, by cases that a person can check, and by an estimate written in another way.
+// Tests the definition of a departure, by cases that are verifiable by hand and by an independent
+// implementation of the estimate.
 #include "analysis/departure/departure.h"
 
 #include <gtest/gtest.h>
@@ -20,15 +21,15 @@ TEST(Departure, OneRunEachCannotTellUnder18PerThousand) {
   const Comparison c = Compare(a, b);
   EXPECT_EQ(c.block, 10u);
   EXPECT_FALSE(c.seeds_known);
-  // t with 6 degrees at 0.9975 times 0.003 times the root of 2.
+  // t with 6 degrees of freedom at 0.9975, times 0.003, times the square root of 2.
   EXPECT_NEAR(c.smallest, 4.3168271 * 0.003 * std::sqrt(2.0), 1e-9);
   EXPECT_FALSE(c.departure.has_value());
 }
 
-// Without noise the threshold is exact, and so is the onset.
+// Tests that without noise, the threshold and the onset are exact.
 TEST(Departure, ExactSteps) {
   for (const size_t points : {64u, 65u, 127u, 128u, 500u, 1000u, 5003u}) {
-    // Of eight blocks half are four apart from a step in the middle, which then looks like noise.
+    // Half of eight blocks are four blocks from a step in the middle, which then resembles noise.
     const bool few = points < 100;
     for (const size_t at : {few ? 8 : points / 3, few ? 9 : points / 2 + 1}) {
       for (const double step : {0.0180, 0.0184, -0.0184, 0.2}) {
@@ -65,7 +66,7 @@ TEST(Departure, TooFewPoints) {
   EXPECT_GT(Compare({std::vector<double>(64, 1.0)}, {std::vector<double>(64, 9.0)}).block, 0u);
 }
 
-// Sides change places: the same point, the other sign.
+// Tests that if the sides are swapped, the point is the same and the sign is opposite.
 TEST(Departure, SidesChangePlaces) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     CurveMaker maker(seed);
@@ -84,7 +85,7 @@ double MedianOf(std::vector<double> v) {
   return (v[(n - 1) / 2] + v[n / 2]) / 2;
 }
 
-// The threshold of one size, block by block, written down from the definition.
+// Returns the threshold for one block size, implemented directly from the definition.
 std::vector<double> Reference(const Curves& a, const Curves& b, size_t size, double t) {
   const size_t blocks = a[0].size() / size;
   std::vector<double> x, s2, T;
@@ -128,7 +129,7 @@ TEST(Departure, SmallestIsTheMedianThreshold) {
     CurveMaker maker(seed);
     const CurvePlan plan = {.points = 900 + 13 * seed, .memory = 0.5};
     const Curves a = maker.Side(3, plan, false), b = maker.Side(3, plan, false);
-    const double t = 3.5814062;  // 0.9975 of Student's t with 10 degrees
+    const double t = 3.5814062;  // 0.9975 of Student's t with 10 degrees of freedom
     const size_t n = a[0].size();
     const double fine = MedianOf(Reference(a, b, (n + 63) / 64, t));
     const double coarse = MedianOf(Reference(a, b, (n + 15) / 16, t));
@@ -136,7 +137,7 @@ TEST(Departure, SmallestIsTheMedianThreshold) {
   }
 }
 
-// Under 64 points: no block, and still an answer with a stated error.
+// Tests fewer than 64 points: no block, but still a result with a given error.
 TEST(FewPoints, SignsTellTheSidesApartAndSeedsDoNot) {
   for (const size_t points : {10u, 20u, 60u}) {
     uint64_t found = 0, wrong = 0;

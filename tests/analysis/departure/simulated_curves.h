@@ -12,12 +12,12 @@ namespace plumbline::departure::testing {
 
 struct CurvePlan {
   size_t points = 1000;
-  double seeds = 0.003;  // of each run's own level
-  double noise = 0.01;   // of a point
-  double memory = 0;     // of the noise from point to point
-  double wander = 0;     // of a level that comes and goes over a tenth of the run
-  double step = 0;       // ln loss, of side b from `at` on
-  double ramp = 0;       // the same, reached at the end
+  double seeds = 0.003;  // Standard deviation of the level per run.
+  double noise = 0.01;   // Standard deviation per point.
+  double memory = 0;     // Correlation of the noise between adjacent points.
+  double wander = 0;     // Standard deviation of a level that varies over a tenth of the run.
+  double step = 0;       // ln loss of side b, from `at` on.
+  double ramp = 0;       // As above, but as a ramp up to the end.
   size_t at = 500;
 };
 

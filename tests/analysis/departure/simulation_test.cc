@@ -1,4 +1,4 @@
-// False alarms and power by simulation. PLUMB_LONG=1 takes ten times as many pairs.
+// Measures false alarm rate and power by simulation. If PLUMB_LONG=1, ten times as many pairs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ int Pairs() { return std::getenv("PLUMB_LONG") != nullptr ? 4000 : 400; }
 
 struct Found {
   double rate = 0;
-  double onset_error = 0;  // mean distance from `at`, in points
+  double onset_error = 0;  // Mean distance from `at`, in points.
 };
 
 Found Simulate(const CurvePlan& plan, size_t a, size_t b, uint64_t seed) {

@@ -1,4 +1,4 @@
-// Jumps and growth over the steps of a run: false alarms and power, simulated.
+// Measures false alarm rate and power for jumps and growth over the steps of a run by simulation.
 #include "analysis/drift/change.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@ namespace {
 
 bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
 
-// Steps whose mean square is scale(step) times a chi-square over `tokens` heavy-tailed squares.
+// Returns steps whose mean square is scale(step) times a chi-square over `tokens` heavy-tailed
+// squares.
 std::vector<DriftPoint> Series(std::mt19937_64& engine, int steps,
                                const std::function<double(int)>& scale, double spread = 0.25) {
   std::lognormal_distribution<double> noise(0, spread);
@@ -56,8 +57,8 @@ TEST(StepChange, FindsAJumpWhereItIs) {
   EXPECT_GE(found, 295);
 }
 
-// A jump with fewer than 8 steps behind it is not yet told, least of all at the step before it;
-// told as soon as there are 8, it is told where it is.
+// Tests that a jump with fewer than 8 later steps is not reported yet, in particular not at the
+// step before it; with 8 steps, it is reported at the correct step.
 TEST(StepChange, WaitsForAJumpNearTheEnd) {
   std::mt19937_64 engine(29);
   for (int run = 0; run < 200; ++run) {
@@ -78,7 +79,7 @@ TEST(StepChange, WaitsForAJumpNearTheEnd) {
 
 TEST(StepChange, NearMisses) {
   std::mt19937_64 engine(23);
-  // A fall, a jump below ln 2, and one with 7 steps behind it.
+  // A fall, a jump below ln 2, and a jump with 7 later steps.
   EXPECT_FALSE(FindStepChange(Series(
                                   engine, 40, [](int t) { return t < 20 ? 5.0 : 1.0; }, .05))
                    .found);
@@ -92,8 +93,8 @@ TEST(StepChange, NearMisses) {
   EXPECT_FALSE(FindStepChange(zeros).judged);
 }
 
-// At a threshold of 200 the mean run length is at least 200: of independent runs, P(alarm within n)
-// <= n / 200.
+// Tests that the mean run length is at least 200 at a threshold of 200: P(alarm within n) <= n /
+// 200 for independent runs.
 void ExpectRunLength(const std::function<Growth(std::span<const DriftPoint>, int)>& watch) {
   std::mt19937_64 engine(24);
   const int runs = Long() ? 20000 : 3000;
@@ -111,7 +112,7 @@ TEST(Growth, RunLengthOfRanks) {
 }
 
 TEST(Growth, RunLengthOfCeilings) {
-  const double mean = 6e-4 * std::exp(0.32);  // of the lognormal
+  const double mean = 6e-4 * std::exp(0.32);  // of the lognormal distribution
   ExpectRunLength([&](auto points, int) { return WatchCeiling(points, mean / 4, mean, 200); });
 }
 
@@ -122,7 +123,7 @@ TEST(Growth, RanksOfEqualStepsAreUniform) {
     for (int t = 0; t < 100; ++t) zeros[static_cast<size_t>(t)].step = t;
     alarms += WatchRanks(zeros, std::to_string(run), 1e4).alarmed;
   }
-  EXPECT_LE(alarms, 16);  // at most 1 % of 500 expected, and 5 deviations
+  EXPECT_LE(alarms, 16);  // 1 % of 500 expected at most, plus 5 standard deviations
 }
 
 TEST(Growth, PowerOfRanks) {
@@ -143,7 +144,7 @@ TEST(Growth, PowerAndNearMissOfCeilings) {
   for (int run = 0; run < 200; ++run) {
     const auto grown = Series(engine, 200, [](int t) { return t < 50 ? 1.0 : 2.0; });
     found += WatchCeiling(grown, ceilings.tail, ceilings.square, 1e6).alarmed;
-    // A tenth more stays below a ceiling that is a quarter above.
+    // A tenth more is below a ceiling that is a quarter above.
     const auto near = Series(engine, 200, [](int) { return 1.1; });
     wrong += WatchCeiling(near, ceilings.tail, ceilings.square, 1e6).alarmed;
   }
@@ -152,7 +153,7 @@ TEST(Growth, PowerAndNearMissOfCeilings) {
   EXPECT_FALSE(WatchCeiling(Series(engine, 50, kFlat), 0, 0, 1e6).alarmed);
 }
 
-// ---- growth that restarts undo ------------------------------------------------------------------
+// ---- growth that restarts undo ----
 
 std::vector<DriftPoint> Restarted(std::vector<DriftPoint> points, int every) {
   for (DriftPoint& p : points) p.attempt = static_cast<uint32_t>(p.step / every);
@@ -173,7 +174,8 @@ TEST(Sawtooth, FindsGrowthThatRestartsUndo) {
   EXPECT_GE(found, 290);
 }
 
-// Restarts that change nothing, growth that they do not undo, a jump, a fall within attempts.
+// Tests restarts without effect, growth that restarts do not undo, a jump, a fall within attempts:
+// no finding.
 TEST(Sawtooth, SilentElsewhere) {
   std::mt19937_64 engine(62);
   const int runs = Long() ? 20000 : 2000;
@@ -192,7 +194,7 @@ TEST(Sawtooth, SilentElsewhere) {
   EXPECT_EQ(found, 0);
 }
 
-// Restarts that take most of the growth back, and a run that grows all the same: a line says more.
+// Tests restarts that undo most of the growth, in a run that still grows: a line fits better.
 TEST(Sawtooth, AttemptsThatEachBeginHigherAreALine) {
   std::mt19937_64 engine(64);
   int falls = 0;
@@ -206,7 +208,8 @@ TEST(Sawtooth, AttemptsThatEachBeginHigherAreALine) {
   EXPECT_GE(falls, 50);
 }
 
-// An engine that restarts without the trainer: no attempt is recorded, the falls show.
+// Tests an engine that restarts independently of the trainer: no attempt is recorded, but the falls
+// are visible.
 TEST(Sawtooth, FindsFallsWhereNoRestartIsRecorded) {
   std::mt19937_64 engine(64);
   const auto grows = [](int t) { return std::exp(0.2 * (t % 10)); };
@@ -218,7 +221,7 @@ TEST(Sawtooth, FindsFallsWhereNoRestartIsRecorded) {
   }
   EXPECT_GE(found, 95);
   EXPECT_GE(three, 95);
-  // Steps that come and go, one that falls, even growth, a jump.
+  // Steps up and down, one falling step, steady growth, a jump.
   const int runs = Long() ? 20000 : 2000;
   int loud = 0;
   for (int run = 0; run < runs; ++run) {

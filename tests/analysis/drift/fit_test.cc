@@ -1,5 +1,5 @@
-// Lines and means through clustered tokens: what they estimate, and that their standard errors are
-// honest where tokens of a sequence share their noise.
+// Tests lines and means of clustered tokens: the estimates, and the standard errors if the tokens
+// of a sequence have common noise.
 #include "analysis/drift/fit.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace plumbline::rules {
 namespace {
 
-// Sequences of 20 tokens; each has a shift of its own in y and in x.
+// Sequences of 20 tokens, each with its own shift in y and in x.
 template <typename Add>
 void Clusters(std::mt19937_64& engine, int sequences, double shared, const Add& add) {
   std::normal_distribution<double> normal;
@@ -22,8 +22,8 @@ void Clusters(std::mt19937_64& engine, int sequences, double shared, const Add& 
   }
 }
 
-// Of `runs` estimates, the share whose z is beyond 1.96 lies within 5 binomial deviations of 5 %,
-// and the inflation that few clusters have.
+// Tests that the fraction of estimates with |z| > 1.96 is within 5 binomial standard deviations of
+// 5 %, plus the inflation from few clusters.
 void ExpectLevel(int beyond, int runs) {
   const double n = runs, deviation = std::sqrt(0.05 * 0.95 * n);
   EXPECT_GT(beyond, 0.05 * n - 5 * deviation);
@@ -60,8 +60,8 @@ TEST(ClusteredSlope, LevelHoldsWhereTokensShareTheirNoise) {
   ExpectLevel(beyond, kRuns);
 }
 
-// Tokens of many sequences through `contexts` contexts, each of which has a shift and a slope of
-// its own: what sequences alone make of it, and with the contexts told apart.
+// Tokens of many sequences with `contexts` contexts, each with its own shift and slope: the
+// estimate by sequence alone, and with separate contexts.
 struct ManyTimes {
   ClusteredSlope with, without;
   ClusteredMean mean;
@@ -89,8 +89,9 @@ ManyTimes ThroughContexts(std::mt19937_64& engine, int contexts) {
   return out;
 }
 
-// The contexts' noise has no slope and no mean: five deviations are as good as never seen, however
-// often the same few contexts come again. Over sequences alone they are, most of the time.
+// Tests noise of contexts without slope and mean: with separate contexts, five standard deviations
+// almost never occur, even if the same few contexts repeat often. By sequence alone, they occur
+// most of the time.
 TEST(ClusteredSlope, AContextThatComesAgainIsNoNewEvidence) {
   std::mt19937_64 engine(16);
   constexpr int kRuns = 500;
@@ -124,7 +125,7 @@ TEST(ClusteredSlope, OneContextSaysNothing) {
   EXPECT_GT(std::fabs(fit.without.Fit().z()), 5);
 }
 
-// A slope that all contexts have is found as before.
+// Tests that a slope common to all contexts is still found.
 TEST(ClusteredSlope, AnHonestSlopeIsFoundThroughContexts) {
   std::mt19937_64 engine(18);
   std::normal_distribution<double> normal;
@@ -138,7 +139,7 @@ TEST(ClusteredSlope, AnHonestSlopeIsFoundThroughContexts) {
 }
 
 TEST(StudentFactor, IsStudentsTail) {
-  // Quantiles of Student's law at 2.867e-7, one side: R's qt(pnorm(-5), df, lower = FALSE) / 5.
+  // One-sided quantiles of Student's t at 2.867e-7: R's qt(pnorm(-5), df, lower = FALSE) / 5.
   EXPECT_NEAR(StudentFactor(1e9), 1, 1e-6);
   EXPECT_NEAR(StudentFactor(64), 1.11, 0.01);
   EXPECT_NEAR(StudentFactor(32), 1.25, 0.02);
@@ -202,7 +203,7 @@ TEST(LagRegression, FindsEachShape) {
 }
 
 TEST(LagRegression, LevelAtTheBorder) {
-  // Staleness exactly equal to numerics at the median lag: a one-sided 99 % test fires in 0.5 %.
+  // Staleness exactly equal to numerics at the median lag: a one-sided 99 % test rejects in 0.5 %.
   std::mt19937_64 engine(15);
   int fired = 0;
   constexpr int kRuns = 3000;

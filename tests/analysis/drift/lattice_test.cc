@@ -1,4 +1,5 @@
-// d on multiples of a power of two: found where both sides' logits are rounded, silent elsewhere.
+// Tests d on multiples of a power of two: found if the logits of both sides are rounded, otherwise
+// not.
 #include "analysis/drift/lattice.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@
 namespace plumbline::rules {
 namespace {
 
-// Differences of two roundings, beside what the log-sums leave.
+// Returns differences of two roundings, with the remainder of the log-sums.
 Lattice OfRounded(double unit, double jitter, int tokens, uint64_t seed) {
   std::mt19937_64 engine(seed);
   std::normal_distribution<double> normal;
@@ -53,7 +54,7 @@ TEST(DriftLattice, SilentOnNoiseOfAnyScaleAndShape) {
   }
 }
 
-// One context, or a few: values repeat, and their phase says nothing.
+// Tests one or a few contexts: repeated values have no information in their phase.
 TEST(DriftLattice, RepeatedValuesCountOnce) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     std::mt19937_64 engine(seed);
@@ -67,8 +68,8 @@ TEST(DriftLattice, RepeatedValuesCountOnce) {
   }
 }
 
-// A few contexts whose values are moved a little from sequence to sequence: each is a cluster, of
-// distinct values, and one or two of them may lie at a multiple.
+// Tests a few contexts whose values vary slightly between sequences: each is a cluster of distinct
+// values, and one or two of them may be near a multiple.
 TEST(DriftLattice, ClustersAreNoLattice) {
   int found = 0;
   for (uint64_t seed = 1; seed <= 500; ++seed) {
@@ -83,10 +84,10 @@ TEST(DriftLattice, ClustersAreNoLattice) {
     found += lattice.Find().found;
     EXPECT_FALSE(contexts.size() < 4 && lattice.Find().found) << seed;
   }
-  EXPECT_LE(found, 2);  // four or five clusters that all lie at multiples by chance
+  EXPECT_LE(found, 2);  // four or five clusters near multiples by chance
 }
 
-// Values read from text of few digits lie on a lattice of their own, which is none of these.
+// Tests that values from text with few digits have a decimal lattice, which is none of these.
 TEST(DriftLattice, DecimalsAreNoPowersOfTwo) {
   std::mt19937_64 engine(9);
   std::normal_distribution<double> normal;

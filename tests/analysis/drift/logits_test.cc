@@ -1,4 +1,4 @@
-// Full logits that are rounded to 16 bits: told from other differences by what the rows show.
+// Tests full logits rounded to 16 bits: distinguished from other differences by the rows.
 #include "analysis/drift/logits.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 struct Rounding {
   bool train = false, rollout = false;  // to bf16
   double noise = 0.01;
-  double scale = 1;  // the trainer's logits against the rollout's
+  double scale = 1;  // the trainer's logits relative to the rollout's
 };
 
 v1::Logits Call(const Rounding& rounding, int64_t rows = 64) {

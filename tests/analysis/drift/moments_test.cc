@@ -1,5 +1,5 @@
-// Moments of drift against brute force in extended precision; merged, poisoned, and where every
-// token is far off.
+// Tests drift moments against a direct computation in extended precision: merged, with non-finite
+// values, and with every token far off.
 #include "analysis/drift/moments.h"
 
 #include <gtest/gtest.h>

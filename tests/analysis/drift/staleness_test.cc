@@ -1,5 +1,5 @@
-// The three-point split and the jumps inside sequences: against plain sums, level and power by
-// simulation, values that are no numbers, too little to judge by.
+// Tests the three-point split and the jumps within sequences: against direct sums, level and power
+// by simulation, non-finite values, too little data.
 #include "analysis/drift/staleness.h"
 
 #include <gtest/gtest.h>
@@ -90,7 +90,8 @@ TEST(StalenessSplit, IsTheMeanOfSquaresByDefinition) {
   EXPECT_GT(fit.staleness_error, 0);
 }
 
-// The intervals hold what they say: 99 % of them the truth, tokens of a sequence alike or not.
+// Tests that 99 % of the intervals contain the true value, with and without correlation between the
+// tokens of a sequence.
 TEST(StalenessSplit, IntervalsCoverTheTruth) {
   std::mt19937_64 engine(6);
   std::normal_distribution<double> normal;
@@ -99,7 +100,7 @@ TEST(StalenessSplit, IntervalsCoverTheTruth) {
   for (int run = 0; run < runs; ++run) {
     StalenessSplit split;
     for (int sequence = 0; sequence < 60; ++sequence) {
-      const double size = std::exp(0.5 * normal(engine) - 0.25);  // of mean square 1
+      const double size = std::exp(0.5 * normal(engine) - 0.25);  // mean square 1
       for (int i = 0; i < 16; ++i)
         split.Add(sequence % 3 == 0, 0.1 * size * normal(engine), 0.1 * size * normal(engine));
       split.EndSequence();
@@ -112,7 +113,7 @@ TEST(StalenessSplit, IntervalsCoverTheTruth) {
   std::printf("outside of %d: staleness %d, numerics %d, above %d\n", runs, outside[0], outside[1],
               outside[2]);
   EXPECT_LE(outside[0], 0.03 * runs);
-  EXPECT_LE(outside[1], 0.08 * runs);  // skewed: few sequences carry most of the squares
+  EXPECT_LE(outside[1], 0.08 * runs);  // skewed: few sequences contribute most of the squares
   EXPECT_LE(outside[2], 0.005 * runs);
 }
 
@@ -124,7 +125,7 @@ TEST(Staleness, TheThirdPassSplitsWhatWasPlanted) {
     const StalenessMark mark = FindStaleness(site.statistics);
     EXPECT_EQ(mark.by, By::kSplit);
     EXPECT_TRUE(mark.found);
-    // Independent of the engine's noise, which both versions' passes share.
+    // Independent of the engine noise, which is common to the passes of both versions.
     EXPECT_NEAR(mark.split.numerics, mark.lag.at_zero, 4 * mark.split.numerics_error + 2e-4);
     EXPECT_NEAR(mark.split.staleness, mark.lag.stale_part, 0.5 * mark.split.staleness);
     EXPECT_EQ(site.Cause().id, "staleness");
@@ -136,10 +137,10 @@ TEST(Staleness, TheThirdPassNearMiss) {
   const StalenessMark mark = FindStaleness(Simulate(Stale(0.002)).statistics);
   EXPECT_EQ(mark.by, By::kSplit);
   EXPECT_FALSE(mark.found);
-  EXPECT_GT(mark.split.staleness, 3 * mark.split.staleness_error);  // there, but small
+  EXPECT_GT(mark.split.staleness, 3 * mark.split.staleness_error);  // present, but small
 }
 
-// Without versions the third pass still speaks; without tokens of lag 0 too.
+// Tests that the third pass is sufficient without versions and without tokens of lag 0.
 TEST(Staleness, TheThirdPassNeedsNoLag) {
   RolloutSpec spec = Stale(0.03);
   spec.versions_recorded = false;
@@ -188,8 +189,8 @@ TEST(Staleness, TooFewSequencesAreNotJudged) {
   EXPECT_EQ(FindStaleness(Simulate(spec).statistics).by, By::kNothing);
 }
 
-// The trainer's second pass at lag 0 is its noise floor: what it differs from itself is no
-// staleness, and where that is most of the drift it is the cause.
+// Tests that the trainer's second pass at lag 0 is its noise floor: its difference from itself is
+// not staleness. If that is most of the drift, it is the cause.
 TEST(Staleness, TheTrainersOwnNoiseIsTakenOffAndNamed) {
   RolloutSpec spec = Stale(0.002);
   spec.sin = "batch-variance";
@@ -201,7 +202,7 @@ TEST(Staleness, TheTrainersOwnNoiseIsTakenOffAndNamed) {
   EXPECT_EQ(site.Cause().id, "batch-variance");
 }
 
-// ---- updates in flight -------------------------------------------------------------------------
+// ---- updates in flight ----
 
 TEST(VersionJumps, FallIsBeforeLessAfter) {
   VersionJumps jumps;
@@ -225,13 +226,13 @@ TEST(VersionJumps, ShortRunsAndOlderWeightsAreNoBoundary) {
   for (int sequence = 0; sequence < 10; ++sequence) {
     for (int i = 0; i < 40; ++i) jumps.Add(i < 3 ? 4 : 1, 0.1);  // 3 tokens before
     jumps.EndSequence();
-    for (int i = 0; i < 40; ++i) jumps.Add(i < 20 ? 1 : 4, 0.1);  // grows older
+    for (int i = 0; i < 40; ++i) jumps.Add(i < 20 ? 1 : 4, 0.1);  // becomes older
     jumps.EndSequence();
   }
   EXPECT_FALSE(jumps.Fit().judged);
 }
 
-// No token has lag 0: only what happens inside sequences tells age from numerics.
+// Tests runs without tokens of lag 0: only changes within sequences separate age from numerics.
 TEST(Staleness, UpdatesInFlightSpeakWithoutFreshTokens) {
   const StalenessMark found = FindStaleness(Simulate(InFlight(9, 8, 0.03)).statistics);
   EXPECT_EQ(found.by, By::kJumps);
@@ -241,7 +242,7 @@ TEST(Staleness, UpdatesInFlightSpeakWithoutFreshTokens) {
   EXPECT_FALSE(none.found);
 }
 
-// A fall of drift with the position alone, and one that is older than the window: silent.
+// Tests a fall of drift with position only, and a fall older than the window: no finding.
 TEST(Staleness, DriftThatFallsSlowlyIsNoJump) {
   const DriftSite site = Simulate(InFlight(9, 8, 0), [](RolloutSequence& s) {
     for (RolloutToken& token : s.tokens) {
@@ -252,8 +253,8 @@ TEST(Staleness, DriftThatFallsSlowlyIsNoJump) {
   EXPECT_FALSE(FindStaleness(site.statistics).found);
 }
 
-// How often each evidence finds one version's change of a given size, and how often it is wrong
-// where nothing is stale.
+// Measures how often each evidence type finds the change of one version of a given size, and how
+// often it is incorrect if nothing is stale.
 TEST(Staleness, LevelAndPower) {
   const int runs = Long() ? 400 : 20;
   for (const double drift : {0.0, 0.01, 0.02, 0.03}) {

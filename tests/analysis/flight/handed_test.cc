@@ -1,4 +1,5 @@
-// What is no mismatch: the communication library counts elements, and bytes where it only moves.
+// Tests patterns that are not a mismatch: the communication library counts elements, or bytes if it
+// only moves data.
 #include "analysis/flight/handed.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ struct Call {
   std::string kind = "all_reduce", dtype = "Float", in = "[1024,8]", out = "[1024,8]";
 };
 
-// Eight ranks stand at one collective; rank 3 hands in `odd`.
+// Returns eight ranks at one collective; rank 3 passes `odd`.
 Frozen Standing(const Call& most, const Call& odd,
                 const std::function<void(uint32_t, v1::FlightRecorder::Operation*)>& change = {}) {
   constexpr uint32_t kRanks = 8;
@@ -60,7 +61,8 @@ TEST(Handed, CountsAreReadFromShapes) {
   EXPECT_FALSE(CountsIn("[99999999999999999999]").has_value());
 }
 
-// One that its device has not begun holds the others; where most are so, nobody is named.
+// Tests that a collective that has not started on its device delays the others. If most are in that
+// state, no rank is named.
 TEST(Handed, ARankWhoseDeviceHasNotBegun) {
   for (const uint32_t scheduled : {1u, 3u, 4u, 8u}) {
     const Frozen frozen = Standing({"all_reduce"}, {"all_reduce"},
@@ -80,7 +82,7 @@ TEST(Handed, AViewIsNoOtherCall) {
     EXPECT_EQ(Standing({kind}, {kind, "Float", "[8192]", "[2,4096]"}).kind, Frozen::Kind::kAllAtOne)
         << kind;
   }
-  // One tensor for all, or one a member.
+  // One tensor for all, or one per member.
   const Call gathers{"_all_gather_base", "Float", "[8]", "[64]"};
   EXPECT_EQ(Standing(gathers, {"all_gather", "Float", "[4,2]", List("[8]", 8)}).kind,
             Frozen::Kind::kAllAtOne);
@@ -96,14 +98,14 @@ TEST(Handed, AnotherCountIsOne) {
   EXPECT_EQ(found.ranks, std::vector<uint32_t>{3});
   EXPECT_EQ(found.minority, "[8191]");
   EXPECT_EQ(found.majority, "[1024,8]");
-  // Coalesced: as many in all, but another count a call.
+  // Coalesced: the same total, but another count per call.
   EXPECT_EQ(Standing({"all_reduce", "Float", "[4],[4]", "[4],[4]"},
                      {"all_reduce", "Float", "[3],[5]", "[3],[5]"})
                 .kind,
             Frozen::Kind::kMismatched);
 }
 
-// What is only moved counts in bytes; what is added must be of one dtype.
+// Tests that if data are only moved, bytes count; if they are added, the dtypes must be equal.
 TEST(Handed, BytesAreWhatIsMoved) {
   const Call floats{"_all_gather_base", "Float", "[8]", "[64]"};
   EXPECT_EQ(Standing(floats, {"_all_gather_base", "Byte", "[32]", "[256]"}).kind,
@@ -117,8 +119,8 @@ TEST(Handed, BytesAreWhatIsMoved) {
   EXPECT_EQ(Standing({"all_to_all", "Float"}, {"all_to_all", "Half"}).what, "dtype");
 }
 
-// Lists that were cut, at different places and of uneven parts: nobody is accused by what is not
-// seen.
+// Tests lists that were truncated at different places and with uneven parts: unseen entries are no
+// evidence.
 TEST(Handed, WhatWasCutIsNoDifference) {
   const Call gathers{"all_gather", "Float", "[1024]", List("[1024]", 5) + ",[10"};
   EXPECT_EQ(Standing(gathers, {"all_gather", "Float", "[1024]", List("[32,32]", 3) + ",[32,"}).kind,

@@ -1,4 +1,4 @@
-// A finding by the builder is the message that it says, part by part.
+// Tests that a built finding equals the expected message in every part.
 #include "analysis/frame/finding_builder.h"
 
 #include <google/protobuf/text_format.h>
@@ -49,7 +49,7 @@ TEST(FindingBuilder, EveryPartStandsWhereItBelongs) {
       << built.DebugString();
 }
 
-// What is set beside the builder's own words, and levels that are known later.
+// Tests fields that are set directly, and levels that are set later.
 TEST(FindingBuilder, TheRestIsTheMessages) {
   FindingBuilder found;
   found.finding().mutable_bias()->set_mean(-2);

@@ -1,4 +1,4 @@
-// What is remembered of a site: once for each number, and never of a site without one.
+// Tests that a memo is created once per site number, and never without a number.
 #include "analysis/frame/site_memo.h"
 
 #include <gtest/gtest.h>

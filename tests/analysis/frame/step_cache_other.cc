@@ -1,4 +1,4 @@
-// A type of the same name as one of step_cache_test.cc, of a file of its own.
+// A type with the same name as one in step_cache_test.cc, local to its file.
 #include "tests/analysis/frame/step_cache_other.h"
 
 #include <string>

@@ -7,7 +7,7 @@
 
 namespace plumbline::rules {
 
-// The text of that file's Shared.
+// Returns the text of the Shared of that file.
 std::string OtherFilesShared(const SiteStep& step);
 
 }  // namespace plumbline::rules

@@ -1,4 +1,4 @@
-// What rules share of a step: made once, of its own type, and of that step alone.
+// Tests data shared by rules in a step: created once, per type, and for that step only.
 #include "analysis/frame/step_cache.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(StepCache, MakesAValueOnceAndOfItsOwnType) {
   EXPECT_EQ(made, 1);
 }
 
-// As rules have them, each in its own file.
+// As in rules, each in its own file.
 struct Shared {
   int value;
 };
@@ -56,7 +56,7 @@ TEST(StepCache, WhatMakesAValueMayAskForOthers) {
   EXPECT_EQ(step.cache.Get<const Sum>([] { return MakeSum(0); })->value, 12);
 }
 
-// The engine copies what the sites of a step have in common.
+// The engine copies the common part of the sites of a step.
 TEST(StepCache, ACopyOfAStepSharesNothing) {
   SiteStep first;
   EXPECT_EQ(first.cache.Get<const Sum>([] { return MakeSum(1); })->value, 1);

@@ -1,5 +1,5 @@
-// Simulated ledgers, whose truth is known: how often the intervals hold it, and how often something
-// honest is flagged. PLUMB_LONG=1 takes ten times as many.
+// Measures simulated ledgers with known truth: the coverage of the intervals and the false finding
+// rate. If PLUMB_LONG=1, ten times as many.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,21 +18,21 @@ struct Plan {
   double keep_above = 0.05;  // ln multiplier as measured
   double spread = 0.06, mean = 0.04;
   double noise = 0.002, other_noise = 0.0012;
-  double small_bias = 0;  // of ln loss, of all small ablations
-  double leak = 0;        // of ln loss, of the first change, on the first set alone
-  int listed_too = 0;     // of what is not kept
+  double small_bias = 0;  // of ln loss, for all small ablations
+  double leak = 0;        // of ln loss, for the first change, on the first set only
+  int listed_too = 0;     // of the rejected changes
   std::vector<double> scales = {1e19, 1e20};
   int seeds = 2;
 };
 
-// One laboratory's work: changes of a known worth, ablations, and what was kept of them.
+// The work of one laboratory: changes with a known value, ablations, and the kept changes.
 class Laboratory {
  public:
   Laboratory(uint64_t seed, const Plan& plan) : plan_(plan), random_(seed) { Run(); }
 
   Ledger ledger;
-  double truth = 0;  // ln of the product of the kept, at the target
-  double naive = 0;  // of the measured ones
+  double truth = 0;  // ln of the product of the kept changes, at the target
+  double naive = 0;  // ln of the product of the measured values
   double naive_variance = 0;
 
  private:
@@ -65,7 +65,7 @@ class Laboratory {
     ledger.tried = plan_.tried;
   }
 
-  // Its worth drifts with scale, by itself and with all others.
+  // The value drifts with scale, per change and jointly.
   void Change(int i, double large, double shared, const std::vector<double>& small) {
     const double worth = plan_.mean + plan_.spread * Normal(), drift = 0.02 * Normal();
     Multiplier m{"c" + std::to_string(i), 1, true, {{}, ledger.baseline}};
@@ -78,7 +78,7 @@ class Laboratory {
             Train(flops, seed, worth + drift * decades, bias, i == 0 ? plan_.leak : 0));
     }
     const std::vector<Cell> cells = CellsOf(ledger.runs, m.arms);
-    // As a laboratory would: by the true slope at its largest scale.
+    // As in practice: the claim uses the true slope at the largest scale.
     const double with = std::exp(cells.back().ln_with), without = std::exp(cells.back().ln_without);
     const double measured = std::log((without - 1.8) / (with - 1.8)) / 0.16;
     m.claimed = std::exp(measured);
@@ -129,7 +129,7 @@ Rates Simulate(const Plan& plan, uint64_t first_seed) {
   return rates;
 }
 
-// Three standard deviations of a share of n.
+// Returns three standard deviations of a fraction of n.
 double Wide(double share, int n) { return 3 * std::sqrt(share * (1 - share) / n); }
 
 void Say(const char* name, const Rates& r) {
@@ -154,7 +154,7 @@ TEST(Simulated, IntervalsHoldTheTruth) {
     // 3,000 of each: 0.86 (noisy) to 0.93.
     EXPECT_GE(rates.ours, 0.86 - Wide(0.86, rates.judged)) << name;
     EXPECT_LE(rates.naive, 0.80) << name << ": a test that a naive product passes tells nothing";
-    // A false finding in one ledger of a hundred each.
+    // One false finding per hundred ledgers each.
     EXPECT_LE(rates.leaks, 0.01 + Wide(0.01, rates.judged)) << name;
     EXPECT_LE(rates.biased, 0.01 + Wide(0.01, rates.judged)) << name;
   }
@@ -166,14 +166,14 @@ TEST(Simulated, ALeakIsFound) {
   EXPECT_GE(rates.first_leak, 0.9);
 }
 
-// 2 % of loss that all small ablations gain.
+// Tests a 2 % loss advantage of all small ablations.
 TEST(Simulated, ABiasOfSmallScalesIsFound) {
   const Rates rates = Simulate({.keep_above = -1, .small_bias = 0.02}, 78);
   Say("bias", rates);
   EXPECT_GE(rates.biased, 0.9);
 }
 
-// The claims are right and the stack is what they say.
+// Tests correct claims: the stack must not be reported as overstated.
 TEST(Simulated, AnHonestStackIsNotOverstated) {
   int overstated = 0, judged = 0;
   std::mt19937_64 random(5);

@@ -1,4 +1,4 @@
-// All numbers of the worked example, and what happens at the edges of its parts.
+// Tests all numbers of the worked example and the limits of its parts.
 #include "tests/analysis/ledger/worked_example.h"
 
 #include <gmock/gmock.h>
@@ -88,7 +88,8 @@ TEST(WorkedExample, Leaks) {
   }
 }
 
-// One more pair of what has one pair and lies furthest from the target.
+// Tests the recommendation: one more pair for the change with a single pair, farthest from the
+// target.
 TEST(WorkedExample, NextAblation) {
   const WorkedExample example;
   const Estimate e = Of(example);
@@ -119,7 +120,7 @@ TEST(WorkedExample, WithoutTheFlagged) {
   EXPECT_EQ(none.ln, 0);
 }
 
-// However many were tried, a kept change is worth less than it was measured at.
+// Tests that for any number of trials, the estimate of a kept change is below its measurement.
 TEST(Selection, IsWorthLessThanMeasured) {
   WorkedExample example;
   double measured = 0;
@@ -133,13 +134,13 @@ TEST(Selection, IsWorthLessThanMeasured) {
   }
 }
 
-// ln Phi far out, where Phi itself is 0 in double.
+// ln Phi in the far tail, at which Phi is 0 in double.
 TEST(Selection, LogNormalCdf) {
   EXPECT_NEAR(LogNormalCdf(0), std::log(0.5), 1e-15);
   EXPECT_NEAR(LogNormalCdf(-1.96), std::log(0.024997895), 1e-7);
   EXPECT_NEAR(LogNormalCdf(9) / -1.1285884059538405e-19, 1, 1e-9);
   EXPECT_NEAR(LogNormalCdf(-100), -5005.5242086942, 1e-7);
-  // Both ways of computing it meet.
+  // Both formulas agree at the limit.
   EXPECT_NEAR(LogNormalCdf(-30 - 1e-9), LogNormalCdf(-30 + 1e-9), 1e-6);
 }
 
@@ -153,7 +154,7 @@ TEST(Cells, UnpairedWhereNoSeedIsShared) {
   EXPECT_EQ(cells[0].freedom, 3);
   EXPECT_NEAR(cells[0].spread(), 1.0 / 2 + 1.0 / 3, 1e-15);
   EXPECT_NEAR(cells[0].ln_with, (std::log(3.0) + std::log(3.1)) / 2, 1e-15);
-  // One seed in common, and the others are left out.
+  // One common seed; the others are omitted.
   runs[3].seed = 1;
   cells = CellsOf(runs, {{0, 1}, {2, 3, 4, 5}});
   ASSERT_EQ(cells[0].pairs.size(), 1u);
@@ -180,7 +181,7 @@ TEST(Errors, AreInWords) {
   EXPECT_THAT(error(), HasSubstr("expected a multiplier"));
 }
 
-// A run far below the baseline's losses: no candidate floor may lie above it.
+// Tests a run far below the losses of the baseline: no candidate floor may be above it.
 TEST(Errors, ALossBelowEveryFloor) {
   WorkedExample example;
   example.ledger.runs[example.ledger.multipliers[1].arms.with[0]].loss = 1.2;

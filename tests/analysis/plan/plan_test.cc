@@ -1,4 +1,5 @@
-// What a step costs: the textbook example, identities of the formulas over random plans, poison.
+// Tests the cost of a step: the textbook example, identities of the formulas on random plans,
+// invalid values.
 #include "analysis/plan/plan.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// 100 B dense parameters on 64 H100: 989 TFLOP/s at 40 %, 50 GB/s a GPU, domains of 8.
+// Returns 100 B dense parameters on 64 H100: 989 TFLOP/s at 40 %, 50 GB/s per GPU, domains of 8.
 Input Textbook() {
   Input in;
   in.model = {.parameters = 100e9, .layers = 80, .hidden = 10240, .heads = 80, .sequence = 4096};
@@ -39,16 +40,16 @@ TEST(Plan, TheTextbooksCrossover) {
   EXPECT_NEAR(NetworkSeconds(in), 12, 1e-9);
   EXPECT_NEAR(CriticalTokens(in), 7912, 0.5);
   in = Textbook();
-  in.model.active = 10e9;  // sparse: ten times as many tokens are needed
+  in.model.active = 10e9;  // sparse: needs ten times as many tokens
   EXPECT_NEAR(CriticalTokens(in), 9890, 5);
 }
 
 TEST(Plan, NothingLeavesADomainFasterThanItsOwnLink) {
   Input in = Textbook();
-  in.cluster.domain = 16;  // 16 rails of 50 GB/s would be 800
+  in.cluster.domain = 16;  // 16 links of 50 GB/s would be 800
   EXPECT_EQ(GroupBandwidth(in), 450e9);
   in.cluster.gpus = 8;
-  EXPECT_EQ(GroupBandwidth(in), 450e9);  // all of it is one domain
+  EXPECT_EQ(GroupBandwidth(in), 450e9);  // all GPUs are in one domain
 }
 
 TEST(Plan, BubblesOfTheLiterature) {
@@ -66,7 +67,7 @@ TEST(Plan, StateOfAdamInMixedPrecisionIsSixteenBytes) {
   EXPECT_DOUBLE_EQ(states[3].total(), 1600e9 / 64);
 }
 
-// Korthikanti et al. 2022: a layer of s b h (34 + 5 a s / h) bytes.
+// Korthikanti et al. 2022: a layer has s b h (34 + 5 a s / h) bytes.
 TEST(Plan, ActivationsOfALayer) {
   Input in = Textbook();
   in.model.layers = 1;
@@ -98,7 +99,7 @@ Input Random(std::mt19937_64& draw) {
   return in;
 }
 
-// The crossover is where both take the same time, whatever the batch.
+// Tests that compute and network times are equal at the crossover, for any batch.
 TEST(Plan, AtTheCrossoverComputingAndNetworkAreEqual) {
   std::mt19937_64 draw(7);
   for (int i = 0; i < 2000; ++i) {

@@ -1,4 +1,4 @@
-// The replay machine against sums taken one exact operation at a time, and its bounds.
+// Tests the replay machine against sums of single exact operations, and its bounds.
 #include "analysis/product/machine.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ constexpr DType kInputs[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M
 
 bool Same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-// A spec and some of its candidates, by seed.
+// Returns a spec and some of its candidates for a seed.
 MatmulSpec RandomSpec(std::mt19937_64& rng, int most_inner) {
   MatmulSpec spec;
   spec.samples = 3;
@@ -151,7 +151,7 @@ TEST(MatmulMachine, NoSumLiesBeyondItsBound) {
   }
   std::cout << bounded << " bounds, the nearest sum at " << nearest << " of its bound\n";
   EXPECT_GT(bounded, 5000);
-  EXPECT_GT(nearest, 0.05);  // or they bound nothing
+  EXPECT_GT(nearest, 0.05);  // a bound must be tight
 }
 
 TEST(MatmulMachine, AdditionsRoundOnce) {

@@ -1,4 +1,4 @@
-// Which arithmetic a product is named by: what was simulated, and never another.
+// Tests the arithmetic that a product is attributed to: the simulated one and no other.
 #include "analysis/product/replay.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ bool Contains(const std::vector<MatmulModel>& models, const MatmulModel& model) 
   return std::find(models.begin(), models.end(), model) != models.end();
 }
 
-// Is what the replay claims true of `model`?
+// Tests whether the claims of the replay are true of `model`.
 void ExpectTrueOf(const MatmulReplay& replay, const MatmulModel& model, const std::string& where) {
   const auto narrow = [](const MatmulModel& m) { return KeepsFewerBits(m, 21); };
   const auto cut = [](const MatmulModel& m) { return m.cut != InputCut::kNone; };
@@ -69,7 +69,7 @@ MatmulSpec RandomSpec(std::mt19937_64& rng) {
   return spec;
 }
 
-// Any candidate of any shape: it is in the class, and nothing is claimed that it is not.
+// Tests candidates of any shape: the true candidate is in the class, and no false claim is made.
 TEST(MatmulReplay, EveryCandidateIsFoundAmongItsEquals) {
   std::mt19937_64 rng(21);
   std::map<std::string, std::map<std::string, int>> named;
@@ -82,7 +82,7 @@ TEST(MatmulReplay, EveryCandidateIsFoundAmongItsEquals) {
     const auto c = DecodeMatmul(blank);
     ASSERT_TRUE(c.ok()) << c.status();
     const std::vector<MatmulModel> models = CandidateModels(*c);
-    // Families alike, not in the share of their parameters.
+    // Families with equal weights, independent of their number of parameters.
     MatmulModel model = models[rng() % models.size()];
     const char* families[] = {"exact",    "sequential", "pairwise", "aligned",
                               "promoted", "split-k",    "tf32"};
@@ -108,7 +108,7 @@ TEST(MatmulReplay, EveryCandidateIsFoundAmongItsEquals) {
   }
 }
 
-// What is asked for by name at a size that must tell it.
+// Tests named arithmetics at a size that must identify them.
 TEST(MatmulReplay, NamesWhatTensorCoresDo) {
   const MatmulSpec spec{.samples = 64, .inner = 512};
   const MatmulModel hopper{.sum = Sum::kAligned,
@@ -158,9 +158,9 @@ TEST(MatmulReplay, NamesWhatTensorCoresDo) {
   EXPECT_TRUE(replay.Proves([](const MatmulModel& m) { return m.cut != InputCut::kNone; }));
 }
 
-// ---- arithmetics that are not in the list ------------------------------------------------------
+// ---- arithmetics that are not in the list ----
 
-// Compensated twice (Klein 2006): as good as exact, and so called.
+// Compensated twice (Klein 2006): equivalent to exact, and named so.
 double Klein(const std::vector<double>& p, double c) {
   auto sum = static_cast<float>(c), first = 0.0f, second = 0.0f;
   const auto lost = [](float a, float b, float total) {
@@ -210,7 +210,8 @@ double Backwards(const std::vector<double>& p, double c) {
   return acc;
 }
 
-// None of these may be named with proof, nor any claim be proved; ties on easy data are classes.
+// Tests that none of these is named with proof and no claim is proved; ties on easy data are
+// classes.
 TEST(MatmulReplay, WhatIsNotListedIsNeverProved) {
   const auto seed = static_cast<uint64_t>(Setting("PLUMB_SEED", 31));
   std::mt19937_64 rng(seed), noise(seed + 1);
@@ -232,12 +233,12 @@ TEST(MatmulReplay, WhatIsNotListedIsNeverProved) {
   for (int round = 0; round < rounds; ++round) {
     for (const Unlisted& u : unlisted) {
       const MatmulSpec spec = RandomSpec(rng);
-      // Of a product or two all orders are one.
+      // If there are only one or two products, all orders are equal.
       if (spec.inner < 16) continue;
       const MatmulReplay replay = ReplayOf(Simulate(spec, u.dot));
       ++cases;
       ++outcomes[u.name][!replay.explained() ? "unexplained" : replay.proved ? "PROVED" : "class"];
-      // What a second compensation adds may round away on every sample.
+      // The second compensation may be rounded away on every sample.
       const bool as_good = std::string(u.name) == "klein" && replay.Holds([](const MatmulModel& m) {
         return m.sum == Sum::kExact || m.compensation != MatmulModel::Compensation::kNone;
       });
@@ -299,7 +300,7 @@ TEST(MatmulReplay, OneProductTiesAllThatRoundAlike) {
   EXPECT_FALSE(replay.proved);
 }
 
-// One of each family at K = 16,384.
+// Tests one of each family at K = 16,384.
 TEST(MatmulReplay, LongSumsAreFound) {
   constexpr RoundingMode kZero = RoundingMode::kTowardZero;
   const MatmulModel models[] = {
@@ -316,7 +317,7 @@ TEST(MatmulReplay, LongSumsAreFound) {
     const MatmulReplay replay = ReplayOf(Simulate(spec, model));
     EXPECT_TRUE(Contains(replay.accepted, model)) << Words(model) << " as " << replay.Words();
     EXPECT_EQ(replay.name, FamilyOf(model)) << Words(model);
-    // Compensated sums come so near the exact one that it may lack a sample or two.
+    // Compensated sums are so close to the exact sum that a sample or two may be missing.
     EXPECT_TRUE(replay.proved || model.sum == Sum::kExact)
         << Words(model) << ", " << replay.discriminating;
   }

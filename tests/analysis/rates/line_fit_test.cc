@@ -1,4 +1,5 @@
-// The slope at one end of a few points: exact on lines and parabolas, honest about noise.
+// Tests the slope at one end of a few points: exact on lines and parabolas, correct errors with
+// noise.
 #include "analysis/rates/line_fit.h"
 
 #include <gtest/gtest.h>
@@ -31,13 +32,13 @@ TEST(FitSlope, ParabolasAreMetExactly) {
     const Points points = Parabola(draw.Normal(), b, c, first, 4 + i % 60, 1 + i % 7);
     const double at = points.back().first + 1, expected = b + 2 * c * at;
     const SlopeAt fitted = FitSlope(points, at);
-    // y is of the size of c * 1e8, and known to 1e-16 of that.
+    // y is of the order of c * 1e8, with precision 1e-16 of that.
     EXPECT_NEAR(fitted.slope, expected, 1e-5 * (1 + std::fabs(expected)));
     EXPECT_LT(fitted.error, 1e-5 * (1 + std::fabs(expected)));
   }
 }
 
-// Of 1,000 noisy lines the slope lies within three of its errors in nearly all.
+// Tests that in nearly all of 1,000 noisy lines, the slope is within three of its errors.
 TEST(FitSlope, TheErrorIsHonest) {
   int outside = 0;
   for (uint64_t seed = 1; seed <= 1000; ++seed) {
@@ -47,7 +48,7 @@ TEST(FitSlope, TheErrorIsHonest) {
     const SlopeAt fitted = FitSlope(points, 532);
     outside += std::fabs(fitted.slope + 0.01) <= 3 * fitted.error ? 0 : 1;
   }
-  EXPECT_LE(outside, 15);  // 0.5 % of a t with 29 degrees of freedom, and room
+  EXPECT_LE(outside, 15);  // 0.5 % of a t with 29 degrees of freedom, plus a margin
 }
 
 TEST(FitSlope, TooLittleIsSaidToBe) {

@@ -1,4 +1,4 @@
-// Halves that come apart, late, out of order or not at all.
+// Tests halves that arrive separately, late, out of order or not at all.
 #include "analysis/rollout/join.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using testing::SequenceMessage;
 
 const RolloutSpec kSpec{.sequences = 5, .length = 8, .lag = 2};
 
-// A step's evidence of one role, held for the call.
+// The evidence of one role in one step; keeps it alive during the call.
 struct Sent {
   v1::Source source;
   v1::Evidence evidence;
@@ -110,7 +110,7 @@ TEST(RolloutJoin, AStepThatWaitsHoldsBackTheNextAndIsGivenUp) {
   run.Give(1, RolloutHalf::kRollout);
   EXPECT_TRUE(run.ids.empty());
   EXPECT_EQ(run.join.counts("policy", "logprobs").waiting_train, 10u);
-  run.Give(65, RolloutHalf::kRollout);  // more than 64 steps past
+  run.Give(65, RolloutHalf::kRollout);  // more than 64 steps later
   EXPECT_EQ(run.ids.size(), 5u);
   EXPECT_EQ(run.join.counts("policy", "logprobs").given_up_train, 5u);
   run.Collect(run.join.Finish());
@@ -120,7 +120,7 @@ TEST(RolloutJoin, AStepThatWaitsHoldsBackTheNextAndIsGivenUp) {
 
 TEST(RolloutJoin, HalvesOfOtherStepsMeetByTheirTokens) {
   Steps run;
-  // The rollout process counts one step ahead, and ids begin anew in every step.
+  // The rollout process counts one step ahead, and ids restart in every step.
   for (int step = 0; step < 4; ++step) {
     auto train = Messages(step, RolloutHalf::kTrain);
     auto rollout = Messages(step, RolloutHalf::kRollout);

@@ -1,5 +1,5 @@
-// The S-test's parts: workers, versions and steps that the pool hides, the level of all parts
-// together, the fairness of every bet. Fixed seeds.
+// Tests the parts of the S-test: workers, versions and steps hidden by the pool, the joint level of
+// all parts, the fairness of every bet. Fixed seeds.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,12 +22,12 @@ using By = SamplerTest::By;
 
 int Runs(int n) { return std::getenv("PLUMB_LONG") != nullptr ? 20 * n : n; }
 
-// The rule's own, of a run's only site.
+// Returns the rule's alpha for the only site of a run.
 double AlphaOfASite() {
   return kSamplerAlphaWeight * kRunAlpha * AlphaShares().Next(v1::ROLE_TRAINER);
 }
 
-// Columns that a record may have, and the test that they allow.
+// The columns of a recording and the possible test.
 struct Columns {
   const char* name;
   By by;
@@ -46,7 +46,8 @@ RolloutSpec With(RolloutSpec spec, const Columns& c) {
   return spec;
 }
 
-// `first`: the sequence of each step that enters first, and so whose worker appears first.
+// Returns a test after the run. `first` is the sequence of each step that enters first, so its
+// worker appears first.
 SamplerTest Played(const RolloutSpec& spec, double alpha, uint64_t seed, size_t first = 0) {
   RolloutSimulator simulator(spec);
   SamplerTest test(alpha);
@@ -62,7 +63,7 @@ SamplerSide Found(const SamplerTest& test, const Columns& columns) {
   return columns.by == By::kRollout ? test.alarmed() : test.FinalLook();
 }
 
-// Workers at 0.85 and 1.15 whose samples are together as likely as the record says.
+// Tests workers at 0.85 and 1.15 whose samples are together as likely as recorded.
 TEST(SamplerParts, ThoseThatCancelInThePoolAreFound) {
   for (const char* part : {"worker", "step", "version"}) {
     for (const Columns& columns : kColumns) {
@@ -82,8 +83,8 @@ TEST(SamplerParts, ThoseThatCancelInThePoolAreFound) {
   }
 }
 
-// One worker of four at another temperature: in how many runs it is found, at the alpha that the
-// rule has for a site. It appears first, second, third and last in turn.
+// Returns the fraction of runs in which one worker of four at another temperature is found at the
+// rule's alpha for a site. That worker appears first, second, third and last in turn.
 double ShareFound(RolloutSpec spec, const Columns& columns, int runs, int* named) {
   int found = 0;
   spec.sin = "both-raw";
@@ -104,10 +105,10 @@ TEST(SamplerParts, OneWorkerOfFourIsFound) {
     const char* family;
     double temperature;
     int tokens;
-    double least;  // of runs, with the rollout's H and V
+    double least;  // Minimum fraction of runs, with the rollout's H and V.
   };
-  // 64 tokens of varentropy 1.9: the best test of all, that knows worker and temperature, has
-  // 3,072 * 0.0104 = 32 nats at 0.9, and 26 at 1.1; the alarm is at 23.8.
+  // 64 tokens of varentropy 1.9: the optimal test with known worker and temperature has 3,072 *
+  // 0.0104 = 32 nats at 0.9, and 26 at 1.1; the alarm is at 23.8.
   const Case cases[] = {{"small", .9, 12288, .4},  {"small", .9, 16384, .75},
                         {"small", .9, 24576, .95}, {"small", .85, 12288, .95},
                         {"small", 1.1, 24576, .9}, {"large", .9, 12288, .95},
@@ -126,7 +127,7 @@ TEST(SamplerParts, OneWorkerOfFourIsFound) {
       std::printf("%s, %-16s one worker of four at %.2f, %d tokens: found in %.2f, named in %d\n",
                   c.family, columns.name, c.temperature, c.tokens, found, named);
       if (columns.by == By::kRollout) {
-        // Less than promised by more than chance: 3 deviations of the binomial.
+        // Fails if the number is below the promise by more than 3 binomial standard deviations.
         EXPECT_GE(found, c.least - 3 * std::sqrt(c.least * (1 - c.least) / runs))
             << c.family << " " << c.temperature << " " << c.tokens;
       }
@@ -134,13 +135,13 @@ TEST(SamplerParts, OneWorkerOfFourIsFound) {
   }
 }
 
-// All parts together alarm as seldom as the pool alone would, however many there are.
+// Tests that all parts together alarm as rarely as the pool alone, for any number of parts.
 TEST(SamplerParts, TheLevelHoldsForManyWorkers) {
   for (const Columns& columns : kColumns) {
     for (const int workers : {4, 16, 64, -16}) {
       const int runs = Runs(40);
       RolloutSpec spec = With({.steps = 8, .length = 16, .noise = "fp8"}, columns);
-      if (workers < 0) spec.contexts = 1;  // every token is of one context
+      if (workers < 0) spec.contexts = 1;  // every token is in one context
       spec.workers = spec.sequences = std::abs(workers);
       RolloutSimulator simulator(spec);
       int alarms[2] = {};
@@ -166,8 +167,8 @@ TEST(SamplerParts, TheLevelHoldsForManyWorkers) {
   }
 }
 
-// The mean over a context's own tokens of what one token makes of the wealth, of which the pool and
-// the even steps hold .4375.
+// Tests the mean over the tokens of a context of the wealth factor of one token. The pool and the
+// even steps have .4375 of the wealth.
 void FairBets(const RolloutSpec& spec, int decimals) {
   testing::RolloutCells cells(spec);
   const double unit = std::pow(10.0, decimals);
@@ -196,8 +197,8 @@ void FairBets(const RolloutSpec& spec, int decimals) {
   }
 }
 
-// No bet is unfair: of every context the mean over its own tokens is at most 1, whatever was
-// rounded.
+// Tests that no bet is unfair: for every context, the mean over its own tokens is at most 1, for
+// any rounding.
 TEST(SamplerTest, EveryBetIsFairInEveryContext) {
   for (const char* family : {"small", "large"}) {
     for (const double sharpness : {.05, 1.0, 4.0}) {

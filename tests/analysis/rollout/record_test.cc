@@ -1,5 +1,5 @@
-// The E-test's level on honest runs, its power over sins, and what poison does to it. Fixed seeds.
-// PLUMB_LONG=1 takes twenty times as many runs.
+// Tests the level of the E-test on clean runs, its power over faults, and the effect of non-finite
+// values. Fixed seeds. If PLUMB_LONG=1, twenty times as many runs.
 #include "analysis/rollout/record.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 using testing::RolloutSimulator;
 using testing::RolloutSpec;
 
-// The shares of the parts that hold tokens where there is one step, no worker and no version.
+// The shares of the parts with tokens if there is one step, no worker and no version.
 constexpr double kPoolAndParity = .375 + .0625;
 
 int Runs(int n) { return std::getenv("PLUMB_LONG") != nullptr ? 20 * n : n; }
@@ -43,7 +43,8 @@ Peak PeakOf(RolloutSimulator& simulator, const RolloutSpec& spec, uint64_t seed,
   return peak;
 }
 
-// Alarms that n honest runs may raise at level alpha but for a chance of about 1e-5.
+// Returns the maximum number of alarms in n clean runs at level alpha, up to a probability of about
+// 1e-5.
 double MostAlarms(int n, double alpha) {
   return n * alpha + 4.3 * std::sqrt(n * alpha * (1 - alpha)) + 1;
 }
@@ -108,7 +109,7 @@ TEST_P(RecordLevel, HonestRunsAlarmAsSeldomAsPromised) {
 }
 INSTANTIATE_TEST_SUITE_P(Families, RecordLevel, ::testing::Values("small", "large"));
 
-// Sequences that are kept by what they hold: the longest surprises are dropped.
+// Tests sequences that are selected by content: those with the largest surprise are dropped.
 TEST(RecordTest, AKnownShareOfKeptSequencesKeepsTheLevel) {
   const int runs = Runs(200);
   int alarms = 0, undeclared = 0;
@@ -125,7 +126,7 @@ TEST(RecordTest, AKnownShareOfKeptSequencesKeepsTheLevel) {
       for (RolloutSequence& s : simulator.Step(step, static_cast<uint64_t>(run))) {
         double sum = 0;
         for (const RolloutToken& t : s.tokens) sum += t.train - t.rollout;
-        if (sum < -.5) continue;  // whatever came before, more than half are kept
+        if (sum < -.5) continue;  // for any history, more than half are kept
         silent.Add(s);
         s.selection = v1::LogprobsSequence::SELECTION_FILTERED;
         s.kept_share = .5;
@@ -141,10 +142,10 @@ TEST(RecordTest, AKnownShareOfKeptSequencesKeepsTheLevel) {
   EXPECT_GT(undeclared, runs / 2);  // the selection is strong enough to matter
 }
 
-// ---- power --------------------------------------------------------------------------------------
+// ---- power ----
 
-// Median over seeds of the tokens to an alarm at 1e-6 of either side, looked at every 8 tokens;
-// infinity: none within the budget in half of them.
+// Returns the median over seeds of the number of tokens until an alarm at 1e-6 on either side,
+// checked every 8 tokens; infinity if half of them have no alarm within the budget.
 double TokensToAlarm(RolloutSpec spec, bool up, int most_tokens) {
   spec.sequences = 8;
   spec.length = 64;
@@ -177,10 +178,11 @@ struct Sin {
   const char* name;
   RolloutSpec spec;
   bool up;
-  double small, large;  // tokens that the alarm may take; infinity: it may stay out
+  double small,
+      large;  // Maximum number of tokens until the alarm; infinity if no alarm is required.
 };
 
-// ln of the wealth that the same tokens give where nothing says whose they are.
+// Returns ln of the wealth for the same tokens without worker names.
 double PoolOf(RolloutSimulator& simulator, const RolloutSpec& spec) {
   RecordTest test(1e-6);
   for (int step = 0; step < spec.steps; ++step) {
@@ -194,13 +196,14 @@ double PoolOf(RolloutSimulator& simulator, const RolloutSpec& spec) {
   return test.log_wealth_up();
 }
 
-// One worker of four, every other step, beside tokens that cost the pool's bets: the part is ahead.
+// Tests one worker of four, every other step, with other tokens that reduce the pool's wealth: the
+// part is ahead.
 TEST(RecordPower, AGuiltyPartIsFoundAndNamed) {
   constexpr int kRuns = 10;
   for (const char* noise : {"dense", "fp8"}) {
     for (const std::string part : {"worker", "step"}) {
       int found = 0, named = 0;
-      double ahead = 0;  // of the pool alone, in nats
+      double ahead = 0;  // Advantage over the pool alone, in nats.
       for (int run = 0; run < kRuns; ++run) {
         // 24 steps of 8 sequences of 64 tokens: 12,288.
         RolloutSpec spec{.steps = 24, .sequences = 8, .workers = 4, .seed = 40 + run};
@@ -269,7 +272,7 @@ TEST(RecordPower, TokensToAnAlarm) {
   }
 }
 
-// ---- poison -------------------------------------------------------------------------------------
+// ---- poison ----
 
 RolloutSequence Tokens(std::vector<std::pair<double, double>> train_rollout) {
   RolloutSequence s;
@@ -339,7 +342,7 @@ TEST(RecordTest, AProbabilityOfZeroIsARatioOfZero) {
   EXPECT_NEAR(test.log_wealth_up(), std::log(kPoolAndParity * mean), 1e-12);
 }
 
-// Against products in extended precision.
+// Tests the wealth against products in extended precision.
 TEST(RecordTest, WealthIsTheMixtureOfProducts) {
   RolloutSpec spec{.sequences = 2, .length = 40, .noise = "fp8", .rounded = "both"};
   RolloutSimulator simulator(spec);
@@ -394,7 +397,7 @@ TEST(RecordTest, WhatMayNotEnterDoesNot) {
   EXPECT_EQ(test.tokens(), 3u);
 }
 
-// ---- full logits --------------------------------------------------------------------------------
+// ---- full logits ----
 
 TEST(RecordTest, RowsNeedNoKappaAndKeepTheLevel) {
   const int runs = Runs(60);
@@ -411,7 +414,7 @@ TEST(RecordTest, RowsNeedNoKappaAndKeepTheLevel) {
       for (const v1::LogitsRow& row : logits.rows()) test.AddRow(row, step);
       test.EndStep();
     }
-    EXPECT_FALSE(test.Beyond(kDefaultKappa));  // kappa bounds none of them
+    EXPECT_FALSE(test.Beyond(kDefaultKappa));  // kappa limits none of them
     alarms += test.alarmed_down();
   }
   EXPECT_LE(alarms, MostAlarms(runs, .05));

@@ -1,4 +1,5 @@
-// The S-test's level on honest runs, its power over temperatures and cut tails. Fixed seeds.
+// Tests the level of the S-test on clean runs, and its power over temperatures and truncated tails.
+// Fixed seeds.
 #include "analysis/rollout/sampler.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +37,7 @@ void AddStep(RolloutSimulator& simulator, const RolloutSpec& spec, int step, uin
   test.EndStep();
 }
 
-// Columns that a record may have, and the test that they allow.
+// The columns of a recording and the possible test.
 struct Columns {
   const char* name;
   By by;
@@ -57,7 +58,7 @@ RolloutSpec With(RolloutSpec spec, const Columns& c) {
   return spec;
 }
 
-// The smallest p-value that a run gave at the end of any step, or at its end.
+// Returns the smallest p-value of a run at the end of any step or of the run.
 double LeastP(RolloutSimulator& simulator, const RolloutSpec& spec, uint64_t seed, By by) {
   SamplerTest test(.05);
   double p = 1;
@@ -83,7 +84,7 @@ TEST_P(SamplerLevel, HonestRunsAlarmAsSeldomAsPromised) {
       if (kind == "one context") spec.contexts = 1;
       if (kind == "bf16") spec.rounded = "both";
       if (kind == "processed") {
-        spec.sin = "processed-against-raw";  // drift, but a true record and sampler
+        spec.sin = "processed-against-raw";  // drift, but correct recording and sampler
         spec.temperature = .9;
       }
       if (columns.logits && kind == "bf16") continue;
@@ -105,7 +106,7 @@ TEST_P(SamplerLevel, HonestRunsAlarmAsSeldomAsPromised) {
 }
 INSTANTIATE_TEST_SUITE_P(Families, SamplerLevel, ::testing::Values("small", "large"));
 
-// Median over seeds of the tokens to an alarm at 1e-6, looked at after every 512.
+// Returns the median over seeds of the number of tokens until an alarm at 1e-6, checked every 512.
 double TokensToAlarm(RolloutSpec spec, int most_tokens, SamplerSide* side) {
   spec.sequences = 16;
   spec.length = 32;
@@ -159,7 +160,8 @@ TEST(SamplerPower, TokensToAnAlarm) {
   }
 }
 
-// An entropy that is rounded alike on every token is no evidence, however many there are.
+// Tests that an entropy with the same rounding error on every token is no evidence, for any number
+// of tokens.
 TEST(SamplerTest, RoundedColumnsOfOneContextStayQuiet) {
   for (const bool own : {true, false}) {
     RolloutSpec spec{
@@ -173,7 +175,7 @@ TEST(SamplerTest, RoundedColumnsOfOneContextStayQuiet) {
       s.train_entropy_grid.format = s.rollout_entropy_grid.format = DType::kBF16;
       for (RolloutToken& t : s.tokens) {
         double& entropy = own ? t.rollout_entropy : t.train_entropy;
-        entropy += .9 * s.train_entropy_grid.HalfUnit(entropy);  // as far as rounding may go
+        entropy += .9 * s.train_entropy_grid.HalfUnit(entropy);  // the maximum effect of rounding
       }
       test.Add(s);
     }
@@ -211,7 +213,7 @@ TEST(SamplerTest, PoisonIsCountedAndLeavesTheRestAsItWas) {
   EXPECT_DOUBLE_EQ(poisoned.log_wealth(), clean.log_wealth());
 }
 
-// The trainer's entropy is of another support.
+// Tests a trainer entropy over another support.
 TEST(SamplerTest, ACutSupportNeedsTheRolloutsColumns) {
   RolloutSpec spec{.sequences = 128, .sin = "truncated", .top_p = .9, .mode = "processed"};
   spec.declared = spec.entropy = true;
@@ -228,7 +230,7 @@ TEST(SamplerTest, ACutSupportNeedsTheRolloutsColumns) {
   EXPECT_EQ(own.alarmed(), SamplerSide::kNone);
 }
 
-// Against the definition, in extended precision.
+// Tests the wealth against the definition in extended precision.
 TEST(SamplerTest, WealthIsAMixtureOfBetsOfSecondOrder) {
   RolloutSpec spec{.sequences = 3, .length = 50};
   spec.rollout_entropy = spec.rollout_varentropy = true;

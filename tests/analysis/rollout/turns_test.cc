@@ -1,4 +1,4 @@
-// Prompts of later turns against what earlier turns logged.
+// Tests prompts of later turns against the logged tokens of earlier turns.
 #include "analysis/rollout/turns.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace plumbline::rules {
 namespace {
 
-// One record of one turn: its whole text so far.
+// Returns one recording of one turn: its complete text so far.
 RolloutSequence Turn(const std::string& id, int64_t turn, const std::vector<int64_t>& ids,
                      int64_t first = 0) {
   RolloutSequence s;
@@ -48,7 +48,7 @@ TEST(TurnPrefixes, OtherIdsInThePromptAreFoundAndNamed) {
   EXPECT_EQ(turns.found_token, 99);
 }
 
-// Turns of one record, one after the other, and then repeated whole.
+// Tests turns of one recording in sequence, then repeated completely.
 TEST(TurnPrefixes, TurnsWithinOneRecord) {
   RolloutSequence s = Turn("a", 0, kFirst);
   for (const RolloutToken& token : Turn("a", 1, {20, 21, 22}, 7).tokens) s.tokens.push_back(token);
@@ -86,8 +86,8 @@ TEST(TurnPrefixes, NearMisses) {
   }
 }
 
-// Conversations of two turns, one record each. Where the second one's prompt was tokenised again,
-// the trainer scores other text: its values there lie far off.
+// Returns conversations of two turns, one recording each. If the prompt of the second was
+// retokenised, the trainer scores other text, and its values there are far off.
 DriftSite Conversations(int broken_in, int seed) {
   testing::RolloutSpec spec;
   spec.seed = seed;

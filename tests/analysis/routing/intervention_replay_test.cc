@@ -1,4 +1,4 @@
-// causality/moe-intervention on recordings, against what each router is.
+// Tests causality/moe-intervention on recordings against the known class of each router.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -93,7 +93,7 @@ TEST(MoeIntervention, SaysNothingUnlessAsked) {
   EXPECT_TRUE(VerdictsOf(kRule, {SyntheticRouting(spec).Batch()}).empty());
 }
 
-// Rows of four ranks whose experts serve all of them.
+// Tests rows of four ranks that use common experts.
 TEST(MoeIntervention, PoolsThatSpanRanksAreReplayedWhole) {
   for (const RouterPolicy policy :
        {RouterPolicy::kScore, RouterPolicy::kScoreRankMajor, RouterPolicy::kFifo}) {

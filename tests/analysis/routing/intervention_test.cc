@@ -1,4 +1,4 @@
-// CheckRouter against routers whose class is known.
+// Tests CheckRouter with routers of known class.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +33,7 @@ Assignments FatesOf(const RouterResult& result, const RouterBatch& batch) {
   return fates;
 }
 
-// A reference router as a callable.
+// Returns a reference router as a callable.
 RouterCall Callable(const SyntheticRouting& routing) {
   return
       [batch = routing.batch(), policy = routing.spec().policy, parameters = routing.parameters()](
@@ -131,7 +131,7 @@ TEST(CheckRouter, ARouterThatDoesNotRepeatItselfIsNotAccused) {
   EXPECT_EQ(race.row, Row::kNondeterministic);
   EXPECT_FALSE(race.witness.found());
 
-  // A bias that drifts with every call: the first repeats agree, the last does not.
+  // A bias that drifts with every call: the first repetitions agree, the last does not.
   const SyntheticRouting dropless(SpecOf(RouterPolicy::kTokenChoice));
   double drift = 0;
   const RouterCheck stateful = Check(
@@ -209,7 +209,7 @@ TEST(CheckRouter, MaskedExpertsStayMasked) {
   EXPECT_EQ(check.row, Row::kFutureLeak);
 }
 
-// However few calls: a queue's dependence on earlier sequences must not be sampled away.
+// Tests that even with few calls, a queue's dependence on earlier sequences is always tried.
 TEST(CheckRouter, AShortSweepStillTriesEverything) {
   for (int calls : {24, 40, 64, 100, 150}) {
     const SyntheticRouting fifo(SpecOf(RouterPolicy::kFifo));
@@ -222,7 +222,7 @@ TEST(CheckRouter, AShortSweepStillTriesEverything) {
   }
 }
 
-// What a router that fails at a call was being tried with.
+// Returns the description of the trial at which a router fails.
 std::string TriedAt(const SyntheticRouting& routing, int failing, int max_calls) {
   int calls = 0;
   const auto check = CheckRouter(
@@ -236,7 +236,7 @@ std::string TriedAt(const SyntheticRouting& routing, int failing, int max_calls)
 
 TEST(CheckRouter, AShortSweepUsesEveryMannerOfReplacement) {
   const SyntheticRouting routing(SpecOf(RouterPolicy::kTokenChoice));
-  // Four sequences of 64 tokens: 15 cuts in 3 manners, 180 trials; 60 calls take every third.
+  // Four sequences of 64 tokens: 15 cuts by 3 methods, 180 trials; 60 calls use every third.
   for (int max_calls : {24, 40, 60, 91, 150}) {
     for (const char* manner : {"random tokens", "copies of", "tokens that all ask"}) {
       bool used = false;

@@ -1,5 +1,5 @@
-// What each policy is said to be, against the truth by intervention: same draws, same stored
-// statistics, another suffix or another sequence.
+// Tests the declared class of each policy against the true class by intervention: the same draws
+// and stored statistics with another suffix or another sequence.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -17,7 +17,7 @@ using testing::RandomSpec;
 using testing::RoutingSpec;
 using testing::SyntheticRouting;
 
-// A router in which some expert refused, or whose experts or whole batch decide.
+// Returns true if an expert refused, or if the experts or the whole batch decide.
 bool Saturated(const SyntheticRouting& routing) {
   return routing.result().keep.empty() || routing.dropped() > 0 ||
          routing.spec().policy == RouterPolicy::kSinkhorn ||

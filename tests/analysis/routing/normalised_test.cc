@@ -1,5 +1,5 @@
-// Scores normalised over the tokens are known whatever precision they were recorded in; those that
-// a router gives each token by itself are not taken for them.
+// Tests that scores normalised over tokens are detected at any recorded precision, and that scores
+// per token are not mistaken for them.
 #include "analysis/routing/policies/normalised.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 enum class Over { kCall, kSequences, kExperts };
 
-// [T,E] probabilities of random logits, E experts of equal popularity.
+// Returns [T,E] probabilities of random logits, E experts of equal popularity.
 v1::Routing Recorded(int tokens, int experts, Over over, DType dtype, uint64_t seed) {
   std::mt19937_64 rng(seed);
   std::normal_distribution<double> normal;

@@ -1,4 +1,4 @@
-// Cuts and tables: what they must explain before they excuse anything.
+// Tests cuts and tables: the required explanation before they excuse a router.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -10,7 +10,7 @@
 namespace plumbline::rules {
 namespace {
 
-// A case of top-1 choices, row by row: expert e as '0' + e where kept, 'a' + e where refused.
+// A case of top-1 choices by row: expert e is '0' + e if kept, 'a' + e if refused.
 class Recording {
  public:
   Recording(int experts, int sequences) : sequences_(sequences) {
@@ -20,7 +20,7 @@ class Recording {
     case_.pool_basis = PoolBasis::kRecorded;
     case_.first_choice = {0};
   }
-  // Row by row; with several sequences, position by position.
+  // By row; if there are several sequences, by position.
   void Add(const std::string& rows) {
     for (char fate : rows) Add(fate >= 'a' ? fate - 'a' : fate - '0', fate < 'a');
   }
@@ -59,7 +59,8 @@ TEST(QueueCut, TwoUnequalPiecesExplainManyRefusals) {
   EXPECT_TRUE(cut.explains()) << cut.free_bits << " against " << cut.refusal_bits;
 }
 
-// Any refusals of the one expert that refuses can be cut apart one by one.
+// Tests that any refusals of the only refusing expert can be separated one by one, which explains
+// nothing.
 TEST(QueueCut, AsManyPiecesAsRefusalsExplainNothing) {
   std::mt19937 rng(5);
   Recording r(1, 1);
@@ -84,7 +85,8 @@ TEST(QueueCut, AnAdmissionAfterARefusalNextToASteadyExpertFitsNone) {
   EXPECT_FALSE(r.Cut().fits);
 }
 
-// Tokens ask at random; who asks expert 0 at an odd position is refused.
+// Returns tokens with random choices; if a token chooses expert 0 at an odd position, it is
+// refused.
 Recording OddPositionsRefused(uint32_t seed, int positions) {
   std::mt19937 rng(seed);
   Recording r(4, 4);
@@ -99,7 +101,7 @@ Recording OddPositionsRefused(uint32_t seed, int positions) {
 TEST(PositionTable, FitsWhatPositionsDecide) {
   const PositionTable table = OddPositionsRefused(3, 64).Table();
   EXPECT_TRUE(table.fits);
-  // A count of variance 32 · 3/4 · 1/2 hits one value by 3.1 bits.
+  // A count of variance 32 · 3/4 · 1/2 equals a given value with 3.1 bits.
   EXPECT_NEAR(table.count_bits, 3.1, 0.5);
 }
 
@@ -119,7 +121,8 @@ TEST(PositionTable, WhatPositionsAlsoChooseIsNoAccident) {
   EXPECT_EQ(table.count_bits, 0);
 }
 
-// After the last admission a queue may have been full: the count was bound to come to its capacity.
+// Tests refusals after the last admission: a queue may have been full, so the count had to equal
+// its capacity.
 TEST(PositionTable, RefusalsAtTheEndMayBeAQueues) {
   Recording r = OddPositionsRefused(3, 64);
   const double before = r.Table().count_bits;

@@ -1,4 +1,4 @@
-// The reference routers against a second formulation of each simple policy.
+// Tests the reference routers against a second implementation of each simple policy.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using testing::SyntheticRouting;
 
 constexpr uint64_t kSeeds = 60;
 
-// One routed batch, with what the second formulations count.
+// One routed batch with the counts for the second implementation.
 class Routed {
  public:
   explicit Routed(const RoutingSpec& spec) : routing_(spec), b_(routing_.batch()) {
@@ -55,7 +55,7 @@ class Routed {
     return pool[static_cast<size_t>(a)] == pool[static_cast<size_t>(b)];
   }
 
-  // Every choice is kept exactly when fewer than C others of its cell come before it.
+  // Tests that a choice is kept if and only if fewer than C others of its cell precede it.
   template <typename Before>
   void ExpectFirstC(Before before) const {
     const int64_t capacity = routing_.capacity();
@@ -207,7 +207,7 @@ TEST(ReferenceRouters, RunningBudgetsHoldAtEveryRow) {
       const double share = spec.capacity_factor * routed.k() * (t + 1) / routed.experts();
       for (int32_t j = 0; j < routed.k() && !routed.Idle(t); ++j) {
         int64_t& load = held[static_cast<size_t>(routed.Choice(t, j))];
-        // Admitted exactly when the load before it is below the rounded-up share.
+        // Admitted if and only if the load before it is below the rounded share.
         ASSERT_EQ(routed.Kept(t, j), static_cast<double>(load) + 1e-9 < share);
         load += routed.Kept(t, j);
       }
@@ -223,7 +223,8 @@ TEST(ReferenceRouters, OverflowFindsRoomInTimeOrder) {
     const Routed routed(spec);
     std::vector<int64_t> held(static_cast<size_t>(routed.experts()), 0);
     for (int32_t t = 0; t < routed.tokens(); ++t) {
-      // No expert that had room may be better than one that was taken, and none is left unused.
+      // No available expert may be better than a chosen expert, and no available expert remains
+      // unused.
       double worst = std::numeric_limits<double>::infinity(), missed = -worst;
       int taken = 0;
       for (int32_t e = 0; e < routed.experts() && !routed.Idle(t); ++e) {
@@ -245,7 +246,8 @@ TEST(ReferenceRouters, OverflowFindsRoomInTimeOrder) {
   }
 }
 
-// The best sum over all balanced assignments of a few tokens to two experts, by trying them all.
+// Tests the best sum over all balanced assignments of a few tokens to two experts, by exhaustive
+// search.
 TEST(ReferenceRouters, AuctionReachesTheBestBalancedSum) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     RoutingSpec spec;

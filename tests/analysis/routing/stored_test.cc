@@ -1,4 +1,4 @@
-// Numbers that were stored instead of looked up in the batch: what excludes them.
+// Tests stored numbers as an alternative to batch statistics: the evidence that excludes them.
 #include "analysis/routing/policies/stored.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(StoredRules, EveryTableThatGivesTheCallsMustBeExcluded) {
   rules.Take({Bars(0.2, 0.3), Bars(5, 6, "places")});
   rules.Take({Bars(0.31, 0.4), Bars(5, 7, "places")});
   EXPECT_FALSE(rules.excluded());
-  // A table that does not give this call is out.
+  // A table that does not reproduce this call is excluded.
   rules.Take({Bars(0.31, 0.4)});
   EXPECT_TRUE(rules.excluded());
 }
@@ -114,9 +114,9 @@ TEST(StoredNumbersInTheRule, APolicyThatIsNotTheConfigurationsProvesNothing) {
   }
 }
 
-// ---- token buckets ------------------------------------------------------------------------------
+// ---- token buckets ----
 
-// One expert of two is asked at random, row by row; the other always keeps.
+// One of two experts is chosen at random per row; the other always keeps.
 class Asked {
  public:
   explicit Asked(uint64_t seed) : state_(seed * 2654435761u + 12345) {}

@@ -79,7 +79,7 @@ std::vector<double> Curve(const CurveSpec& spec) {
 
 namespace {
 
-// Restarts of a cosine rate: the loss rises a little with the rate and falls again with it.
+// Adds restarts of a cosine rate: the loss rises slightly with the rate and falls again with it.
 void AddRestarts(CurveRandom& random, HealthyCurve* curve) {
   const size_t cycle = 150 + random.Below(600);
   const double rise = random.Uniform(0.01, 0.2);
@@ -88,13 +88,13 @@ void AddRestarts(CurveRandom& random, HealthyCurve* curve) {
     const double rate = 0.05 + 0.95 * (1 + std::cos(std::numbers::pi * done)) / 2;
     curve->rate.push_back(1e-3 * rate);
     if (i < cycle) continue;
-    // It takes some points until the higher rate shows.
+    // The effect of the higher rate is delayed by some points.
     const double shows = 1 - std::exp(-static_cast<double>(i % cycle) / 20);
     curve->values[i] *= 1 + rise * rate * shows;
   }
 }
 
-// What a dashboard smoothed: an exponential mean.
+// Smooths the values as a dashboard does, by an exponential mean.
 void Smooth(double keep, std::vector<double>* values) {
   double mean = values->front();
   for (double& value : *values) value = mean = keep * mean + (1 - keep) * value;

@@ -1,6 +1,6 @@
-// The detector against the slow one that follows the definition word for word: equal on random
-// curves with all that may be planted in them, at every size around a boundary, through checkpoints
-// and resumes; and it never breaks on numbers that are none.
+// Tests the detector against a slow implementation of the exact definition: equal on random curves
+// with all plantable events, at every size around a limit, across checkpoints and resumes.
+// Non-finite values never break it.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -48,7 +48,7 @@ void ExpectSame(const std::vector<SlowPoint>& points, const std::string& what) {
   ASSERT_EQ(fast.rises, slow.rises) << what;
 }
 
-// A curve in which anything may happen, often.
+// Returns a curve with frequent events of every kind.
 std::vector<SlowPoint> Wild(uint64_t seed, size_t most) {
   CurveRandom random(seed);
   CurveSpec spec;
@@ -108,7 +108,7 @@ TEST(SeriesDetector, FollowsTheDefinitionOnWildCurves) {
     excursions += answer.excursions.size();
     rises += answer.rises.size();
   }
-  EXPECT_GT(excursions, 200u);  // it compared something
+  EXPECT_GT(excursions, 200u);  // the comparison is not empty
   EXPECT_GT(rises, 2u);
 }
 
@@ -119,7 +119,7 @@ TEST(SeriesDetector, FollowsTheDefinitionOnLongCurves) {
   }
 }
 
-// Shifts, spikes and ramps that begin and end around every boundary of the definition.
+// Tests shifts, spikes and ramps around every limit of the definition.
 TEST(SeriesDetector, FollowsTheDefinitionAroundEverySize) {
   const size_t starts[] = {15, 16, 17, 31, 32, 33, 34, 64, 127, 128, 255, 256, 257, 300};
   const size_t lengths[] = {1,  2,  3,  4,   6,   7,   8,   9,   15,  16,  17,
@@ -147,7 +147,7 @@ TEST(SeriesDetector, FollowsTheDefinitionAroundEverySize) {
 TEST(SeriesDetector, ValuesThatAreNotPositiveAreJudgedAsTheyAre) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CurveRandom random(seed + 7000);
-    std::vector<SlowPoint> points = {{0, -0.5}};  // from the first on
+    std::vector<SlowPoint> points = {{0, -0.5}};  // from the first point on
     double level = random.Uniform(-2, 2);
     for (int64_t i = 1; i < 700; ++i) {
       if (random.Below(150) == 0) level += random.Uniform(-1, 3);
@@ -171,12 +171,12 @@ TEST(SeriesDetector, RestartsOfTheRateMakeNotes) {
   }
 }
 
-// What a resume repeats is judged on what came before it.
+// Tests that points repeated by a resume are judged with the points before it as history.
 TEST(SeriesDetector, AResumeHasThePointsBeforeItAsHistory) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     const std::vector<SlowPoint> first = Wild(seed + 9000, seed % 4 == 0 ? 4000 : 900);
     CurveRandom random(seed);
-    // Within what it remembers point by point.
+    // Within the points that the detector stores individually.
     const size_t oldest = first.size() > 1500 ? first.size() - 1000 : 0;
     const size_t at = oldest + random.Below(first.size() - oldest);
     const std::vector<SlowPoint> before(first.begin(), first.begin() + static_cast<ptrdiff_t>(at));
@@ -189,7 +189,7 @@ TEST(SeriesDetector, AResumeHasThePointsBeforeItAsHistory) {
     SeriesDetector detector;
     std::vector<SeriesEvent> events;
     for (const SlowPoint& p : first) detector.Take(0, p.step, p.value, &events);
-    detector.End(&events);  // what it leaves open is settled, as a resume would
+    detector.End(&events);  // open events are settled, as by a resume
     std::vector<SeriesEvent> own;
     for (const SlowPoint& p : second) detector.Take(1, p.step, p.value, &own);
     detector.End(&own);
@@ -238,7 +238,7 @@ TEST(SeriesDetector, WhatIsNoNumberIsNoPoint) {
   }
 }
 
-// Nothing that a file may hold breaks it or makes it slow.
+// Tests that no values in a file break the detector or make it slow.
 TEST(SeriesDetector, TakesAnyNumbers) {
   const double odd[] = {0, -0.0, 5e-324, -5e-324, 1.7e308, -1.7e308, 1e-300, 1, -1, NAN, INFINITY};
   for (uint64_t seed = 0; seed < 30; ++seed) {
@@ -272,8 +272,8 @@ TEST(SeriesDetector, RemembersLittle) {
   EXPECT_LT(archive.Take().size(), 500u << 10);
 }
 
-#ifndef PLUMBLINE_SANITIZED  // whose allocators mallinfo2 does not see
-// Bytes of the heap that `count` detectors of `points` points take, one each.
+#ifndef PLUMBLINE_SANITIZED  // mallinfo2 does not see the allocators of sanitizers
+// Returns the heap bytes per detector for `count` detectors with `points` points each.
 double BytesOfOne(int points) {
   constexpr int kCount = 500;
   std::vector<SeriesDetector> detectors;
@@ -287,7 +287,7 @@ double BytesOfOne(int points) {
   return static_cast<double>(after - before) / kCount;
 }
 
-// 60,000 tags of TensorBoard with "loss" in their names and a point each took 2.4 GB.
+// Regression test: 60,000 TensorBoard tags with "loss" in the name and one point each used 2.4 GB.
 TEST(SeriesDetector, MemoryGrowsWithThePoints) {
   EXPECT_LT(BytesOfOne(1), 2000);
   EXPECT_LT(BytesOfOne(20), 4000);
@@ -295,7 +295,7 @@ TEST(SeriesDetector, MemoryGrowsWithThePoints) {
 }
 #endif
 
-// What was kept of few points is what a fresh one has: it goes on as if never kept.
+// Tests that a restored detector with few points continues as if never saved.
 TEST(SeriesDetector, OneOfFewPointsIsKeptAndGoesOn) {
   for (const int points : {0, 1, 3, 17, 300, 700}) {
     SeriesDetector whole, kept;

@@ -1,4 +1,4 @@
-// Events of a detector in the words of the slow one.
+// Events of a detector in the format of the slow implementation.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// How often the detector warns of healthy curves, and what it finds of planted faults. The seeds
-// were used for nothing else; those that numbers were chosen with begin at 1,000,000. PLUMB_LONG
-// judges twenty times as many (docs/measurements/losses.md has what came out).
+// Measures the warning rate of the detector on healthy curves and its detection rate of planted
+// faults. These seeds have no other use; the seeds for the choice of parameters begin at 1,000,000.
+// If PLUMB_LONG is set, twenty times as many (results: docs/measurements/losses.md).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,14 +46,14 @@ Judged Judge(const std::vector<double>& values, const std::vector<double>& rate 
   return judged;
 }
 
-// As the rules on losses say it.
+// Returns true if the loss rules give a warning.
 bool Warns(const SeriesEvent& event, bool evaluation) {
   if (event.what == SeriesEvent::What::kRise) return !evaluation;
   if (event.what == SeriesEvent::What::kFell) return false;
   return event.excursion.warns() && (!evaluation || event.excursion.jumped);
 }
 
-// The chance of more than `seen` of `trials` at `rate` each.
+// Returns the probability of more than `seen` of `trials` at `rate` each.
 double MoreThan(uint64_t seen, double trials, double rate) {
   double term = std::exp(-trials * rate), sum = 0;
   for (uint64_t k = 0; k <= seen; ++k) {
@@ -87,7 +87,7 @@ TEST(SeriesFigures, HealthyCurvesGiveNoWarnings) {
                 static_cast<unsigned long long>(sum.points),
                 static_cast<unsigned long long>(sum.warned));
     EXPECT_EQ(sum.stalled, 0u) << family;
-    // A known alarm, stated on the page: one in 40,000 points.
+    // A known false alarm, documented on the page: one in 40,000 points.
     if (family == "student-5") {
       EXPECT_GT(MoreThan(sum.warned, static_cast<double>(sum.points), 1 / 4e4), 1e-4);
       continue;
@@ -101,11 +101,11 @@ TEST(SeriesFigures, HealthyCurvesGiveNoWarnings) {
               static_cast<unsigned long long>(all.points),
               static_cast<unsigned long long>(all.warned));
   EXPECT_GT(all.curves, 1000u);
-  // What the pages state, 1 in a million points, is not refuted.
+  // The rate of 1 in a million points on the pages is not refuted.
   EXPECT_GT(MoreThan(all.warned, static_cast<double>(all.points), 1e-6), 0.01);
 }
 
-// Losses of models that small_models.py trains here: 4 of its 48, all of them in the long form.
+// Tests losses of models trained here by small_models.py: 4 of its 48, or all if PLUMB_LONG is set.
 TEST(SeriesFigures, TrainedModelsGiveNoWarnings) {
   const test::TempFolder folder;
   const int each = std::getenv("PLUMB_LONG") != nullptr ? 1 : 12;
@@ -132,12 +132,12 @@ TEST(SeriesFigures, TrainedModelsGiveNoWarnings) {
               static_cast<unsigned long long>(points));
 }
 
-// ---- faults
+// ---- faults ----
 
 struct Planted {
   std::vector<double> values;
   size_t at = 0;
-  double scale = 0;  // of the noise, as the detector's would be
+  double scale = 0;  // Scale of the noise as the detector estimates it.
 };
 
 Planted Plain(CurveRandom* random, size_t least) {
@@ -171,7 +171,7 @@ struct Tally {
   }
 };
 
-// Found as a warning, known within `soon` points, at its first point, and of that kind.
+// Counts detections: a warning within `soon` points, with the correct first point and kind.
 void Count(const Planted& planted, size_t soon, ExcursionKind kind, Tally* tally) {
   const std::vector<SeriesEvent> events = Judge(planted.values).events;
   ++tally->planted;
@@ -185,7 +185,7 @@ void Count(const Planted& planted, size_t soon, ExcursionKind kind, Tally* tally
   tally->named += settled->excursion.kind == kind;
 }
 
-// At z >= 8 (10 with the noise that lies on top) and 10 % up.
+// Tests spikes with z >= 8 (10 with additional noise) and 10 % increase.
 TEST(SeriesFigures, LargeSpikesAreFoundWithinThreePoints) {
   Tally tally;
   for (uint64_t seed = 0; seed < 300 * Times(); ++seed) {
@@ -219,8 +219,8 @@ TEST(SeriesFigures, OneStepSpikesAreTold) {
   EXPECT_GE(found, planted_of_all * 998 / 1000);
 }
 
-// Under 10 %, but 7 of 9 points stay away. The level is a plateau: where a curve falls, its level
-// lags behind.
+// Tests shifts below 10 %, with 7 of 9 points away. The level is a plateau, because the estimated
+// level of a falling curve is delayed.
 TEST(SeriesFigures, SmallShiftsAreFoundWithinNinePoints) {
   Tally tally;
   for (uint64_t seed = 0; seed < 300 * Times(); ++seed) {
@@ -244,7 +244,7 @@ TEST(SeriesFigures, SmallShiftsAreFoundWithinNinePoints) {
   EXPECT_GE(tally.named, tally.planted * 97 / 100);
 }
 
-// By 0.5 to 5 % a point: as an excursion, or, where noise hides that, as a rise.
+// Tests growth of 0.5 to 5 % per point: found as an excursion or, if noise hides that, as a rise.
 TEST(SeriesFigures, DivergencesAreFoundAndNamed) {
   Tally tally;
   uint64_t told = 0;
@@ -268,7 +268,7 @@ TEST(SeriesFigures, DivergencesAreFoundAndNamed) {
   EXPECT_GE(tally.named, tally.found * 97 / 100);
 }
 
-// No point of it is far from those before it.
+// Tests drifts without any point far from its predecessors.
 TEST(SeriesFigures, SlowDriftsAreFound) {
   uint64_t found = 0, planted_of_all = 0;
   for (uint64_t seed = 0; seed < 100 * Times(); ++seed) {
@@ -305,7 +305,7 @@ TEST(SeriesFigures, RunsThatNeverLearnStallFromTheBeginning) {
     ++planted_of_all;
     found += stall.stalled() && stall.from_the_beginning();
   }
-  // The interval is one of 99 %: half of what lies outside lies below 0.
+  // The interval has 99 %: half of the remainder is below 0.
   EXPECT_GE(found, planted_of_all * 95 / 100);
 }
 

@@ -92,7 +92,7 @@ TEST(SeriesRole, IsReadFromNamesThatPeopleUse) {
   }
 }
 
-// Names that are known as a whole, with and without what wraps them.
+// Tests names that are known completely, with and without wrappers.
 TEST(SeriesRole, NamesInTheTable) {
   const std::vector<std::pair<SeriesRole, std::vector<const char*>>> known = {
       {SeriesRole::kMismatch,
@@ -134,7 +134,7 @@ TEST(SeriesRole, NamesInTheTable) {
   }
 }
 
-// Words that look like one, or make something else of it.
+// Tests words that resemble a role name or have another meaning.
 TEST(SeriesRole, FalseFriendsHaveNone) {
   for (const char* name : {"loss/over",
                            "cost_usd",
@@ -184,7 +184,7 @@ TEST(SeriesRole, FalseFriendsHaveNone) {
   }
 }
 
-// They rise by design, however they are spelled.
+// Tests that losses of game sides, in any spelling, are auxiliary, because they rise by design.
 TEST(SeriesRole, SidesOfAGameAreAuxiliary) {
   const std::vector<std::pair<GameSide, std::vector<const char*>>> known = {
       {GameSide::kPolicy,
@@ -214,8 +214,8 @@ TEST(SeriesRole, SidesOfAGameAreAuxiliary) {
        {"rollout/ep_rew_mean", "charts/episodic_return", "episode_reward", "reward", "train/reward",
         "reward_std", "critic/rewards/mean", "objective/rlhf_reward"})
     EXPECT_EQ(SideByName(name), GameSide::kEpisodes) << name;
-  // Rewards of pairs, and of a model that learns to give them, are no game; sides that have no loss
-  // play nothing.
+  // Rewards of pairs, and of a model that learns to give them, are not a game; sides without a loss
+  // are not players.
   for (const char* name : {"rewards/chosen", "rewards/margins", "mean_reward", "max_reward", "loss",
                            "value", "policy", "val_loss", "episode"})
     EXPECT_EQ(SideByName(name), GameSide::kNone) << name;
@@ -238,8 +238,8 @@ TEST(SeriesRole, NamesGoThereAndBack) {
   EXPECT_EQ(FindRole("Loss"), std::nullopt);
 }
 
-// The metrics of boosted trees: errors are losses of the set that the name states, shares of errors
-// are judged for NaN alone, what grows as a model gets better has no role.
+// Tests the metrics of boosted trees: errors are losses of the named set, error fractions are
+// judged for NaN only, and metrics that increase with quality have no role.
 TEST(SeriesRole, IsReadFromNamesOfBoosters) {
   const std::vector<std::pair<SeriesRole, std::vector<const char*>>> known = {
       {SeriesRole::kLoss,

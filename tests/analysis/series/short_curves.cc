@@ -21,7 +21,7 @@ constexpr const char* kBrokenShort[] = {
     "never-learns-uniform", "never-learns", "swallowed",
 };
 
-// Noise of ln loss, from one point to the next.
+// Noise of ln loss between adjacent points.
 struct Noise {
   double sigma = 0.02, correlation = 0;
   CurveSpec::Tail tail = CurveSpec::Tail::kNormal;
@@ -43,7 +43,7 @@ double LogUniform(CurveRandom& random, double low, double high) {
   return std::exp(random.Uniform(std::log(low), std::log(high)));
 }
 
-// A fall by a share of the level, most of it within `scale` points.
+// Returns a fall by a fraction of the level, most of it within `scale` points.
 std::vector<double> Falling(size_t points, double begin, double share, double scale) {
   std::vector<double> values;
   for (size_t i = 0; i < points; ++i) {
@@ -79,7 +79,7 @@ ShortCurve Healthy(const std::string& family, size_t points, CurveRandom& random
     noise.correlation = random.Uniform(0.2, 0.9);
   } else if (family == "heavy-tails") {
     noise.tail = CurveSpec::Tail::kStudent5;
-  } else if (family == "hump") {  // while the rate warms up
+  } else if (family == "hump") {  // during rate warm-up
     const double at = random.Uniform(2, 0.3 * static_cast<double>(points));
     const double height = random.Uniform(0.02, 0.15);
     for (size_t i = 0; i < points; ++i)
@@ -97,7 +97,7 @@ ShortCurve Healthy(const std::string& family, size_t points, CurveRandom& random
     for (size_t i = 0; i < points; ++i)
       v[i] = 1.5 * std::pow(0.75, static_cast<double>(i / epoch)) *
              (1 - 0.1 / (1 + 1.0 * static_cast<double>(i % epoch)));
-  } else if (family == "vae") {  // falls at once, then stands
+  } else if (family == "vae") {  // falls immediately, then constant
     v = Falling(points, random.Uniform(100, 600), random.Uniform(0.5, 0.8), 1.5);
   } else if (family == "converged") {  // continued pretraining: a fall of 1 to 4 %
     v = Falling(points, random.Uniform(1.5, 2.5), random.Uniform(0.01, 0.04),
@@ -109,14 +109,14 @@ ShortCurve Healthy(const std::string& family, size_t points, CurveRandom& random
     double mean = v.front();
     for (double& value : v) value = mean = keep * mean + (1 - keep) * value;
     return curve;
-  } else if (family == "warm-restart") {  // a cosine rate begins anew in the middle
+  } else if (family == "warm-restart") {  // a cosine rate restarts in the middle
     for (size_t i = 0; i < points; ++i) {
       const double half = static_cast<double>(points) / 2;
       const double done = std::fmod(static_cast<double>(i), half) / half;
       curve.rate.push_back(1e-4 * (1 + std::cos(3.14159265 * done)) / 2 + 1e-6);
       if (static_cast<double>(i) >= half) v[i] *= 1 + 0.1 * (1 - done);
     }
-  } else if (family == "first-low") {  // the first point is of one easy batch
+  } else if (family == "first-low") {  // the first point is from one easy batch
     v.front() *= random.Uniform(0.6, 0.9);
   }
   AddNoise(noise, random.Below(1u << 30), &v);
@@ -128,7 +128,7 @@ ShortCurve Broken(const std::string& family, size_t points, CurveRandom& random)
   std::vector<double>& v = curve.values;
   const auto n = static_cast<double>(points);
   Noise noise{LogUniform(random, 0.005, 0.05), 0, CurveSpec::Tail::kNormal};
-  if (family == "breaks-early") {  // from its third to its eighth point on, for good
+  if (family == "breaks-early") {  // permanently, from the third to eighth point on
     const size_t at = 2 + random.Below(std::min<size_t>(6, points / 3));
     const double times = random.Uniform(2.5, 6);
     for (size_t i = at; i < points; ++i) v[i] = v[at > 0 ? at - 1 : 0] * times;
@@ -158,7 +158,7 @@ ShortCurve Broken(const std::string& family, size_t points, CurveRandom& random)
   } else if (family == "never-learns") {
     std::fill(v.begin(), v.end(), random.Uniform(1, 4));
     noise.sigma = LogUniform(random, 0.003, 0.03);
-  } else if (family == "swallowed") {  // bf16 weights that take no update: the noise of batches
+  } else if (family == "swallowed") {  // bf16 weights without any update: batch noise only
     std::fill(v.begin(), v.end(), random.Uniform(1, 2.5));
     noise.sigma = LogUniform(random, 0.02, 0.08);
   }

@@ -1,5 +1,5 @@
-// Runs of a few points, as people paste them: fine-tunings, runs that are ruined at once, runs that
-// learn nothing, evaluations that overfit. Fixed seeds.
+// Typical runs with few points: fine-tuning, runs that fail immediately, runs that learn nothing,
+// evaluations that overfit. Fixed seeds.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace plumbline::rules::testing {
 
 struct ShortCurve {
   std::vector<double> values;
-  std::vector<double> rate;  // empty: not logged
+  std::vector<double> rate;  // Empty if not logged.
 };
 
-// Names of healthy families, and of faulty ones.
+// Return the names of healthy and of faulty families.
 std::span<const char* const> HealthyShort();
 std::span<const char* const> BrokenShort();
-// The curve number `seed` of a family, of so many points. Throws std::runtime_error of an unknown
-// family.
+// Returns curve number `seed` of a family with `points` points. Throws std::runtime_error if the
+// family is unknown.
 ShortCurve ShortCurveOf(const std::string& family, size_t points, uint64_t seed);
 
 }  // namespace plumbline::rules::testing

@@ -1,6 +1,5 @@
-// Short runs: how often the rules that judge their whole course report healthy ones, and how many
-// of the faulty ones they find, at 10, 20, 60 and 200 points. PLUMB_LONG judges 5 times as many;
-// the tables are in docs/measurements/short_runs.md.
+// Measures short runs: false alarm and detection rates of the rules on whole courses, at 10, 20, 60
+// and 200 points. If PLUMB_LONG is set, 5 times as many; tables: docs/measurements/short_runs.md.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +22,7 @@ uint64_t Seeds() { return std::getenv("PLUMB_LONG") != nullptr ? 200 : 40; }
 
 struct Look {
   bool above = false, flat = false, hidden = false;
-  bool before = false;  // a warning of what judged such runs before: excursions and rises
+  bool before = false;  // If set, the earlier detectors (excursions and rises) give a warning.
 };
 
 Look LookAt(const ShortCurve& curve) {
@@ -85,7 +84,7 @@ TEST(ShortRuns, HealthyOnesAreLeftAlone) {
       const Sum sum = Judge(family, points);
       Print(family, points, sum);
       EXPECT_EQ(sum.above, 0u) << family << " " << points;
-      if (family == "converged") continue;  // a known alarm, stated on the page
+      if (family == "converged") continue;  // a known false alarm, documented on the page
       flat += sum.flat;
       runs += Seeds();
     }
@@ -94,7 +93,7 @@ TEST(ShortRuns, HealthyOnesAreLeftAlone) {
 }
 
 TEST(ShortRuns, RuinedOnesAreFound) {
-  // The share that must be found, in percent, by points.
+  // The required detection rate in percent, by points.
   const std::map<std::string, std::vector<uint64_t>> least = {
       {"breaks-early", {95, 100, 100, 100, 100}},
       {"explodes", {100, 100, 100, 100, 100}},
@@ -127,7 +126,7 @@ TEST(ShortRuns, ThoseThatLearnNothingAreFound) {
   }
 }
 
-// An evaluation, as a share of the run done; and its noise.
+// An evaluation as a function of the completed fraction of the run; and its noise.
 struct Evaluation {
   const char* name;
   double (*at)(double done);
@@ -137,7 +136,7 @@ struct Evaluation {
 };
 constexpr size_t kEvaluations[] = {5, 8, 10, 15, 20, 30, 60, 200, 400};
 
-// Found at the run's end, and at any look before.
+// Returns the number found at the end of the run, and at any earlier check.
 std::pair<uint64_t, uint64_t> Overfits(const Evaluation& e, size_t count, bool training_falls) {
   uint64_t found = 0, ever = 0;
   for (uint64_t seed = 0; seed < Seeds(); ++seed) {

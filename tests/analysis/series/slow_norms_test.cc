@@ -1,7 +1,7 @@
-// Norms that rise slowly, as they do while a model begins to learn, are no jumps, however short the
-// series and however its noise changes; jumps in them are found. The seeds were used for nothing
-// else; those that numbers were chosen with begin at 1,000,000. PLUMB_LONG judges twenty times as
-// many (docs/measurements/losses.md has what came out).
+// Tests norms that rise slowly, as at the start of learning: they are not jumps, for any length of
+// the series and any change of its noise. Jumps in them are found. These seeds have no other use;
+// the seeds for the choice of parameters begin at 1,000,000. If PLUMB_LONG is set, twenty times as
+// many (results: docs/measurements/losses.md).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ double LogUniform(CurveRandom* random, double low, double high) {
   return std::exp(random->Uniform(std::log(low), std::log(high)));
 }
 
-// ---- what moves slowly: ln of a norm, point by point, by at most `pace` a point
+// ---- slow changes: ln of a norm by point, at most `pace` per point ----
 
 constexpr const char* kShapes[] = {"flat",        "line",        "s-shaped", "up and down",
                                    "down and up", "ever faster", "steps",    "saturating",
@@ -33,7 +33,7 @@ constexpr const char* kShapes[] = {"flat",        "line",        "s-shaped", "up
 
 struct Slow {
   size_t points = 0;
-  double pace = 0, total = 0;  // total: ln of how far
+  double pace = 0, total = 0;  // total: ln of the overall change
   double at = 0;               // the middle of an S
   double tau = 0, walk = 0;
 
@@ -66,11 +66,11 @@ struct Slow {
 
 struct Norms {
   std::vector<double> ln;
-  double noise = 0;  // the most of it
+  double noise = 0;  // Maximum noise.
 };
 
-// Normal, Laplace's or Student's noise with 5 degrees of freedom; it may be correlated, and grow or
-// shrink by up to four times.
+// Returns norms with normal, Laplace or Student noise (5 degrees of freedom). It may be correlated,
+// and may grow or shrink by up to four times.
 Norms Draw(CurveRandom* random, const std::string& shape, const Slow& slow) {
   Norms norms;
   const double least = LogUniform(random, 0.01, 0.3);
@@ -94,11 +94,12 @@ Norms Draw(CurveRandom* random, const std::string& shape, const Slow& slow) {
   return norms;
 }
 
-// ---- what the detector says of them
+// ---- the detector's result ----
 
 struct Said {
   bool noted = false;
-  int64_t doubled_at = -1, onset = -1;  // the first that doubled and was away at `from` or later
+  int64_t doubled_at = -1,
+          onset = -1;  // the first event that doubled and was away at `from` or later
 };
 
 Said Judge(const std::vector<double>& ln, size_t from = 0) {
@@ -144,12 +145,12 @@ TEST(SlowNorms, AreNoJumps) {
   }
   std::printf("all: %llu curves, %llu accused\n", static_cast<unsigned long long>(curves),
               static_cast<unsigned long long>(accused));
-  // What the page states, 1 in 1,000, and as many as chance may add to that.
+  // The rate on the page, 1 in 1,000, plus a margin for chance.
   EXPECT_LE(static_cast<double>(accused),
             static_cast<double>(curves) / 1000 + 4 * std::sqrt(static_cast<double>(curves) / 1000));
 }
 
-// The curve that showed it: 2.7 % a point for 50 points, then back, with a noise of 8 %.
+// Regression test: 2.7 % per point for 50 points, then back, with 8 % noise.
 TEST(SlowNorms, AHumpOfAHundredPointsIsNone) {
   uint64_t accused = 0;
   for (uint64_t seed = 0; seed < 200 * Times(); ++seed) {
@@ -170,7 +171,8 @@ struct Tally {
   uint64_t planted = 0, found = 0, soon = 0, at_onset = 0;
 };
 
-// To `least` times or more, and 14 times the noise, at once or over `ramp` points.
+// Plants a rise to `least` times or more, and 14 times the noise, immediately or over `ramp`
+// points.
 Tally Plant(const std::string& what, size_t length, size_t ramp, double least, size_t points_least,
             size_t points_most) {
   Tally tally;
@@ -199,7 +201,8 @@ Tally Plant(const std::string& what, size_t length, size_t ramp, double least, s
   return tally;
 }
 
-// What is not found lies in a norm that is away already, or, in short ones, has too little before.
+// Tests jumps. If one is not found, the norm is already away or, in short series, has too little
+// history.
 TEST(SlowNorms, JumpsInThemAreFound) {
   const Tally one = Plant("one point, 4 times, short", 1, 1, 4, 60, 300);
   const Tally lasting = Plant("lasting, 4 times, short", 1'000'000, 1, 4, 60, 300);

@@ -32,7 +32,7 @@ struct Compared {
   bool scatters;
 };
 
-// What follows `history` is compared with this.
+// Returns the frame for comparison with the points after `history`.
 Compared FrameOf(const List& history, bool linear) {
   size_t w = std::min<size_t>(128, std::max<size_t>(16, history.size() / 2));
   w -= w % 2;
@@ -55,7 +55,7 @@ Compared FrameOf(const List& history, bool linear) {
     if (sorted[i] != sorted[i - 1]) gap = std::min(gap, sorted[i] - sorted[i - 1]);
   }
   if (gap < INFINITY) is.s = std::max(is.s, gap);
-  if (linear) {  // what is left without the three farthest
+  if (linear) {  // the remainder without the three farthest
     List squares;
     for (const double r : rest) squares.push_back(std::pow(r - Median(rest), 2));
     std::sort(squares.begin(), squares.end());
@@ -84,7 +84,7 @@ struct Slow {
   };
   bool linear = false;
   std::vector<P> history;
-  std::vector<std::vector<P>> epochs{{}};  // histories as they began anew, for rises
+  std::vector<std::vector<P>> epochs{{}};  // histories after each restart, for rises
   List above;                              // by ordinal
   size_t floor = 0;                        // of onsets, in history
   uint64_t restart_until = 0;
@@ -101,7 +101,7 @@ struct Slow {
     if (!mute) answer.excursions.push_back(std::string(what) + " " + rest);
   }
 
-  // An excursion that is open: its points, from the onset.
+  // An open excursion: its points from the onset on.
   std::vector<P> in;
   size_t onset = 0, opening = 0;
   Compared f{};
@@ -187,7 +187,7 @@ struct Slow {
     decided = warned = lasting = outstanding = third = false;
     kind = "spike";
     e1 = e4 = 0;
-    // As it went on, point by point.
+    // Replays the points as they arrived.
     const std::vector<P> all = in;
     in.clear();
     for (const P& p : all) {
@@ -214,7 +214,8 @@ struct Slow {
     return n;
   }
 
-  // The last half in 16 blocks falls: the 99 % interval of the slope of their medians lies below 0.
+  // Returns true if the last half falls: the 99 % interval of the slope of its 16 block medians is
+  // below 0.
   static bool FallsBack(const List& over, double r1, double r4) {
     const size_t block = over.size() / 2 / 16;
     if (block == 0 || r4 > 0.9 * r1) return false;
@@ -243,7 +244,7 @@ struct Slow {
     e1 = Median({excess.begin(), excess.begin() + static_cast<std::ptrdiff_t>(q)});
     e4 = Median(Tail(excess, q));
     if (e4 < 0.8 * e1) return;
-    List over;  // the level as it stood
+    List over;  // the level at that time
     for (const P& p : in) over.push_back(p.y - f.m);
     const double r1 = Median({over.begin(), over.begin() + static_cast<std::ptrdiff_t>(q)});
     const double r4 = Median(Tail(over, q));
@@ -256,7 +257,7 @@ struct Slow {
   }
 
   void Put(const P& p) { history.push_back(p); }
-  // Becomes history from number `from` on, or the beginning of one.
+  // Appends the points to the history from number `from` on, or starts a new history.
   void Close(size_t from, bool anew) {
     is_open = false;
     if (anew) {
@@ -352,7 +353,7 @@ struct Slow {
   }
 };
 
-// ---- rises
+// ---- rises ----
 
 double Remedian(const List& v, size_t from, size_t length) {
   if (length == 1) return v[from];
@@ -422,7 +423,7 @@ void Rises(const std::vector<Slow::P>& history, bool linear, std::vector<std::st
     };
     const double sigma = sigma_of(n - std::min(n, 2 * block), n, 1);
     const size_t best_block = std::min<size_t>(64, std::max<size_t>(8, best / 8));
-    if (first_look) {  // of those that lie in the newest 512
+    if (first_look) {  // of those within the newest 512
       const size_t oldest = n < 512 ? 0 : n - 512;
       const size_t to = std::max(best, std::min(n, oldest + 4 * best_block));
       const size_t from = std::max(oldest, to < 8 * best_block ? 0 : to - 8 * best_block);
@@ -460,7 +461,7 @@ SlowAnswer JudgeSlowly(const std::vector<SlowPoint>& history, const std::vector<
                        const std::set<uint64_t>& restarts) {
   Slow slow;
   slow.mute = true;
-  // Values themselves, where the first is not positive.
+  // The values themselves if the first is not positive.
   const auto take = [&](const SlowPoint& p) {
     if (!std::isfinite(p.value)) return;
     slow.Take(p.step, slow.linear ? p.value : std::log(p.value));

@@ -1,6 +1,6 @@
-// The definition of specs: health (loss-spike, drift of loss-divergence), word for word and slowly:
-// everything is worked out anew from lists of all points. Shares no code with analysis/series but
-// the words of its answer.
+// The exact definition of specs: health (loss-spike, drift of loss-divergence) as a slow
+// implementation: it recomputes everything from lists of all points. It uses no code of
+// analysis/series except the format of the answer.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct SlowPoint {
 };
 
 struct SlowAnswer {
-  std::vector<std::string> excursions;  // in words, as Words(SeriesEvent)
+  std::vector<std::string> excursions;  // as text, as from Words(SeriesEvent)
   std::vector<std::string> rises;
 };
 
-// One attempt whose history is `history`: judged are `points`. `restarts`: of the rate, before the
-// point with that number.
+// Returns the answer for one attempt with the given history. Judges `points`. `restarts` are rate
+// restarts before the point with that number.
 SlowAnswer JudgeSlowly(const std::vector<SlowPoint>& history, const std::vector<SlowPoint>& points,
                        const std::set<uint64_t>& restarts = {});
 

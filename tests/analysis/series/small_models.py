@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains small models and writes their losses, a file a run: a line a step, `loss rate`.
+"""Trains small models and writes their losses: one file per run, one line `loss rate` per step.
 
     small_models.py FOLDER [EACH]
 
 48 healthy runs (classifiers and character models; plain SGD, momentum, Adam; batches of 8 to 256; constant, cosine, warm-up,
-restarts), or each EACH-th of them. series_figures_test judges them. numpy alone; all take some minutes.
+restarts), or every EACH-th of them. series_figures_test judges them. Requires only numpy; all runs take a few minutes.
 """
 import pathlib
 import sys
@@ -25,7 +25,7 @@ def rates(kind, steps, peak):
 
 
 def data(rng, kind):
-    """Inputs [n, d] and labels [n]: clusters with overlapping classes, or the next letter of a Markov text."""
+    """Returns inputs [n, d] and labels [n]: clusters with overlapping classes, or the next letter of a Markov text."""
     if kind == "clusters":
         centres = rng.normal(size=(10, 24))
         y = rng.integers(0, 10, 8000)

@@ -1,5 +1,6 @@
-// Shares of alpha by order of appearance: they sum to at most one, and the chance of any false
-// alarm stays within the budget though streams appear when it suits an enemy.
+// Tests shares of alpha by order of appearance: their sum is at most one, and the probability of
+// any false alarm is within the budget even if an adversary chooses the time at which streams
+// appear.
 #include "analysis/statistics/alpha_shares.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +50,7 @@ TEST(AlphaShares, TheNumbersAreInTheCheckpoint) {
   EXPECT_EQ(back.Next(v1::ROLE_TRAINER), shares.Next(v1::ROLE_TRAINER));
 }
 
-// A likelihood ratio of samples without the mean that it bets on: a martingale with little waste.
+// A likelihood ratio for samples without the assumed mean: a martingale with little loss.
 struct Wealth {
   double alarm;  // ln 1/alpha
   double log = 0;
@@ -60,7 +61,7 @@ struct Wealth {
   }
 };
 
-// A new stream appears whenever the newest one has lost: what the earlier ones show decides.
+// Tests a new stream each time the newest has lost: the results of the earlier streams decide.
 bool AnyAlarm(double budget, uint64_t seed) {
   constexpr int kSteps = 150;
   constexpr size_t kMostStreams = 40;
@@ -94,8 +95,8 @@ TEST(AlphaShares, TheLevelOfAllStreamsTogether) {
   }
 }
 
-// The streams that rules on bias have: rounding errors without a bias, of tensors that appear one
-// after the other.
+// Tests the streams of the bias rules: rounding errors without bias, for tensors that appear
+// sequentially.
 TEST(AlphaShares, TheLevelOfBiasStreams) {
   constexpr uint64_t kRuns = 1000;
   constexpr int kStreams = 12;

@@ -1,4 +1,4 @@
-// Errors in ulp, e-BH, forecasts in words.
+// Tests errors in ulp, e-BH and forecast texts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,14 +17,14 @@ namespace {
 using testing::ErrorOfSum;
 
 TEST(SumErrors, ErrorInUlpWithItsSign) {
-  // bf16: 256 + 1 is 256 (ulp 2, tie to even): the one rounding nobody can avoid.
+  // bf16: 256 + 1 is 256 (ulp 2, tie to even): the only unavoidable rounding.
   EXPECT_EQ(ErrorOfSum(256, {256, 1}, DType::kBF16).e, 0);
   EXPECT_FALSE(ErrorOfSum(256, {256, 1}, DType::kBF16).misrounded);
-  // A thousand ones stop at 256 of 1,000, whose ulp is 4.
+  // A thousand ones stop at 256 of 1,000, which has an ulp of 4.
   EXPECT_EQ(ErrorOfSum(256, std::vector<double>(1000, 1.0), DType::kBF16).e, (256.0 - 1000) / 4);
   EXPECT_EQ(ErrorOfSum(-256, std::vector<double>(1000, -1.0), DType::kBF16).e, (256.0 - 1000) / 4);
   EXPECT_EQ(ErrorOfSum(1.0, std::vector<double>(1000, 1.0), DType::kBF16, 1000).e, 0);
-  // 1000 - 999 + .001 in bf16: the sum is 1, its error is measured in the addends' ulp of 8.
+  // 1000 - 999 + .001 in bf16: the sum is 1, the error is in the addends' ulp of 8.
   EXPECT_EQ(ErrorOfSum(9, {1000, -999}, DType::kBF16).e, 8.0 / 8);
   const SumError zero = ErrorOfSum(3, {5, -5}, DType::kF16);
   EXPECT_EQ(zero.kind, SumError::Kind::kZeroSum);
@@ -51,7 +51,7 @@ TEST(LostMass, CountsWhatDidNotMove) {
 
 TEST(EBh, SelectsByTheKthValue) {
   const auto ln = [](double e) { return std::log(e); };
-  // 4 tensors, alpha .05: needs 80, 40, 26.7, 20.
+  // 4 tensors, alpha .05: requires 80, 40, 26.7, 20.
   EXPECT_EQ(SelectByEBh(std::vector<double>{ln(79), ln(41), ln(1), ln(0.1)}, 0.05),
             (std::vector<bool>{true, true, false, false}));
   EXPECT_EQ(SelectByEBh(std::vector<double>{ln(79), ln(39), ln(26), ln(0.1)}, 0.05),

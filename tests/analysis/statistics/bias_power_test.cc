@@ -1,5 +1,5 @@
-// How many samples the bias test needs, and what it says of honest and dishonest arithmetic on
-// simulated data. Prints the figures of docs/measurements/precision.md.
+// Measures the required samples of the bias test, and its results for correct and incorrect
+// arithmetic on simulated data. Prints the figures of docs/measurements/precision.md.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using testing::ErrorOfSum;
 using testing::SequentialSum;
 using Rng = std::mt19937_64;
 
-// Median and 90th percentile of the samples until the alarm at 1e-6.
+// Median and 90th percentile of the number of samples until the alarm at 1e-6.
 struct Needed {
   uint64_t median, most;
 };
@@ -47,7 +47,7 @@ TEST(BiasPower, SamplesNeededAtOneInAMillion) {
   const auto normal = [](double mean, double sd) {
     return [=](Rng& rng) { return std::normal_distribution<double>(mean, sd)(rng); };
   };
-  // Of the exact sum, stored toward zero: one ulp below the nearest, half of the time.
+  // The exact sum stored toward zero: one ulp below the nearest in half of the cases.
   const Needed zero = SamplesToAlarm("fp32 sum stored toward zero, bf16", 400, [](Rng& rng) {
     const auto x = CoherentAddends(8, 0.3, DType::kF32, rng);
     double s = 0;
@@ -135,8 +135,8 @@ TEST(BiasPower, HonestSumsAreSilent) {
   }
 }
 
-// A million steps of one element each: fp32 sums stored in 16 bits, fp32 sums of fp32, and an fp16
-// ring of four.
+// Tests a million steps of one element each: fp32 sums stored in 16 bits, fp32 sums of fp32, and an
+// fp16 ring of four.
 TEST(BiasPower, AMillionHealthySteps) {
   Rng rng(77);
   BiasStream stored(1e-6), full(1e-6), ring(1e-6);
@@ -179,8 +179,8 @@ TEST(BiasPower, LongRingsAreFound) {
   EXPECT_LT(std::fabs(dithered.relative), 0.02);
 }
 
-// One after the other into one accumulator: gradients of K micro-batches, of elements that all
-// have mean 1 and of elements whose means differ. How much is lost depends on the mantissa.
+// Measures sequential sums into one accumulator: gradients of K micro-batches, with mean 1 for all
+// elements or with different means. The loss depends on the mantissa.
 TEST(BiasPower, GradientAccumulationInBf16) {
   for (size_t k : {16u, 64u, 128u, 256u, 512u, 1024u}) {
     const Measured one = Ring(DType::kBF16, k, 4000, 0.5, true);

@@ -1,5 +1,5 @@
-// The level of the bias test, by simulation: how often it alarms where there is no bias. And what
-// its parts do by hand.
+// Tests the level of the bias test by simulation (the alarm rate without bias), and its parts by
+// direct computation.
 #include "analysis/statistics/bias_stream.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 
 using Rng = std::mt19937_64;
 
-// One step's errors, in the order drawn, and the population they come from (0: not known).
+// The errors of one step in drawing order, and the size of their population (0 if unknown).
 struct Step {
   std::vector<double> errors;
   uint64_t population = 0;
@@ -31,7 +31,7 @@ struct Null {
   std::function<Step(Rng&)> draw;
 };
 
-// Draws with replacement, or from what has no end.
+// Draws with replacement, or from an infinite population.
 Null Independent(std::string name, int count, std::function<double(Rng&)> one) {
   return {std::move(name), 1, [=](Rng& rng) {
             Step step;
@@ -40,7 +40,7 @@ Null Independent(std::string name, int count, std::function<double(Rng&)> one) {
           }};
 }
 
-// `drawn` of the fixed population, without replacement, anew in each step.
+// `drawn` of the fixed population, without replacement, redrawn in each step.
 Null Finite(std::string name, std::vector<double> population, size_t drawn, int steps) {
   return {std::move(name), steps, [=](Rng& rng) {
             Step step{population, population.size()};
@@ -61,7 +61,7 @@ std::vector<Null> Nulls() {
   const auto normal = [](Rng& rng) { return std::normal_distribution<double>()(rng); };
   const auto cauchy = [](Rng& rng) { return std::cauchy_distribution<double>()(rng); };
   std::vector<Null> nulls;
-  // Means exactly at the budget of .05, values within ±1, so at the budget on every scale.
+  // Means exactly at the budget of .05, values within ±1, hence at the budget on every scale.
   nulls.push_back(
       Independent("±1, mean .05", 2000, [=](Rng& r) { return uniform(r) < 0.525 ? 1.0 : -1.0; }));
   nulls.push_back(
@@ -74,19 +74,18 @@ std::vector<Null> Nulls() {
     const double u = uniform(r);
     return u < 0.4 ? 0.25 : u < 0.6 ? -0.25 : 0.0;
   }));
-  // Within the budget on every scale, with tails that none bounds.
+  // Within the budget on every scale, with unbounded tails.
   nulls.push_back(Independent("Cauchy", 2000, cauchy));
   nulls.push_back(
       Independent("normal, sd .5, mean .05", 2000, [=](Rng& r) { return 0.05 + 0.5 * normal(r); }));
   nulls.push_back(Independent("rare and huge: 1e9 once in 25,000, else 0", 2000,
                               [=](Rng& r) { return uniform(r) < 4e-5 ? 1e9 : 0.0; }));
-  // Populations that hold the budget exactly, drawn to the last element or in part, step after
-  // step.
+  // Populations exactly at the budget, drawn completely or in part, in every step.
   nulls.push_back(Finite("all of 400, ±1, mean .05", TwoValued(400, 210, -1, 1), 400, 5));
   nulls.push_back(Finite("300 of 400, ±1, mean -.05", TwoValued(400, 190, -1, 1), 300, 5));
   nulls.push_back(Finite("all of 1,000, 5 % at 1", TwoValued(1000, 50, 0, 1), 1000, 2));
   nulls.push_back(Finite("all of 64, ±.4, mean .05", TwoValued(64, 36, -0.4, 0.4), 64, 30));
-  // Noise in few elements: the mean of one step strays by sd / 8, no bias over the steps.
+  // Noise in few elements: the mean of one step varies by sd / 8, without bias over the steps.
   nulls.push_back({"all of 64, normal, sd .5, anew each step", 60, [=](Rng& r) {
                      Step step{{}, 64};
                      for (int i = 0; i < 64; ++i) step.errors.push_back(0.5 * normal(r));
@@ -100,7 +99,7 @@ std::vector<Null> Nulls() {
   nulls.push_back({"one element a step, mean .05", 2000, [=](Rng& r) {
                      return Step{{uniform(r) < 0.525 ? 1.0 : -1.0}, 1};
                    }});
-  // Dependent: the next value's mean is at the budget, its spread follows the last one.
+  // Dependent: the mean of the next value is at the budget, its spread depends on the last value.
   nulls.push_back({"spread follows the past", 1, [=](Rng& r) {
                      Step step;
                      double spread = 0.5;
@@ -137,7 +136,7 @@ TEST_P(Level, IsKeptUnderEveryNull) {
     }
     std::printf("  alpha %.2f  %-46s alarms %4d of %d, findings %d\n", alpha, null.name.c_str(),
                 alarms, kRuns, findings);
-    // As many or more at the level itself: less than one in 100,000.
+    // The probability of that many alarms at the level must exceed 1 in 100,000.
     EXPECT_GT(LogBinomialAtLeast(kRuns, alpha, static_cast<uint64_t>(alarms)), std::log(1e-5))
         << null.name << ": " << alarms << " of " << kRuns;
     EXPECT_LE(findings, alarms);
@@ -148,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(Bias, Level, ::testing::Values(0.05, 0.01), [](const au
   return p.param == 0.05 ? "FivePercent" : "OnePercent";
 });
 
-// The wealth, written down as the definition says, in plain products.
+// Returns the wealth, computed from the definition by direct products.
 double PlainWealth(const std::vector<double>& errors) {
   double sum = 0;
   for (double sign : {-1.0, 1.0}) {
@@ -181,7 +180,8 @@ TEST(BiasStream, WealthIsTheDefinition) {
   EXPECT_TRUE(stream.population_unknown());
 }
 
-// Where chance runs against the budget the bets shrink, never below those of an endless population.
+// Tests that if chance is against the budget, the bets shrink, but never below those of an infinite
+// population.
 TEST(BiasStream, DrawsWithoutReplacementBetNoMoreThanWithIt) {
   const std::vector<double> down_then_up = {-1, -1, -1, -1, 1, 1, 1, 1};
   BiasStream endless(1e-6), all(1e-6), many(1e-6);
@@ -190,7 +190,7 @@ TEST(BiasStream, DrawsWithoutReplacementBetNoMoreThanWithIt) {
   many.Add(down_then_up, 1000000000);
   EXPECT_LT(all.log_wealth(BiasSide::kTooLarge), endless.log_wealth(BiasSide::kTooLarge));
   EXPECT_NEAR(many.log_wealth(), endless.log_wealth(), 1e-6);
-  // More samples than elements is a wrong count: the endless budget.
+  // More samples than elements is an invalid count: the budget of an infinite population.
   BiasStream wrong(1e-6);
   wrong.Add(down_then_up, 2);
   EXPECT_TRUE(std::isfinite(wrong.log_wealth()));
@@ -218,15 +218,15 @@ TEST(BiasStream, AlarmIsSticky) {
   stream.Add(std::vector<double>(60, -1.0), std::nullopt);
   ASSERT_TRUE(stream.alarmed());
   const uint64_t sample = stream.alarm_sample();
-  EXPECT_GT(sample, 30u);  // 40e6 at ln(1 + .7 * .95 / 1.05) a sample: no fewer than 36
+  EXPECT_GT(sample, 30u);  // 40e6 at ln(1 + .7 * .95 / 1.05) per sample: at least 36
   EXPECT_LE(sample, 45u);
   stream.Add(std::vector<double>(10000, 1.0), std::nullopt);
   EXPECT_EQ(stream.alarm_sample(), sample);
   EXPECT_TRUE(stream.alarmed(BiasSide::kTooSmall));
 }
 
-// Clipped at one ulp the errors are too small on average, unclipped they are too large: the first
-// alarms, and no finding may say "too small".
+// Tests errors that are too small on average if clipped at one ulp, and too large if not clipped:
+// the first alarms, and no finding may state "too small".
 TEST(BiasStream, NoFindingAgainstTheUnclippedMean) {
   Rng rng(9);
   BiasStream stream(1e-6);
@@ -276,7 +276,8 @@ TEST(BiasStream, NaNNeverPoisons) {
   EXPECT_EQ(only.level(), v1::LEVEL_UNSPECIFIED);
 }
 
-// Steps whose elements share one error: after a few of them the interval is that of the steps.
+// Tests steps whose elements have a common error: after a few steps, the interval is that of the
+// steps.
 TEST(BiasStream, SharedErrorsWidenTheInterval) {
   Rng rng(5);
   BiasStream shared(1e-6), apart(1e-6);

@@ -1,4 +1,4 @@
-// Student's t against tables and against its own density, integrated.
+// Tests Student's t against tables and against its integrated density.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace plumbline {
 namespace {
 
-// Quantiles as tables print them.
+// Quantiles from printed tables.
 TEST(Student, QuantilesOfTables) {
   EXPECT_NEAR(StudentQuantile(0.975, 1), 12.7062047, 1e-6);
   EXPECT_NEAR(StudentQuantile(0.95, 4), 2.1318468, 1e-6);
@@ -27,7 +27,7 @@ double Density(double t, double freedom) {
                   (freedom + 1) / 2 * std::log1p(t * t / freedom));
 }
 
-// Simpson's rule from 0: exact to 1e-10 at this step.
+// Returns the integral from 0 by Simpson's rule: exact to 1e-10 at this step.
 double Integrated(double t, double freedom) {
   constexpr int kSteps = 20000;
   const double h = t / kSteps;

@@ -1,5 +1,5 @@
-// Whole fingerprints: every simulated arithmetic is named and replayed; what is outside the list is
-// never given a name.
+// Tests complete fingerprints: every simulated listed arithmetic is named and replayed; unlisted
+// arithmetic is never named.
 #include "analysis/sums/fingerprint.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(FingerprintTest, FormatsTreesAndRoundings) {
           const Fingerprint found = Take(TargetOf(model));
           ASSERT_EQ(found.verdict, Verdict::kVerified) << name << "\n" << FingerprintText(found);
           EXPECT_EQ(found.tree_hash, tree.Hash()) << name;
-          // Sums in f64 of f32 addends: the accumulator shows, and so does its rounding.
+          // Sums in f64 of f32 addends: the accumulator and its rounding are visible.
           EXPECT_EQ(found.model.arithmetic.rounding, mode) << name << "\n"
                                                            << FingerprintText(found);
           EXPECT_EQ(found.model.accumulator().precision, FormatOf(f.accumulator).precision) << name;
@@ -81,7 +81,8 @@ TEST(FingerprintTest, ProductsRoundedOrFused) {
     for (const bool fused : {false, true}) {
       SumModel model =
           PlainModel(BareTarget(Kind::kDot, 50, t, t), Lanes(50, 8), SumFormatOf(t), fused);
-      if (fused) std::fill(model.fused.begin(), model.fused.begin() + 8, 0);  // the chains' first
+      if (fused)
+        std::fill(model.fused.begin(), model.fused.begin() + 8, 0);  // the first of the chains
       const Fingerprint found = Take(TargetOf(model));
       ASSERT_EQ(found.verdict, Verdict::kVerified) << FingerprintText(found);
       EXPECT_EQ(found.model.fused, model.fused) << FingerprintText(found);
@@ -113,7 +114,7 @@ TEST(FingerprintTest, TensorCoreBlocks) {
                                       BlockChain(64, block), SumFormatOf(DType::kF32), true);
           model.arithmetic.block = Alignment{fraction_bits, false};
           model.arithmetic.block_rounding = mode;
-          if (input == DType::kE4M3 && fraction_bits > 13) continue;  // too little range to mask
+          if (input == DType::kE4M3 && fraction_bits > 13) continue;  // range too small to mask
           ExpectFound(model, "F " + std::to_string(fraction_bits) + " g " + std::to_string(block));
         }
       }
@@ -145,7 +146,7 @@ TEST(FingerprintTest, CutInputsAndFlushedSubnormals) {
   }
 }
 
-// Plain code, no replay behind it: lanes of fused multiplies in f32, whose tail is added up in f64.
+// Tests direct code without a replay: lanes of fused multiplies in f32, with a tail added in f64.
 TEST(FingerprintTest, DotWithATailInDouble) {
   const Target target = TargetOf(Kind::kDot, 70, DType::kF32, DType::kF32, [](Values a, Values b) {
     float lanes[8] = {};
@@ -210,7 +211,7 @@ double Neumaier(Values a) {
   return static_cast<double>(sum + lost);
 }
 
-// Blocks whose rounding depends on the parity of the term: on no list.
+// Returns a sum of blocks whose rounding depends on the parity of the term: unlisted.
 double Alternating(Values a) {
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -220,8 +221,8 @@ double Alternating(Values a) {
   return sum;
 }
 
-// A three-way adder that rounds its two small addends' sum to f32 + 3 bits first: a tree of two
-// roundings that no listed node has.
+// Returns the sum of a three-way adder that first rounds its two small addends to f32 + 3 bits: a
+// tree of two roundings that no listed node has.
 double ThreeWay(Values a) {
   SumFormat wide = SumFormatOf(DType::kF64);
   wide.precision = 27;
@@ -251,8 +252,8 @@ TEST(FingerprintTest, UnlistedArithmeticHasNoName) {
   }
 }
 
-// One addition of a random tree does something else than the others: its results differ, so no
-// name.
+// Tests that if one addition of a random tree differs from the others, its results differ and no
+// arithmetic is named.
 TEST(FingerprintTest, OneOddAdditionIsNeverOverlooked) {
   constexpr int kCases = 10000;
   int named = 0;

@@ -1,4 +1,5 @@
-// Trees are found again from a black box's outputs, within the promised number of calls.
+// Tests that trees are recovered from the outputs of a black box within the guaranteed number of
+// calls.
 #include "analysis/sums/fprev.h"
 
 #include <gtest/gtest.h>
@@ -120,7 +121,7 @@ TEST(FprevTest, RefusesWhatIsNoSum) {
       [&](Values a, Values) { return a[0]; },
       [&](Values a, Values) { return *std::max_element(a.begin(), a.end()); },
       [&](Values a, Values) { return std::floor(a.size() * random.Uniform()); },
-      [&](Values a, Values) {  // takes some addends twice
+      [&](Values a, Values) {  // adds some addends twice
         float sum = 0;
         for (size_t i = 0; i < a.size(); ++i) sum += static_cast<float>(a[i] * (i % 3 ? 1 : 2));
         return static_cast<double>(sum);

@@ -1,4 +1,4 @@
-// A model as text: whole again, small, and never trusted.
+// Tests models as text: complete after parsing, small, and always untrusted.
 #include "analysis/sums/model_text.h"
 
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ TEST(ModelTextTest, TreesOfLibrariesAreSmall) {
   }
 }
 
-// A deep fold is read and replayed without a stack as deep.
+// Tests that a deep fold is parsed and replayed without deep recursion.
 TEST(ModelTextTest, AMillionAddends) {
   const int n = kMostAddends;
   const SumModel model = PlainModel(BareTarget(Kind::kSum, n, DType::kF32, DType::kF32),
@@ -95,7 +95,7 @@ TEST(ModelTextTest, AMillionAddends) {
   EXPECT_EQ(Replay(*again).Run(ones, ones), n);
 }
 
-// Whatever the bytes: an error, or a model that can be replayed and written again.
+// Tests damaged text: the result is an error, or a model that can be replayed and serialised again.
 TEST(ModelTextTest, DamagedTextIsRefusedOrWhole) {
   std::mt19937_64 rng(4);
   int refused = 0, whole = 0;

@@ -1,4 +1,4 @@
-// Black boxes for the tests: models that are replayed, and plain code that knows nothing of models.
+// Black boxes for the tests: replayed models, and direct code independent of models.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace plumbline::sums {
 
-// The last two addends meet first.
+// Returns the tree that adds the last two addends first.
 inline SummationTree RightFold(int n) {
   SummationTree tree(n);
   int sum = n - 1;
@@ -19,7 +19,7 @@ inline SummationTree RightFold(int n) {
   return tree;
 }
 
-// A target that answers what the model's replay gives.
+// Returns a target with the results of the model's replay.
 inline Target TargetOf(const SumModel& model) {
   auto owned = std::make_shared<SumModel>(model);
   auto replay = std::make_shared<Replay>(*owned);
@@ -36,7 +36,7 @@ inline Target TargetOf(const SumModel& model) {
   return target;
 }
 
-// A target of plain code.
+// Returns a target from direct code.
 inline Target TargetOf(
     Kind kind, int n, DType input, DType output,
     std::function<double(absl::Span<const double>, absl::Span<const double>)> sum) {
@@ -53,7 +53,8 @@ inline Target TargetOf(
   return target;
 }
 
-// f32 additions in the tree's order, nodes of several children cut to 24 fraction bits: quick.
+// Returns a fast target: f32 additions in tree order, nodes of several children truncated to 24
+// fraction bits.
 inline Target QuickTarget(const SummationTree& tree) {
   struct Code {
     std::vector<int> children;
@@ -95,7 +96,7 @@ inline Target QuickTarget(const SummationTree& tree) {
   return target;
 }
 
-// Any tree: nodes of two children, and with the given chance of up to six.
+// Returns a random tree: nodes of two children and, with probability `wide`, up to six.
 inline SummationTree RandomTree(int n, double wide, uint64_t seed) {
   Random random(seed);
   SummationTree tree(n);
@@ -115,7 +116,7 @@ inline SummationTree RandomTree(int n, double wide, uint64_t seed) {
   return tree;
 }
 
-// Blocks of `block` addends at once, one after the other: a tensor core.
+// Returns a sequential chain of blocks of `block` addends, as in a tensor core.
 inline SummationTree BlockChain(int n, int block) {
   SummationTree tree(n);
   int sum = -1;

@@ -1,4 +1,4 @@
-// Orders as a person reads them.
+// Tests the text form of orders.
 #include <gtest/gtest.h>
 
 #include "tests/analysis/sums/simulated_sum.h"
@@ -18,7 +18,7 @@ TEST(TreeWordsTest, Patterns) {
 }
 
 TEST(TreeWordsTest, BlocksAndTails) {
-  // Blocks of 16, each a left fold, added one after the other, and a tail of three.
+  // Blocks of 16, each a left fold, added sequentially, and a tail of three.
   SummationTree tree(67);
   int sum = -1;
   for (int block = 0; block < 4; ++block) {

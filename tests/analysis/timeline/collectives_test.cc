@@ -1,5 +1,5 @@
-// What collectives move in which time: against the formulas' own examples, and where a kernel's
-// time is not the link's.
+// Tests the data volume and time of collectives: against the examples of the formulas, and for
+// kernels whose time is not link time.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -31,7 +31,7 @@ TEST(Collectives, Names) {
   EXPECT_EQ(BytesOfType("QInt32"), 0u);
 }
 
-// B is the whole tensor, whichever side of it a rank holds; of an all-to-all all ranks' together.
+// Tests B: the whole tensor, for either side on a rank; in an all-to-all, the sum over all ranks.
 TEST(Collectives, WholeBytes) {
   EXPECT_EQ(WholeBytes("all_reduce", 1000, 1000, 8, 2), 2000u);
   EXPECT_EQ(WholeBytes("all_gather", 125, 1000, 8, 2), 2000u);
@@ -42,7 +42,7 @@ TEST(Collectives, WholeBytes) {
   EXPECT_EQ(WholeBytes("broadcast", 10, 10, 8, 2), 0u);
 }
 
-// T = B(N-1)/(W N) of an all-gather, W = 50 GB/s: what is measured gives W back.
+// Tests T = B(N-1)/(W N) of an all-gather with W = 50 GB/s: the measurement returns W.
 TEST(Collectives, TheBandwidthOfTheFormulasIsFoundAgain) {
   constexpr double kLink = 50e9;
   for (const uint32_t n : {2u, 8u, 64u}) {
@@ -58,7 +58,7 @@ TEST(Collectives, TheBandwidthOfTheFormulasIsFoundAgain) {
   EXPECT_EQ(BusBandwidth(Times("all_gather", 1, 1000, 9)), 0);
 }
 
-// A hundred calls of 10 ms, of which most wait longer; those that share the link are left out.
+// Tests a hundred calls of 10 ms, most of which wait longer. Calls that share the link are omitted.
 TEST(Collectives, WaitingAndSharingAreNotTheLink) {
   constexpr int64_t kMs = 1'000'000;
   Columns columns;
@@ -74,8 +74,8 @@ TEST(Collectives, WaitingAndSharingAreNotTheLink) {
   };
   for (int64_t i = 0; i < 100; ++i) {
     const int64_t at = 100 * i * kMs;
-    add(at, at + (i % 5 == 0 ? 10 : 40) * kMs, 0);  // one in five comes last
-    add(at + 50 * kMs, at + 55 * kMs, 0);           // half as long, with another beside it
+    add(at, at + (i % 5 == 0 ? 10 : 40) * kMs, 0);  // one in five is last
+    add(at + 50 * kMs, at + 55 * kMs, 0);           // half as long, with another at the same time
     add(at + 54 * kMs, at + 70 * kMs, kNoCollective);
     add(at + 80 * kMs, at + 81 * kMs, 1);  // small
   }

@@ -1,4 +1,4 @@
-// GPUs of one process: what is told of each is what a trace of it alone would tell.
+// Tests several GPUs in one process: the result for each equals that of a separate trace.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -10,7 +10,7 @@
 namespace plumbline::timeline {
 namespace {
 
-// Work of about `each` ns at random places on one device, launched by a thread of its own.
+// Adds work of about `each` ns at random places on one device, launched by its own thread.
 void AddWork(std::mt19937_64* rng, uint8_t device, int64_t each, Columns* columns) {
   for (int i = 0; i < 50; ++i) {
     GpuWork work;

@@ -1,4 +1,4 @@
-// Unions of intervals against a bitmap, on random intervals; and what a reduction says of a trace.
+// Tests unions of random intervals against a bitmap, and the reduction of a trace.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ int64_t Count(const Of& of) {
   return count;
 }
 
-// Clustered or sparse, some empty, some that touch.
+// Returns clustered or sparse intervals, some empty, some adjacent.
 std::vector<Interval> Random(std::mt19937_64* rng) {
   std::vector<Interval> out;
   const int n = static_cast<int>((*rng)() % 40);
@@ -65,7 +65,7 @@ TEST(Intervals, LengthsAreThoseOfABitmap) {
   }
 }
 
-// A random trace: GPU events on streams, some of which communicate.
+// Returns a random trace of GPU events on streams, some of which communicate.
 Columns RandomTrace(std::mt19937_64* rng, std::vector<Interval>* comm,
                     std::vector<Interval>* comp) {
   Columns columns;
@@ -139,7 +139,7 @@ TEST(Reduce, KernelsWithoutLaunchesCountAndOverlapIsNotCountedTwice) {
   EXPECT_EQ(t.gaps(0).occurrence(), 3u);
 }
 
-// A function around the loop is no cause of the gaps within it, whatever it is called.
+// Tests that a function around the loop is not the cause of gaps within it, whatever its name.
 TEST(Reduce, FramesAroundStepsAreNoCause) {
   constexpr int64_t kMs = 1'000'000;
   for (const bool marked : {true, false}) {

@@ -1,4 +1,4 @@
-// What names stand for: those that profilers write, and those that only look like it.
+// Tests the classification of profiler names, including names with a misleading resemblance.
 #include <gtest/gtest.h>
 
 #include "analysis/timeline/timeline.h"
@@ -41,7 +41,7 @@ TEST(Names, HostSpans) {
   for (const char* name : {"Torch-Compiled Region: 0/0", "CompiledFxGraph.__call__",
                            "torch/_dynamo/eval_frame.py(11): _fn", "torch/_compile.py(31): inner"})
     EXPECT_FALSE(has(name, kCompilation)) << name;
-  // Where a project lies says nothing; libraries' paths do.
+  // The location of a project has no meaning; library paths have.
   EXPECT_FALSE(has("/home/me/checkpoint_runs/train.py(3): step", kCheckpoint));
   EXPECT_FALSE(has("/data/dataloader/gc/train.py(3): step", 0xff));
   EXPECT_TRUE(has("/usr/lib/python3/dist-packages/torch/utils/data/dataloader.py(9): __next__",

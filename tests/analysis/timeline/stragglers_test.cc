@@ -1,4 +1,4 @@
-// Healthy jobs, and one rank that is slow, in numbers: how often which is named.
+// Measures the naming rates in healthy jobs and in jobs with one slow rank.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace plumbline::timeline {
 namespace {
 
-// Ranks whose speed differs by a spread, steps that vary by another.
+// Returns ranks with different speeds and steps with different durations.
 std::vector<RankSteps> Job(int ranks, int steps, double spread, int slow_rank, double slow,
                            std::mt19937_64* rng) {
   std::normal_distribution<double> normal;
@@ -27,7 +27,7 @@ std::vector<RankSteps> Job(int ranks, int steps, double spread, int slow_rank, d
       rank.compute.push_back(0.9 * own);
     }
   }
-  // A step ends when its last rank has come: the others wait for it.
+  // A step ends when its last rank arrives. The others wait for it.
   for (size_t s = 0; s < static_cast<size_t>(steps); ++s) {
     double last = 0;
     for (const RankSteps& rank : out) last = std::max(last, rank.own[s]);
@@ -45,7 +45,8 @@ TEST(Stragglers, HealthyJobsAccuseNobody) {
     const int jobs = ranks == 512 ? Jobs() / 10 : Jobs();
     for (int i = 0; i < jobs; ++i)
       accused += FindStragglers(Job(ranks, 16, 0.05, -1, 1, &rng)).culprits.empty() ? 0 : 1;
-    // 1.3 % measured by the specification's simulation; three more deviations of the count.
+    // 1.3 % measured by the simulation in the specification, plus three standard deviations of the
+    // count.
     const double expected = 0.013 * jobs;
     EXPECT_LE(accused, expected + 3 * std::sqrt(expected) + 1) << ranks << " ranks";
     RecordProperty("accused_of_" + std::to_string(ranks), accused);
@@ -87,7 +88,8 @@ TEST(Stragglers, ARareSlowStepIsNoHabit) {
   EXPECT_TRUE(FindStragglers(job).culprits.empty());
 }
 
-// Its own moods scatter the ratios of both, and are no excuse: the other's times are steady.
+// Tests that the variation of the slow rank, which scatters the ratios of both, is not an excuse:
+// the times of the other rank are steady.
 TEST(Stragglers, OfTwoRanksTheMoodyOneIsNamed) {
   std::mt19937_64 rng(12);
   std::uniform_real_distribution<double> mood(2.2, 4);
@@ -114,7 +116,8 @@ TEST(Stragglers, PoisonedStepsDoNotCount) {
   EXPECT_EQ(found.culprits[0].rank, 3u);
 }
 
-// Hosts that run ahead of their GPUs: one logs within its step's mark, and nobody waits for that.
+// Tests hosts that run ahead of their GPUs: one host logs within its step mark, and no rank waits
+// for it.
 TEST(Stragglers, WhomNobodyWaitsForIsNone) {
   std::mt19937_64 rng(11);
   auto job = Job(8, 16, 0.02, 3, 3, &rng);

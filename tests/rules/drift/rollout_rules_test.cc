@@ -1,5 +1,5 @@
-// drift/record-invalid and drift/sampler-mismatch through the engine: halves in any order, poison,
-// rows of logits, and what a sin and its look-alikes are called.
+// Tests drift/record-invalid and drift/sampler-mismatch in the engine: halves in any order,
+// non-finite values, rows of logits, and the names of faults and of similar innocent patterns.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ TEST(RolloutRules, HalvesAndWholeSequencesGiveOneVerdict) {
     const auto whole = Judge(spec);
     spec.halves = true;
     const v1::Batch both = RolloutRun(spec);
-    // The roles' evidence in the two orders, role by role.
+    // The evidence of the roles in both orders.
     std::vector<v1::Batch> parts[2];
     for (const uint32_t first : {0u, 1u}) {
       for (const uint32_t source : {first, 1 - first}) {
@@ -84,7 +84,7 @@ TEST(RolloutRules, HalvesOfOtherTextAreNamedAsAFact) {
   EXPECT_EQ(record->finding().cause().id(), "retokenisation");
 }
 
-// The first rows of a sequence; every tensor here has 8 or 4 bytes an element.
+// Returns the first rows of a sequence. Every tensor here has 8 or 4 bytes per element.
 v1::LogprobsSequence FirstRows(v1::LogprobsSequence m, int64_t rows) {
   for (v1::Tensor* tensor :
        {m.mutable_tokens(), m.mutable_weight_versions(), m.mutable_rollout()->mutable_logprobs(),
@@ -105,7 +105,8 @@ void SetTurn(int64_t turn, v1::LogprobsSequence* m) {
     turns.mutable_data()->append(reinterpret_cast<const char*>(&turn), sizeof turn);
 }
 
-// Each sequence as two turns: the second one's record holds the first one's tokens as its prompt.
+// Returns each sequence as two turns. The prompt of the second turn contains the tokens of the
+// first.
 v1::Batch TwoTurns(int broken_every) {
   constexpr int64_t kFirst = 32;
   v1::Batch batch = RolloutRun({});
@@ -173,7 +174,7 @@ TEST(RolloutRules, EpochsDoNotEnterTwice) {
   EXPECT_EQ(Of(verdicts, kRecord)->details().fields().at("tokens").number_value(), 4096);
 }
 
-// What the findings of a rule of one run name, one after the other, and what its report keeps.
+// The names in the findings of one rule in one run, in order, and the name in the final report.
 struct Named {
   std::vector<std::string> told;
   std::string kept;
@@ -190,7 +191,7 @@ Named CausesOf(const std::string& rule, v1::Batch batch) {
   return named;
 }
 
-// Every third of the trainer's values half a nat too large, from a step on: no cause does this.
+// Raises every third value of the trainer by half a nat from a step on. No known cause does this.
 void Raise(int64_t from_step, v1::Batch* batch) {
   for (v1::Evidence& e : *batch->mutable_evidence()) {
     if (e.step() < from_step) continue;
@@ -206,8 +207,8 @@ void Raise(int64_t from_step, v1::Batch* batch) {
   }
 }
 
-// Drift that is first put down to noise, of a record that proves untrue only later: the finding
-// keeps its place and gets the later word, with a cause or without one.
+// Tests drift that is first attributed to noise, in a recording that is proved invalid later: the
+// finding keeps its position and gets the later text, with or without a cause.
 TEST(RolloutRules, NoiseIsTakenBackWhenTheRecordProvesUntrue) {
   RolloutSpec spec{.steps = 40, .noise = "fp8", .noise_scale = 2.5};
   EXPECT_EQ(CausesOf("drift/logit-drift", RolloutRun(spec)).kept, "noise");
@@ -224,7 +225,7 @@ TEST(RolloutRules, NoiseIsTakenBackWhenTheRecordProvesUntrue) {
   EXPECT_EQ(zeros.kept, "zero-filled");
 }
 
-// Healthy runs of every kind, over seeds: nothing may be found.
+// Tests that healthy runs of every kind give no finding.
 TEST(RolloutRules, HealthyRunsHaveNoFinding) {
   const bool long_run = std::getenv("PLUMB_LONG") != nullptr;
   for (int seed = 1; seed <= (long_run ? 1250 : 4); ++seed) {

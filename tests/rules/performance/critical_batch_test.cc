@@ -1,4 +1,5 @@
-// How often performance/critical-batch accuses runs at, below and above four critical batches.
+// Measures how often performance/critical-batch reports runs below, at and above four critical
+// batches.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,8 +15,8 @@ namespace {
 
 constexpr int kDimensions = 32, kSteps = 128;
 
-// A run whose big batch is `times` critical ones: each step the small batch's gradient, and the
-// average with all the others'.
+// Returns a run whose large batch is `times` critical batches: per step, the gradient of the small
+// batch and the average with the gradients of all others.
 v1::Batch NoiseRun(double times, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;

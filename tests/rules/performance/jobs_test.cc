@@ -1,5 +1,5 @@
-// Whole jobs: healthy ones of 8 and 64 ranks raise nothing, each planted fault is named, and no
-// rank that merely waits is blamed.
+// Tests complete jobs: healthy jobs of 8 and 64 ranks give no finding, each planted fault is named,
+// and no rank that only waits is named.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -63,8 +63,8 @@ TEST(Jobs, HealthyOnesRaiseNothing) {
   }
 }
 
-// Gaps of up to 4 % of a step at random places: three of one name may lie evenly by chance, and
-// that is a note at most. The rates are those of the rule's page.
+// Tests gaps of up to 4 % of a step at random places. Three gaps of one name may be evenly spaced
+// by chance, which is at most a note. The rates are on the rule page.
 TEST(Jobs, GapsAtRandomAreSeldomANote) {
   int ranks = 0, notes = 0;
   for (int i = 0; i < (Long() ? 100 : 4); ++i) {
@@ -127,9 +127,9 @@ TEST(Jobs, TheSlowRankIsNamedAndNoVictim) {
   }
 }
 
-// A pipeline whose bubble is its schedule's, and one whose stage is too large.
-// An all-reduce of 256 MiB that reaches 70 % of the link, whoever comes late; and one that reaches
-// 40 %.
+// Tests a pipeline with the bubble of its schedule, and a pipeline with a stage that is too large.
+// Tests a 256 MiB all-reduce that reaches 70 % of the link bandwidth even if ranks arrive late, and
+// one that reaches 40 %.
 TEST(Jobs, LinksThatAreReachedAreNotAccused) {
   int accused = 0, found = 0;
   const int jobs = Long() ? 200 : 6;
@@ -144,7 +144,7 @@ TEST(Jobs, LinksThatAreReachedAreNotAccused) {
     spec.late_ms = 30;
     spec.collective_mib = 256;
     spec.seed = static_cast<uint64_t>(9000 + i);
-    const double bytes = 2 * 256.0 * (1 << 20) * 7 / 8;  // that leave a rank
+    const double bytes = 2 * 256.0 * (1 << 20) * 7 / 8;  // sent by a rank
     const auto told = [&](double gb_s) {
       spec.transfer_ms = 1e3 * bytes / (1e9 * gb_s);
       int count = 0;
@@ -160,13 +160,14 @@ TEST(Jobs, LinksThatAreReachedAreNotAccused) {
   EXPECT_EQ(found, jobs);
 }
 
-// Hosts of four and cards of 50 GB/s. In an all-to-all each member sends by its own card what
-// leaves its host; a ring over hosts of unequal size leaves by the cards of the smallest.
+// Tests hosts with four GPUs and network cards of 50 GB/s. In an all-to-all, each member sends the
+// data for other hosts through its own card. In a ring over hosts of unequal size, the cards of the
+// smallest host are the limit.
 TEST(Jobs, CardsThatAreUsedWhollyAreNotAccused) {
   struct {
     const char* op;
     int ranks;
-    double gb_s;  // by the formulas of the page, at best
+    double gb_s;  // the best case by the formulas of the rule page
   } constexpr kBest[] = {{"all_to_all", 8, 50.0 * 7 / 4},
                          {"all_to_all", 16, 50.0 * 15 / 12},
                          {"all_reduce", 8, 200},
@@ -227,7 +228,8 @@ TEST(Jobs, HealthyPipelinesAreSilentAndALargeStageIsNamed) {
   RecordProperty("jobs", jobs);
 }
 
-// Ranks that wait in a circle: who began the other way round, and both who send and receive not.
+// Tests ranks that wait in a circle: ranks that began in opposite order, and two ranks that both
+// send without receiving.
 TEST(Jobs, CirclesAreNamed) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     FlightSpec spec;
@@ -261,7 +263,7 @@ TEST(Jobs, ACombOfOneRankIsThatRanks) {
   EXPECT_EQ(ranks, std::set<uint32_t>{3});
 }
 
-// 480 hangs at full length: nobody innocent is named in any of them.
+// Tests 480 hangs at full length: no innocent rank is named.
 TEST(Jobs, WhoHoldsAJobIsNamedAndNobodyElse) {
   const std::map<std::string, std::string> kinds = {{"absent", "not-launched"},
                                                     {"stuck", "not-completed"},
@@ -322,8 +324,8 @@ std::vector<v1::Verdict> OfHang(const FlightSpec& spec, const std::set<uint32_t>
   return verdicts;
 }
 
-// Beside a rank whose dump shows that it stopped, one without a dump is no culprit; and two dumps
-// of eight prove nothing of the other six.
+// Tests that if the dump of one rank shows that it stopped, a rank without a dump is not named; and
+// that two dumps of eight do not prove anything about the other six.
 TEST(Jobs, ARankWithoutADumpIsNotBlamedForOneThatHasOne) {
   FlightSpec spec;
   spec.fault = "absent";
@@ -337,7 +339,7 @@ TEST(Jobs, ARankWithoutADumpIsNotBlamedForOneThatHasOne) {
   EXPECT_EQ(few[0].reason().substr(0, 9), "few-dumps") << few[0].reason();
 }
 
-// Batches of uneven length, and caches that fill in the first 40 steps; more shapes in
+// Tests batches of uneven length, and caches that fill in the first 40 steps. More shapes:
 // memory_creep_test.cc.
 TEST(Jobs, HealthyMemoryDoesNotCreep) {
   std::string text = "steps = 400\nmemory.limit = 80\n";

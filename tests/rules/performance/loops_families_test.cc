@@ -1,5 +1,4 @@
-// Healthy loops that are not as even as the textbook's: what they raise is at most a note with a
-// true figure.
+// Tests healthy but irregular loops: at most a note with a correct figure.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -17,7 +16,7 @@ namespace {
 using testing::JudgeAll;
 using testing::LoopSpec;
 
-// Jobs that are not as even as the textbook's, and as healthy.
+// Returns families of healthy but irregular jobs.
 std::map<std::string, std::vector<LoopSpec>> Families(const LoopSpec& plain) {
   std::map<std::string, std::vector<LoopSpec>> families;
   const auto one = [&](const char* name) -> LoopSpec& {
@@ -35,7 +34,7 @@ std::map<std::string, std::vector<LoopSpec>> Families(const LoopSpec& plain) {
   LoopSpec& long_saves = one("one long checkpoint");
   long_saves.checkpoint_every = 40;
   long_saves.checkpoint_ms = 5000;
-  // Begun again at step 32, by as many ranks or by half of them.
+  // Restarted at step 32, with the same number of ranks or half of them.
   for (const int ranks : {plain.ranks, plain.ranks / 2}) {
     auto& attempts = families[ranks == plain.ranks ? "restart" : "elastic"];
     attempts = {plain, plain};
@@ -48,8 +47,8 @@ std::map<std::string, std::vector<LoopSpec>> Families(const LoopSpec& plain) {
   return families;
 }
 
-// A note that says what three checkpoints of 60 ms in 64 steps cost is no accusation, where it is
-// true. "": it is.
+// Returns the error in a finding, or "" if it is a correct note of the cost of three 60 ms
+// checkpoints in 64 steps.
 std::string WrongWithNote(const v1::Finding& finding, const LoopSpec& spec) {
   if (finding.level() != v1::LEVEL_NOTE) return "more than a note";
   if (finding.rule() != "performance/idle-comb" || spec.checkpoint_every == 0 ||
@@ -57,7 +56,7 @@ std::string WrongWithNote(const v1::Finding& finding, const LoopSpec& spec) {
     return "a note of what is not there";
   const double saves = spec.steps / spec.checkpoint_every;
   const double step_ms = spec.data_ms + spec.work_ms + spec.reduce_ms + 2;
-  // The slowest rank makes a step up to 1.3 times as long as the mean one.
+  // The slowest rank makes a step up to 1.3 times as long as the mean rank does.
   const double most = saves * spec.checkpoint_ms / (spec.steps * step_ms);
   const double share = finding.measured().value();
   return share > most / 1.3 && share < most ? "" : "a share that is not true";
@@ -90,19 +89,19 @@ TEST(Loops, HealthyFamiliesRaiseAtMostATrueNote) {
                 noted_jobs[name], notes[name]);
 }
 
-// Sequences of very different lengths, unpacked: steps wait for the longest, and no rank is to
-// blame.
+// Returns unpacked sequences of very different lengths: steps wait for the longest, and no rank is
+// at fault.
 LoopSpec OfLengths(int ranks, int steps, double sigma) {
   LoopSpec spec;
   spec.ranks = ranks;
   spec.steps = steps;
   spec.lengths = sigma;
-  spec.spread = 0.01;  // else some rank of 6,400 is a fifth slower in truth
-  spec.work_ms = 500;  // so that short blocks are judged, too
+  spec.spread = 0.01;  // otherwise, one of 6,400 ranks is actually a fifth slower
+  spec.work_ms = 500;  // long enough to judge short blocks, too
   return spec;
 }
 
-// The ranks that the rule names, of all of its findings.
+// Returns the ranks named in all findings of the rule.
 std::set<double> Named(const LoopSpec& spec) {
   std::set<double> ranks;
   for (const v1::Finding& finding : JudgeAll({spec}).findings) {

@@ -1,5 +1,5 @@
-// Trainers' loops by their own spans: healthy ones raise nothing, each stall is named with its
-// cause, the rank that the others wait for is named and none of those that wait.
+// Tests training loops by their own spans: healthy loops give no finding, each stall is named with
+// its cause, the rank that others wait for is named, and no waiting rank.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -90,7 +90,8 @@ TEST(Loops, TheRankThatOthersWaitForIsNamedAndNobodyElse) {
   }
 }
 
-// Where no rank says when it waits, all steps are equally long: nobody can tell.
+// Tests that if no rank records its waiting time, all steps have equal length and no rank is
+// compared.
 TEST(Loops, WithoutCollectivesNobodyIsComparedAndNobodyPasses) {
   LoopSpec spec;
   spec.slow_rank = 1;
@@ -109,7 +110,7 @@ TEST(Loops, InFrontOfAGpuAStallIsANote) {
   for (const v1::Finding& finding : judged.findings) EXPECT_EQ(finding.level(), v1::LEVEL_NOTE);
 }
 
-// What no loop can tell is not asked of it.
+// Tests that rules without evidence in a loop give no verdict.
 TEST(Loops, RulesOfKernelsSayNothingOfLoops) {
   const Judged judged = Judge({});
   EXPECT_FALSE(judged.verdicts.contains("performance/launch-bound"));
@@ -117,7 +118,8 @@ TEST(Loops, RulesOfKernelsSayNothingOfLoops) {
   EXPECT_TRUE(judged.verdicts.at("performance/idle-comb").contains("pass"));
 }
 
-// Data that an evaluation loads are part of it; nested spans of one class count once.
+// Tests that data loading within an evaluation is part of it, and that nested spans of one class
+// count once.
 TEST(Loops, SpansWithinSpans) {
   using timeline::LoopSpan;
   constexpr int64_t kMs = 1'000'000;

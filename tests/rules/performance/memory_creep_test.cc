@@ -1,5 +1,5 @@
-// How often performance/memory-creep accuses memory that is well, whether it finds leaks, and when:
-// the figures on its page.
+// Measures false alarm rate, detection rate and detection time of performance/memory-creep: the
+// figures of the rule page.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,10 +22,10 @@ using testing::Draw;
 
 bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
 
-// In per cent of what there is.
+// In per cent of the available memory.
 struct Memory {
   std::vector<double> values;
-  bool bytes = false;  // told in bytes, beside a limit
+  bool bytes = false;  // If set, the values are in bytes and a limit is given.
 };
 
 double Between(Draw& draw, double low, double high) { return low + (high - low) * draw.Uniform(); }
@@ -37,7 +37,7 @@ double LogBetween(Draw& draw, double low, double high) {
 constexpr const char* kHealthy[] = {"flat", "uneven",      "wander", "saturates", "root",     "saw",
                                     "step", "first-epoch", "log",    "plateaus",  "two-fills"};
 
-// `at`: the steps so far; `n`: all. From 0 to 1, more or less.
+// `at` is the number of steps so far, `n` the total. Range: about 0 to 1.
 struct Shape {
   explicit Shape(Draw& draw, double n)
       : tau(LogBetween(draw, 20, 1000)),
@@ -83,7 +83,7 @@ Memory Healthy(const std::string& kind, uint64_t seed) {
 
 constexpr const char* kLeaks[] = {"linear", "staircase", "accelerating", "late"};
 
-// Up to `full` per cent, at `rate` a step on the average.
+// Returns growth up to `full` per cent at a mean `rate` per step.
 Memory Leak(const std::string& kind, uint64_t seed, double full) {
   Draw draw(seed);
   const double rate = LogBetween(draw, 0.01, 1), base = Between(draw, 20, 50);
@@ -103,10 +103,10 @@ Memory Leak(const std::string& kind, uint64_t seed, double full) {
 }
 
 struct Heard {
-  bool told = false;   // the warning stands in the end
-  bool note = false;   // it was taken back
-  int64_t at = -1;     // the step at which it was told before the end; -1: was not
-  std::string unsure;  // the reason, where nothing could be said
+  bool told = false;   // If set, the warning is in the final report.
+  bool note = false;   // If set, the warning was withdrawn.
+  int64_t at = -1;     // Step of the warning before the end; -1 if there was none.
+  std::string unsure;  // The reason if the rule was inconclusive.
 };
 
 Heard Listen(const Memory& memory) {
@@ -169,7 +169,7 @@ TEST(MemoryCreep, MemoryThatIsWellIsNotAccused) {
   EXPECT_LE(notes, Long() ? 40 : 4);
 }
 
-// Runs that die of it.
+// Tests runs that fail because of the leak.
 TEST(MemoryCreep, ALeakIsToldBeforeTheLimitIsReached) {
   const uint64_t each = Long() ? 100 : 8;
   for (const std::string kind : kLeaks) {
@@ -194,7 +194,7 @@ TEST(MemoryCreep, ALeakIsToldBeforeTheLimitIsReached) {
   }
 }
 
-// Runs that end before: the file is judged as a whole.
+// Tests runs that end earlier. The file is judged as a whole.
 TEST(MemoryCreep, ALeakIsFoundInARunThatEndsBeforeTheLimit) {
   const uint64_t each = Long() ? 100 : 8;
   for (const double full : {65.0, 80.0}) {
@@ -208,7 +208,7 @@ TEST(MemoryCreep, ALeakIsFoundInARunThatEndsBeforeTheLimit) {
   }
 }
 
-// What has no number leaves the rest as it is.
+// Tests that NaN values do not change the result.
 TEST(MemoryCreep, PointsWithoutANumberHideNoLeak) {
   for (uint64_t i = 0; i < 8; ++i) {
     Memory leak = Leak("linear", 1000 * i + 3, 100), well = Healthy("saturates", 1000 * i + 7);
@@ -223,7 +223,8 @@ TEST(MemoryCreep, PointsWithoutANumberHideNoLeak) {
   }
 }
 
-// A tooth that came within a tenth of the limit, and fell: in the end the warning is none.
+// Tests a peak within a tenth of the limit that fell again. The warning must not be in the final
+// report.
 TEST(MemoryCreep, AWarningIsTakenBackWhereMemoryFell) {
   Memory memory;
   for (int i = 0; i < 900; ++i) memory.values.push_back(30 + 0.15 * (i % 450) + 0.01 * (i % 3));

@@ -1,4 +1,5 @@
-// How often performance/mfu alarms on healthy series, and how often it sees a drop.
+// Measures the false alarm rate of performance/mfu on healthy series and its detection rate of a
+// drop.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,7 +13,8 @@ namespace {
 
 constexpr int kPoints = 1024;
 
-// Noise of 3 %, a dip to a half each 100 points, a drift of 3 %; from `drop_at` on a share less.
+// Returns a series with 3 % noise, a dip to half every 100 points and 3 % drift. From `drop_at` on,
+// it is lower by the fraction `drop`.
 v1::Batch MfuRun(uint64_t seed, int drop_at, double drop) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;

@@ -1,4 +1,4 @@
-// Trainers' loops as their own spans tell of them, and what the rules on time say of them.
+// Simulated training loops with their spans, and the verdicts of the performance rules.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,19 @@
 
 namespace plumbline::rules::testing {
 
-// A data-parallel job: each rank loads, works, and leaves the reduction with all others.
+// A data-parallel job: each rank loads, works, and ends the reduction at the same time as the
+// others.
 struct LoopSpec {
   int ranks = 8, steps = 64;
-  double work_ms = 100, spread = 0.05;  // between ranks and steps, each
+  double work_ms = 100, spread = 0.05;  // standard deviation between ranks and between steps
   double data_ms = 0.4, reduce_ms = 3;
   int checkpoint_every = 0, collect_every = 0;
   double checkpoint_ms = 60, collect_ms = 60;
-  double uneven = 0;   // of a rank's work in a step: sequences of other lengths (share, at most)
-  double lengths = 0;  // sigma of the logarithm of a rank's work in a step: sequences unpacked
+  double uneven = 0;   // maximum deviation (fraction) of a rank's work per step
+  double lengths = 0;  // standard deviation of ln work per rank and step (unpacked sequences)
   int evaluate_every = 0;
   double evaluate_ms = 2000;
-  bool first_saves = false;  // rank 0 alone writes, and the others wait for it in the next step
+  bool first_saves = false;  // only rank 0 writes; the others wait for it in the next step
   uint32_t attempt = 0;
   int first_step = 0;
   int slow_rank = -1, late_rank = -1;
@@ -36,14 +37,14 @@ struct LoopSpec {
 
 struct Judged {
   std::vector<v1::Finding> findings;
-  std::map<std::string, std::set<std::string>> causes;    // of findings, by rule
-  std::map<std::string, std::set<std::string>> verdicts;  // "pass", or a reason's id, by rule
+  std::map<std::string, std::set<std::string>> causes;    // Causes of findings, by rule.
+  std::map<std::string, std::set<std::string>> verdicts;  // By rule: "pass" or the id of a reason.
 };
 
-// All ranks' loops, reduced as a probe reduces them: one block of steps each.
+// Returns the loops of all ranks, reduced as by a probe: one block of steps each.
 v1::Batch LoopRun(const LoopSpec& spec);
 
-// One behind the other in one run: attempts.
+// Returns the result of one run with these attempts in sequence.
 Judged JudgeAll(const std::vector<LoopSpec>& specs);
 inline Judged Judge(const LoopSpec& spec) { return JudgeAll({spec}); }
 

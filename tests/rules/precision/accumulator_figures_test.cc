@@ -1,5 +1,5 @@
-// The figures that the pages of the accumulator rules give, measured anew, and how well the rules
-// tell faults of different sizes from none.
+// Measures the figures on the pages of the accumulator rules, and the power of the rules for
+// several fault sizes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -44,7 +44,7 @@ TEST(Figures, ShareOfLostUpdates) {
     const Stored b(w, DType::kBF16), a(after, DType::kBF16), i(d, DType::kF32);
     UpdateStats stats;
     ASSERT_TRUE(CheckUpdate(b.View(shape), a.View(shape), i.View(shape), &stats).ok());
-    // Binomial: sd 0.0005 over 400,000 elements.
+    // Binomial: standard deviation 0.0005 over 400,000 elements.
     EXPECT_NEAR(static_cast<double>(stats.lost) / static_cast<double>(stats.intended), share,
                 0.004);
     EXPECT_NEAR(stats.applied_along / stats.intended_l1, applied, 0.01);
@@ -84,7 +84,8 @@ TEST(Figures, PositionsOf16Bits) {
   }
 }
 
-// The finding follows the share of the step that arrives: none above a half, all below it.
+// Tests that the finding depends on the applied fraction of the step: none above a half, all below
+// it.
 TEST(Power, LostUpdateByTheSizeOfTheStep) {
   int found = 0;
   for (int i = 0; i < 60; ++i) {
@@ -104,8 +105,8 @@ TEST(Power, LostUpdateByTheSizeOfTheStep) {
   EXPECT_LT(found, 40);
 }
 
-// Steps too small for any element to move: told from stochastic rounding as soon as that would have
-// moved a dozen.
+// Tests steps that are too small to change any element: distinguished from stochastic rounding if
+// that would have changed a dozen elements.
 TEST(Power, LostUpdateOfTinySteps) {
   const auto found = [](double step, int elements) {
     UpdateRunSpec spec;
@@ -121,7 +122,7 @@ TEST(Power, LostUpdateOfTinySteps) {
   EXPECT_TRUE(found(1e-5, 100000));
 }
 
-// 16-bit sums are found from a few hundred keys on; fp32 sums never.
+// Tests that 16-bit sums are found from a few hundred keys on, and fp32 sums never.
 TEST(Power, NormalisationByTheNumberOfKeys) {
   for (const int columns : {128, 512, 2048}) {
     for (const DType sums : {DType::kF32, DType::kBF16, DType::kF16}) {
@@ -132,7 +133,7 @@ TEST(Power, NormalisationByTheNumberOfKeys) {
       spec.dtype = DType::kBF16;
       spec.sum_dtype = sums;
       const bool finds = Finds("precision/normalisation", TensorRun(spec));
-      // fp16's errors hide below the rounding of bf16 probabilities until sums are long.
+      // fp16 errors are below the rounding of bf16 probabilities unless sums are long.
       const bool told = sums == DType::kBF16 || (sums == DType::kF16 && columns == 2048);
       if (sums == DType::kF16 && !told) continue;
       EXPECT_EQ(finds, told) << columns << " " << DTypeName(sums);
@@ -140,7 +141,7 @@ TEST(Power, NormalisationByTheNumberOfKeys) {
   }
 }
 
-// Every bit of every dtype, on each of three ranks.
+// Tests every bit of every dtype on each of three ranks.
 TEST(Power, EveryFlippedBitIsFoundAndItsRankNamed) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kE4M3}) {
     for (int bit = 0; bit < static_cast<int>(8 * DTypeSize(dtype)); ++bit) {
@@ -165,7 +166,7 @@ TEST(Power, EveryFlippedBitIsFoundAndItsRankNamed) {
   }
 }
 
-// Random ranks and token counts, logged in fp32: each mean is told for what it is.
+// Tests random ranks and token counts, logged in fp32: each kind of mean is identified.
 TEST(Power, LossMeansAreToldApart) {
   Draw draw(5);
   int apart = 0;
@@ -195,7 +196,7 @@ TEST(Power, LossMeansAreToldApart) {
 }
 
 TEST(RoundedSum, ThePartThatADoubleLosesDecidesTies) {
-  // 1 + 2^-8 lies midway between two bf16; a trace more or less decides.
+  // 1 + 2^-8 lies midway between two bf16 values; the smallest difference decides.
   const double half = 0x1p-8;
   EXPECT_EQ(RoundedSum(1, half, DType::kBF16), 1);
   EXPECT_EQ(RoundedSum(1, half * (1 + 0x1p-52), DType::kBF16), 1 + 0x1p-7);

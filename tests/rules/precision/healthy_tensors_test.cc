@@ -1,4 +1,4 @@
-// A thousand healthy tensors and updates of every dtype and role raise nothing.
+// Tests that a thousand healthy tensors and updates of every dtype and role give no finding.
 #include <gtest/gtest.h>
 
 #include "tests/rules/support/tensor_run.h"
@@ -33,7 +33,7 @@ void Listen(v1::Batch batch, const std::string& what, Heard* heard) {
   }
 }
 
-// A scale at which the dtype's range is no question.
+// Returns a scale that is well within the range of the dtype.
 double Scale(DType t, Draw& draw) {
   const double decades = DTypeSize(t) == 1 ? 0 : t == DType::kF16 ? 2 : 8;
   return std::pow(10.0, decades * (draw.Uniform() - 0.5));
@@ -63,9 +63,10 @@ TEST(HealthyTensors, WeightsGradientsActivations) {
   EXPECT_GT(heard.passes, 400);
 }
 
-// Of a large tensor exponents and fits are those of drawn tiles: shares are of the values in them.
+// Tests that exponents and fits of a large tensor come from sampled tiles: fractions refer to the
+// sampled values.
 TEST(DrawnTiles, SharesAreOfTheValuesThatWereLookedAt) {
-  for (const double sd : {0.5, 0.002}) {  // fits e4m3; does not
+  for (const double sd : {0.5, 0.002}) {  // fits e4m3; does not fit
     TensorRunSpec spec;
     spec.sd = sd;
     spec.target_format = DType::kE4M3;
@@ -106,7 +107,7 @@ TEST(HealthyTensors, Probabilities) {
     spec.masked_zero = i % 2 == 0;
     spec.log_domain = i % 7 == 0;
     if (spec.dtype == DType::kF32 && i % 2 == 0) spec.used = DType::kBF16;
-    // What trainers do to rows by design.
+    // Operations that trainers apply to rows by design.
     if (i % 11 == 0) spec.dropout = 0.3 * draw.Uniform();
     if (i % 13 == 0) spec.sink = true;
     if (i % 17 == 0) spec.top_k = std::min(2, spec.columns);
@@ -137,7 +138,7 @@ TEST(HealthyTensors, Positions) {
     spec.pad_right = i % 7 == 0 ? 4 : 0;
     spec.repeat = i % 8 == 0 ? 3 : 1;
     if (spec.dtype != DType::kI64 && i % 9 == 0) spec.step = 1 / (1 + 15 * draw.Uniform());
-    if (i % 10 == 0) {  // short ones fit 16 bits
+    if (i % 10 == 0) {  // short rows fit 16 bits
       spec.dtype = i % 20 == 0 ? DType::kBF16 : DType::kF16;
       spec.columns = 200;
       spec.start = 0;
@@ -186,7 +187,8 @@ TEST(HealthyTensors, Updates) {
   EXPECT_GT(heard.passes, 250);
 }
 
-// Stochastic rounding of ever smaller steps, which move ever fewer elements: nobody is accused.
+// Tests stochastic rounding with decreasing steps, which change fewer and fewer elements: no
+// finding.
 TEST(HealthyTensors, StochasticRoundingIsNeverALostUpdate) {
   Heard heard;
   for (int i = 0; i < 400; ++i) {

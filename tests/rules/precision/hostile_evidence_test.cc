@@ -1,6 +1,5 @@
-// Evidence as nobody honest sends it: counts that contradict each other, tensors larger than any
-// memory, indices of 2^63, moments that are negative. The rules answer, in bounded time and memory,
-// and accuse nobody of what is not there.
+// Tests hostile evidence: contradictory counts, tensors larger than any memory, indices of 2^63,
+// negative moments. The rules must answer in bounded time and memory without false findings.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -21,7 +20,7 @@ using testing::VerdictsOn;
 
 constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
 
-// Of the rules of precision alone.
+// Returns the verdicts of the precision rules only.
 Verdicts Judge(v1::Batch batch) {
   Verdicts verdicts = VerdictsOn({std::move(batch)}, {.rules = {"precision/*"}});
   std::erase_if(verdicts, [](const v1::Verdict& v) { return v.rule().starts_with("meta/"); });
@@ -48,7 +47,7 @@ void Fill(v1::Tensor& tensor, DType dtype, const std::vector<double>& values) {
   tensor.set_data(stored.bytes());
 }
 
-// 2^61 doubles are 2^64 bytes, which is 0 in 64 bits.
+// Tests 2^61 doubles, whose 2^64 bytes are 0 in 64 bits.
 TEST(HostileEvidence, ATensorOfMoreBytesThanThereAreIsNoTensor) {
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{int64_t{1} << 61},
                                             {int64_t{1} << 62, 4},
@@ -77,7 +76,7 @@ TEST(HostileEvidence, ATensorOfMoreBytesThanThereAreIsNoTensor) {
   }
 }
 
-// before + intended is infinite in f64: no scale of the chance to take a step from.
+// Tests before + intended = infinity in f64: the search for a step must end.
 TEST(HostileEvidence, StepsThatOverflowEnd) {
   v1::Batch batch = OneSource();
   v1::Update& update = *AddEvidence(batch, "update").mutable_update();
@@ -95,7 +94,7 @@ TEST(HostileEvidence, StepsThatOverflowEnd) {
   ASSERT_NE(Of(verdicts, "precision/ema-stall"), nullptr);
 }
 
-// Positions of 1e30 follow a count from any start: every start explains the whole row but its end.
+// Tests positions of 1e30: a count from any start explains the whole row except its end.
 TEST(HostileEvidence, PositionsBeyondCountingAreGivenUp) {
   v1::Batch batch = OneSource();
   v1::TensorState& state = *AddEvidence(batch, "positions").mutable_tensor();
@@ -126,7 +125,7 @@ TEST(HostileEvidence, RowsFarOut) {
   EXPECT_NE(Of(Judge(std::move(batch)), "precision/normalisation"), nullptr);
 }
 
-// Counts whose sum wraps to nothing.
+// Tests counts whose sum wraps to 0.
 TEST(HostileEvidence, ContradictingCountsAreNoVerdict) {
   v1::Batch batch = OneSource();
   v1::TensorState& state = *AddEvidence(batch, "gradient").mutable_tensor();
@@ -155,7 +154,7 @@ TEST(HostileEvidence, ContradictingCountsAreNoVerdict) {
       << Of(more, "precision/format-fit")->DebugString();
 }
 
-// ---- at random -----------------------------------------------------------------------------
+// ---- random evidence ----
 
 class Random {
  public:

@@ -1,5 +1,6 @@
-// A logged loss that is neither mean now and then lies beside the mean of means by chance: nobody
-// is accused. One that is the mean of means in each step is, however few decimals are logged.
+// Tests that if a logged loss is neither mean but coincides with the mean of means now and then,
+// there is no finding; if it is the mean of means in each step, there is a finding, even with few
+// logged decimals.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +21,8 @@ struct Step {
 };
 using Logger = std::function<double(const Step&, Draw&)>;
 
-// Findings of a run of `steps` steps in which `logger` makes the logged loss, kept to `decimals`.
+// Returns the number of findings of a run of `steps` steps. `logger` computes the logged loss,
+// which is rounded to `decimals`.
 int Findings(const Logger& logger, int decimals, int steps, uint64_t seed, int64_t* first) {
   constexpr int kRanks = 4;
   Draw draw(seed);

@@ -1,5 +1,5 @@
-// precision/non-finite: what of a step came first where a loss, gradients, weights and updates are
-// no numbers together, and what is said of that which nobody looked at.
+// Tests precision/non-finite: the first cause in a step in which a loss, gradients, weights and
+// updates are all non-finite, and the text on unobserved tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using testing::VerdictsOf;
 constexpr char kRule[] = "precision/non-finite";
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Some ranks' observations, numbered as they are added.
+// The observations of some ranks, numbered in order of addition.
 class Steps {
  public:
   explicit Steps(uint32_t ranks = 1) : orders_(ranks) {
@@ -60,7 +60,7 @@ class Steps {
     v1::Evidence& e = Add("", op, rank);
     e.mutable_scalar()->set_value(value);
   }
-  // A step in which all is well.
+  // Adds a step with finite values only.
   void Healthy(int64_t step) {
     Begin(step);
     for (uint32_t rank = 0; rank < orders_.size(); ++rank) {
@@ -111,7 +111,7 @@ TEST(NonFiniteOrder, ALossComesBeforeItsGradients) {
   steps.Begin(10);
   steps.Tensor("w", "gradient", 64);
   steps.Tensor("w", "weight", 64);
-  steps.Scalar("loss", kNan);  // told at the step's end
+  steps.Scalar("loss", kNan);  // reported at the end of the step
   const v1::Verdict v = steps.Only();
   EXPECT_EQ(Place(v), "w/gradient");
   EXPECT_EQ(v.site().step_first(), 10);
@@ -198,7 +198,7 @@ TEST(NonFiniteOrder, WhatWasLookedAtBeforeIsSaid) {
   }
 }
 
-// A loss without a tensor is health/loss-non-finite's, and so are gradient norms.
+// Tests that a loss without a tensor belongs to health/loss-non-finite, and so do gradient norms.
 TEST(NonFiniteOrder, ScalarsAloneAreNoFinding) {
   Steps steps(2);
   steps.Healthy(9);
@@ -211,7 +211,7 @@ TEST(NonFiniteOrder, ScalarsAloneAreNoFinding) {
   EXPECT_TRUE(steps.Judged().empty());
 }
 
-// One finding: what it floods is the same incident, whichever of them was seen first.
+// Tests that all consequences belong to one incident, independent of the order of observation.
 TEST(NonFiniteOrder, TheFloodIsOneIncident) {
   Steps steps;
   steps.Healthy(9);
@@ -225,7 +225,8 @@ TEST(NonFiniteOrder, TheFloodIsOneIncident) {
   EXPECT_EQ(steps.Judged().size(), 1u);
 }
 
-// Under a loss scale an infinite loss may be the scaled one's overflow: a back-off stays a note.
+// Tests that under a loss scale, an infinite loss may be the overflow of the scaled loss: a
+// back-off remains a note.
 TEST(NonFiniteOrder, ABackOffStaysANote) {
   Steps steps;
   for (int64_t step = 8; step < 12; ++step) {

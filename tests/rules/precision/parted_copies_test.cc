@@ -1,4 +1,5 @@
-// precision/replica-divergence: processes that train one model without a wrapper and sum nothing.
+// Tests precision/replica-divergence on processes that train one model without a wrapper and
+// without any reduction.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +19,7 @@ constexpr char kReplicas[] = "precision/replica-divergence";
 
 struct Two {
   double before[2] = {7, 7};
-  std::vector<std::pair<double, double>> after = {{1, 2}, {3, 4}};  // of steps 3, 7, ...
+  std::vector<std::pair<double, double>> after = {{1, 2}, {3, 4}};  // after steps 3, 7, ...
   int summed = -1;                                                  // rank
 };
 
@@ -56,14 +57,14 @@ TEST(PartedCopies, AWarningAtTheFirstStep) {
 }
 
 TEST(PartedCopies, OthersAreSilent) {
-  EXPECT_EQ(Found({.before = {7, 8}}), 0);           // models of their own
-  EXPECT_EQ(Found({.after = {{1, 1}, {2, 2}}}), 0);  // copies still
-  EXPECT_EQ(Found({.after = {{1, 2}, {3, 3}}}), 0);  // they have met again
+  EXPECT_EQ(Found({.before = {7, 8}}), 0);           // independent models
+  EXPECT_EQ(Found({.after = {{1, 1}, {2, 2}}}), 0);  // still copies
+  EXPECT_EQ(Found({.after = {{1, 2}, {3, 3}}}), 0);  // equal again
   EXPECT_EQ(Found({.after = {}}), 0);
   EXPECT_EQ(Found({.summed = 1}), 0);
 }
 
-// NaN is no number of weights: neither equal nor parted.
+// Tests that NaN is neither equal nor different.
 TEST(PartedCopies, NaNSaysNothing) {
   EXPECT_EQ(Found({.before = {NAN, NAN}}), 0);
   EXPECT_EQ(Found({.before = {7, NAN}}), 0);

@@ -1,5 +1,5 @@
-// precision/stale-gradient on gradients that nobody clears: found where it is planted, in every
-// dtype and whatever the values, and silent where they are cleared or something else is there.
+// Tests precision/stale-gradient on gradients that are not cleared: found if planted, for every
+// dtype and all values; no finding if they are cleared or replaced.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ TEST(StaleGradient, IsSilentWhereItIsClearedOrAnother) {
   }
 }
 
-// Whoever forgets it is named, the others are not.
+// Tests that only the faulty rank is named.
 TEST(StaleGradient, NamesItsRank) {
   for (int rank = 0; rank < 4; ++rank) {
     AccumulationSpec spec = Spec("stale", 5);
@@ -69,7 +69,7 @@ TEST(StaleGradient, NamesItsRank) {
   }
 }
 
-// Sixty-three elements are too few, sixty-four enough.
+// Tests that sixty-three elements are too few, and sixty-four are enough.
 TEST(StaleGradient, NeedsSixtyFourElements) {
   AccumulationSpec spec = Spec("stale", 2);
   spec.left_samples = 63;
@@ -78,7 +78,7 @@ TEST(StaleGradient, NeedsSixtyFourElements) {
   EXPECT_EQ(Judge({AccumulationRun(spec)})[0].kind(), v1::Verdict::KIND_FINDING);
 }
 
-// A restart that repeats the one step that was stale does not make two of it.
+// Tests that a restart that repeats the only stale step does not count as two.
 TEST(StaleGradient, RepeatedStepsCountOnce) {
   AccumulationSpec spec = Spec("stale", 3);
   spec.steps = 2;
@@ -90,8 +90,8 @@ TEST(StaleGradient, RepeatedStepsCountOnce) {
   EXPECT_EQ(testing::Outcome(verdicts[0]), "one-step");
 }
 
-// Of sums alone it is told only where no step is missing: what was in between may have been
-// cleared.
+// Tests that sums alone are sufficient only if no step is missing, because a missing step may have
+// cleared them.
 TEST(StaleGradient, SumsAloneNeedEveryStep) {
   AccumulationSpec spec = Spec("", 6, DType::kF32);
   spec.samples = 80;
