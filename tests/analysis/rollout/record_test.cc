@@ -178,8 +178,8 @@ struct Sin {
   const char* name;
   RolloutSpec spec;
   bool up;
-  double small,
-      large;  // Maximum number of tokens until the alarm; infinity if no alarm is required.
+  // Maximum number of tokens until the alarm; infinity if no alarm is required.
+  double small, large;
 };
 
 // Returns ln of the wealth for the same tokens without worker names.
