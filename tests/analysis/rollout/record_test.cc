@@ -182,7 +182,7 @@ struct Sin {
   double small, large;
 };
 
-// Returns ln of the wealth for the same tokens without worker names.
+// Returns ln of the wealth for the same tokens without workers, steps and versions.
 double PoolOf(RolloutSimulator& simulator, const RolloutSpec& spec) {
   RecordTest test(1e-6);
   for (int step = 0; step < spec.steps; ++step) {
