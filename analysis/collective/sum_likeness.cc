@@ -131,9 +131,8 @@ struct Span {
   double error = 0;                           // mean, in the unit of biases
   double least = INFINITY, most = -INFINITY;  // of the errors, in the same unit
   double place = 0;                           // V of the result
-  int nearer = 0, as_near = 0,
-      farther =
-          0;  // number of sums closer to the exact one than the result, equally close, farther
+  // Number of sums closer to the exact one than the result, equally close, farther.
+  int nearer = 0, as_near = 0, farther = 0;
   bool finite = true;
 
   // Takes one of kOrders sums, with the recorded result.

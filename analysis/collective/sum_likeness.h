@@ -93,8 +93,8 @@ class SumLikeness {
   };
 
   static constexpr double kSurprise = 13.8;  // ln 10^6
-  static constexpr uint64_t kFewOnGrid =
-      16;  // results; the probability that all have two bits to spare is 4^-16
+  // Number of results; the probability that all have two bits to spare is 4^-16.
+  static constexpr uint64_t kFewOnGrid = 16;
 
   bool Fits(const Way& way) const;
   bool Coarse(const Way& way) const;

@@ -22,8 +22,8 @@ struct Comparison {
   size_t points = 0;
   size_t block = 0;     // of the finer of the two sizes; 0 if there were too few points to judge
   double smallest = 0;  // T, median over blocks: smaller differences may be due to seeds
-  bool seeds_known =
-      false;  // some side has two runs; otherwise seeds are assumed to differ by 0.3 %
+  // True if some side has two runs; otherwise seeds are assumed to differ by 0.3 %.
+  bool seeds_known = false;
   std::optional<Departure> departure;
 };
 
@@ -50,8 +50,8 @@ struct FewPoints {
   size_t above = 0;   // points at which b is above a
   double size = 0;    // of ln loss, median over them
   double chance = 1;  // probability of at least as many on one side if neither is above: two-sided
-  bool apart =
-      false;  // chance <= kSignChance, and the size exceeds the assumed difference of seeds
+  // True if chance <= kSignChance and the size exceeds the assumed difference of seeds.
+  bool apart = false;
 };
 inline constexpr double kSignChance = 0.01;
 inline constexpr double kSeedsApart = 0.018;  // of ln loss, 6 kAssumedSeeds

@@ -16,8 +16,8 @@ struct StepChange {
 
   bool judged = false;  // at least 8 steps with drift on each side
   bool found = false;   // all three conditions hold, with 8 steps on each side of the jump
-  bool at_edge =
-      false;  // all three hold, but with fewer than 8 steps on one side: more steps are needed
+  // True if all three hold, but with fewer than 8 steps on one side: more steps are needed.
+  bool at_edge = false;
   int64_t step = 0;                     // the first step after the jump
   int64_t step_low = 0, step_high = 0;  // range of steps that are at least a twentieth as likely
   int64_t version = 0;                  // the trainer's version at `step`
@@ -68,12 +68,12 @@ struct StepPatterns {
 struct Growth {
   bool alarmed = false;
   int64_t alarm_step = 0;
-  int64_t since_step =
-      0;  // the step where the statistic that raised the alarm last started from zero
+  // The step in which the statistic that raised the alarm last started from zero.
+  int64_t since_step = 0;
   double log_largest = 0;  // ln of the largest R
   size_t steps = 0;
-  double before = 0,
-         after = 0;  // mean of min(d^2, 1/4) before since_step, and from it to the alarm
+  // Mean of min(d^2, 1/4) before since_step, and from it to the alarm.
+  double before = 0, after = 0;
 };
 
 // Tests against declared ceilings of the two bounded rates (of |d| > ln 2; of min(d^2, 1/4)). If a

@@ -46,10 +46,10 @@ struct ProcessEnd {
 struct RunEnds {
   uint32_t attempt = 0;
   bool over = false;  // no more data can arrive
-  bool superseded =
-      false;  // a later attempt has begun; processes without a report may still send one
-  bool told =
-      false;  // a host reported which processes are gone; nothing is inferred for the others
+  // True if a later attempt has begun; processes without a report may still send one.
+  bool superseded = false;
+  // True if a host reported which processes are gone; nothing is inferred for the others.
+  bool told = false;
   int64_t window_steps = 64;
   std::vector<ProcessEnd> ends;  // by role and rank
 };

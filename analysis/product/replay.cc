@@ -17,8 +17,8 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr int kRanked =
-    8;  // if nothing is explained, this number of candidates is counted on all samples
+// If nothing is explained, this number of candidates is counted on all samples.
+constexpr int kRanked = 8;
 
 // If an 8-bit result overflows its format, it may be NaN or the largest value.
 bool Gives(double result, double d, DType dtype) {

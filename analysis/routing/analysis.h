@@ -44,13 +44,13 @@ struct RoutingAnalysis {
   bool rank_major_possible = false;  // too few choice ranks are known to exclude it
   CleanPatterns patterns;            // only tested if no replay fits
   PairCertificate certificate;       // likewise
-  double own_refusal_bits =
-      0;  // likewise: bits for a draw among all candidates against own refusals
+  // Likewise: bits for a draw among all candidates against own refusals.
+  double own_refusal_bits = 0;
   std::vector<StoredNumbers>
       stored;  // tables that give the same as a leaking replay that may be a proof
   bool stored_excluded = false;  // ... and that other pools and calls of the step exclude
-  bool structured =
-      false;  // equal counts may come from the data; only tested if capacity is not declared
+  // Equal counts may come from the data; only tested if capacity is not declared.
+  bool structured = false;
   std::string inferred_pools;  // pools as the refusals show them ("... in chunks"); else empty
 
   // One of the contract's policy names.

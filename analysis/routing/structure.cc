@@ -35,8 +35,8 @@ constexpr const char* kOneCut =
 // The places of the judged rows.
 struct Layout {
   DenseIds sequences;
-  std::vector<uint8_t> used,
-      several;  // per pool: has judged rows; has those of more than one sequence
+  // Per pool: 1 if it has judged rows; 1 if they are from several sequences.
+  std::vector<uint8_t> used, several;
   int64_t pools_used = 0;
   bool any_several = false;
 

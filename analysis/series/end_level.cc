@@ -12,8 +12,8 @@ namespace {
 constexpr double kEndErrors = 6;  // the same as health/loss-divergence
 constexpr uint64_t kBeginPoints[] = {2, 3, 5, 8, 12, 16};
 constexpr uint64_t kFewestOfEnd = 3, kMostOfEnd = 64;
-constexpr double kEndAway =
-    0.9;  // share of the points at the end that are above all points of the beginning
+// Share of the points at the end that are above all points of the beginning.
+constexpr double kEndAway = 0.9;
 
 double EndThirdUp() { return std::log(4.0 / 3); }
 

@@ -48,8 +48,8 @@ struct Excursion {
   double sudden = 0;      // largest excess over what a slow rise would have reached by then
   double before = 0;      // highest y - m of the 512 points before the onset; -inf if there is none
   uint64_t compared = 0;  // of these points: those with a known level
-  double first_quarter =
-      0;  // median excess of the first quarter, if the kind depends on it; else 0
+  // Median excess of the first quarter, if the kind depends on it; else 0.
+  double first_quarter = 0;
   double last_quarter = 0;
   ExcursionKind kind = ExcursionKind::kSpike;
   bool linear = false;

@@ -73,8 +73,8 @@ class Excursions {
  private:
   static constexpr uint64_t kBack = 128;     // points within which one recovers
   static constexpr uint64_t kLongest = 512;  // longest spike, in points
-  static constexpr uint64_t kBefore =
-      512;  // points before the onset that a short one is compared with
+  // Points before the onset that a short one is compared with.
+  static constexpr uint64_t kBefore = 512;
   static constexpr uint64_t kAbove = kBefore + kBack + 16;
 
   static constexpr uint32_t kThree = 3;     // consecutive points that must be back

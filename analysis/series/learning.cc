@@ -14,10 +14,10 @@ namespace {
 constexpr double kHiddenFall = 0.03;  // a fall that noise must not hide
 constexpr double kNoFall = 0.015;     // a smaller fall does not count as one
 constexpr double kFallErrors = 2.6;   // standard errors: 99 %
-constexpr double kFirstErrors =
-    3;  // standard errors by which the first points may lie above the rest
-constexpr double kBlockErrors =
-    4;  // standard errors; no eighth of the run may lie further below it
+// Standard errors by which the first points may lie above the rest.
+constexpr double kFirstErrors = 3;
+// Standard errors; no eighth of the run may lie further below it.
+constexpr double kBlockErrors = 4;
 constexpr uint32_t kMostClasses = 20;
 constexpr double kNearClasses = 0.003;  // share of the loss
 constexpr double kZeroErrors = 2;       // standard errors: up to here a fall may be 0

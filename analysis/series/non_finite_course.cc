@@ -7,8 +7,8 @@ constexpr uint64_t kLastingRows = 3;  // consecutive rows of a norm that no scal
 constexpr uint64_t kLastingAtBegin =
     8;  // ... before the first finite row: a scaler may search for its scale
 constexpr uint64_t kSkippedForGood = 32;  // consecutive skipped rows: none was applied
-constexpr uint64_t kOftenShare =
-    5;  // single bad rows at least, and more percent of all rows than this
+// Single bad rows at least, and more percent of all rows than this.
+constexpr uint64_t kOftenShare = 5;
 constexpr uint64_t kManyRows = 100;  // rows
 
 }  // namespace

@@ -67,8 +67,8 @@ class Riser {
   double best_ = 0;
   uint64_t best_block_ = 0;
   int64_t best_step_ = 0;
-  double near_ =
-      -1;  // sigma before the end of the best block, from neighbours; < 0 if not known yet
+  // Sigma before the end of the best block, from neighbours; < 0 if not known yet.
+  double near_ = -1;
   double apart_ = 0;        // sigma from points two blocks apart
   BlockMedians since_;      // medians of the points since the best block; used only beyond the ring
   uint64_t next_look_ = 0;  // number of points since the best block at which to test next

@@ -30,8 +30,8 @@ struct Observation {
   uint64_t nan = 0, pos_inf = 0, neg_inf = 0;
   uint64_t unsorted = 0;  // non-finite values of unknown kind
   double amax = 0;        // NaN if not measured
-  uint64_t whole_rows =
-      0;  // rows of probabilities that may be all NaN, if nothing else is non-finite
+  // Rows of probabilities that may be all NaN, if nothing else is non-finite.
+  uint64_t whole_rows = 0;
 
   // Counts from the network may be anything. If the sum would overflow, it is the largest value.
   uint64_t non_finite() const;

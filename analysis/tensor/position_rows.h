@@ -16,16 +16,16 @@ struct CountedStretch {
   double step = 1;
   DType dtype = DType::kUnspecified;
   int64_t distinct = 0;
-  int64_t collision =
-      -1;  // first i with values[i] = values[i + 1], index in the row; -1 if there is none
+  // First i with values[i] = values[i + 1], index in the row; -1 if there is none.
+  int64_t collision = -1;
 
   int64_t length() const { return end - begin; }
 };
 
 struct PositionRow {
   std::vector<CountedStretch> stretches;  // stretches that a rounded count explains
-  bool repeats =
-      false;  // some neighbours are equal where the dtype cannot represent both positions
+  // True if some neighbours are equal and the dtype cannot represent both positions.
+  bool repeats = false;
 };
 
 // Analyses the positions of one sequence, or of several sequences packed one after the other (if a

@@ -9,8 +9,8 @@ constexpr uint64_t kFewInside = 8;
 constexpr uint64_t kFewZero = 3;
 constexpr uint64_t kNewestInside = 16;
 constexpr uint64_t kSlow = 256;
-constexpr double kDecadesOfDoubt =
-    0.3;  // if noise alone puts points inside, they are the higher ones
+// If noise alone puts points inside, they are the higher ones.
+constexpr double kDecadesOfDoubt = 0.3;
 
 // Updates a mean in which the newest points have the largest weight.
 void AddToMean(double x, uint64_t& count, double& mean, uint64_t newest = kNewestInside) {

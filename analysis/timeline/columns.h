@@ -58,8 +58,8 @@ inline constexpr int64_t kStageOfNobodyElse = int64_t{1} << 24;
 struct CollectiveTimes {
   std::string op;      // "all_reduce", "all_gather", "reduce_scatter", "all_to_all"
   uint32_t ranks = 0;  // N, size of the group
-  int64_t first =
-      -1;  // its members are first + i * stride; -1 if not recorded or not such a series
+  // Its members are first + i * stride; -1 if not recorded or not such a series.
+  int64_t first = -1;
   int64_t stride = 0;
   uint64_t bytes = 0;  // B: the whole gathered, scattered or reduced tensor; for an all-to-all the
                        // sum over ranks

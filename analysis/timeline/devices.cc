@@ -10,8 +10,8 @@
 namespace plumbline::timeline {
 namespace {
 
-constexpr int64_t kMainShare = 2,
-                  kLeastShare = 100;  // divisors of the busiest: a half, a hundredth
+// Divisors of the busiest: a half, a hundredth.
+constexpr int64_t kMainShare = 2, kLeastShare = 100;
 
 // Orders "2" before "10", and numbers before other names.
 bool DeviceBefore(const std::string& a, const std::string& b) {

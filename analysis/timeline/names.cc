@@ -11,8 +11,8 @@ namespace {
 
 using Gap = v1::TimelineGap;
 
-constexpr size_t kMostRead =
-    512;  // bytes of a name that are read, because templates can have thousands
+// Bytes of a name that are read, because templates can have thousands.
+constexpr size_t kMostRead = 512;
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
 bool IsLetterOrDigit(char c) {

@@ -26,8 +26,8 @@ struct ZeroCourse {
   int64_t moved_first = 0;
   uint64_t before = 0;
   uint64_t zero_before = 0;
-  int64_t longest =
-      0;  // steps of the longest row of zeros that ended, including one at the beginning
+  // Steps of the longest row of zeros that ended, including one at the beginning.
+  int64_t longest = 0;
   // The weight of the gradient: its last state, and when it last changed in a way that decay does
   // not explain.
   int64_t weight_step = -1, used_step = -1;
@@ -42,8 +42,8 @@ struct ZeroCourse {
   static constexpr uint64_t kSteps = 10;    // consecutive zeros
   static constexpr uint64_t kFewSteps = 6;  // ... if it never was zero in ten observations before
   static constexpr int64_t kSpan = 100;     // steps, if its frequency of use is not known
-  static constexpr double kFalseAlarm =
-      1e-4;  // over all tensors of a run and all observations of one
+  // Over all tensors of a run and all observations of one.
+  static constexpr double kFalseAlarm = 1e-4;
 
   void TakeNonZero(int64_t step);
   void TakeZero(int64_t step);

@@ -239,8 +239,8 @@ class LossMeanOfMeans : public Rule {
 
   // The evidence of one step on a coincidence.
   struct Outcome {
-    double surprise =
-        0;  // ln of one over the probability that the mean of means was matched by chance
+    // ln of one over the probability that the mean of means was matched by chance.
+    double surprise = 0;
     bool missed = false;  // some logged value was the mean over tokens, or neither
     double logged = NAN;  // the matching value
   };

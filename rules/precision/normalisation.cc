@@ -77,8 +77,8 @@ constexpr size_t kKinds = static_cast<size_t>(RowKind::kSteps) + 1;
 
 struct RowCounts {
   std::array<size_t, kKinds> rows{};
-  const ProbabilityRow* worst =
-      nullptr;  // the row in excess with the largest distance relative to its bound
+  // The row in excess with the largest distance relative to its bound.
+  const ProbabilityRow* worst = nullptr;
 
   size_t of(RowKind kind) const { return rows[static_cast<size_t>(kind)]; }
   size_t judged() const { return of(RowKind::kSumsToOne) + of(RowKind::kExcess); }

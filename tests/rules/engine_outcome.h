@@ -12,8 +12,8 @@
 
 namespace plumbline::rules {
 
-using Stored =
-    std::map<std::tuple<int64_t, uint32_t, std::string>, uint64_t>;  // the bits of the value
+// The bits of the value.
+using Stored = std::map<std::tuple<int64_t, uint32_t, std::string>, uint64_t>;
 
 struct Outcome {
   std::vector<std::string> verdicts;

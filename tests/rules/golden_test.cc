@@ -109,7 +109,7 @@ bool OneOf(std::string_view word, std::span<const std::string_view> words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// Tests that the line can be pasted and that each placeholder is explained.
+// Checks that the line can be pasted and that each placeholder is explained.
 void CheckCommand(const std::string& command, const std::string& where) {
   const std::string what = absl::StrCat(where, ": ", command);
   EXPECT_TRUE(IsPastable(command)) << what;
@@ -134,7 +134,7 @@ void CheckCommand(const std::string& command, const std::string& where) {
   }
 }
 
-// Tests the maximum lengths of texts in rows and alerts, and that each command is a single line.
+// Checks the maximum lengths of texts in rows and alerts, and that each command is a single line.
 void CheckShort(const v1::Finding& finding, const GoldenCase& c) {
   constexpr ptrdiff_t kMostTitle = 70;
   const std::string where = absl::StrCat(finding.rule(), " in ", c.path.string());

@@ -24,8 +24,8 @@ struct ReductionFrame {
   bool wire_declared = false;
   bool offsets_given = false;
   uint64_t count = 0;  // elements of the buffer; 0 if not known
-  bool count_given =
-      false;  // if false, it is taken from m if the record seems to have the whole buffer
+  // If false, it is taken from m if the record seems to have the whole buffer.
+  bool count_given = false;
   v1::ReductionCall::Op op = v1::ReductionCall::OP_SUM;
   std::vector<uint32_t>
       ring_order;  // N entries, or N per channel in sequence; empty if not declared
@@ -65,8 +65,8 @@ struct ReductionCase : ReductionFrame {
   // Index in `others` of the result of a strict majority of the ranks; -1 if no majority exists or
   // has `output`.
   int majority = -1;
-  bool output_majority =
-      false;  // a strict majority has `output`; false if only one result was recorded
+  // True if a strict majority has `output`; false if only one result was recorded.
+  bool output_majority = false;
 
   double input(int rank, int sample) const {
     return inputs[static_cast<size_t>(rank) * static_cast<size_t>(samples) +

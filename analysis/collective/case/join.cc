@@ -48,8 +48,8 @@ void FindMissing(const SiteStep& step, bool by_world, JoinedReduction& joined) {
       joined.ambiguous = TwiceWords(joined, rank);
   }
   joined.size = SizeOf(step, joined);
-  const uint64_t above =
-      uint64_t{*seen.rbegin()} + 1;  // number of ranks, if all ranks are numbered
+  // Number of ranks, if all ranks are numbered.
+  const uint64_t above = uint64_t{*seen.rbegin()} + 1;
   const bool numbered = !by_world || joined.group.empty();
   const bool beyond = joined.size > 0 && !by_world && above > joined.size;
   if (joined.size > 0 && (beyond || seen.size() > joined.size) && joined.ambiguous.empty()) {

@@ -13,8 +13,8 @@ namespace plumbline::rules {
 namespace {
 
 constexpr uint64_t kFewTelling = 64;
-constexpr size_t kMostResults =
-    8;  // if there are more different results, they do not belong to one reduction
+// If there are more different results, they do not belong to one reduction.
+constexpr size_t kMostResults = 8;
 
 // One rank's row of values.
 struct Row {

@@ -14,8 +14,8 @@ namespace plumbline::rules {
 struct SettledSamples {
   std::vector<int32_t> open;  // columns where the order may matter
   int32_t tested = 0;         // columns for which it does not
-  int32_t missed =
-      0;  // of these: those with another output; after `enough` of them the rest is not tested
+  // Tested columns with another output; after `enough` of them the rest is not tested.
+  int32_t missed = 0;
   int32_t exact_tested = 0;  // of the exact sum, rounded once; 0 if it is no candidate here
   int32_t exact_missed = 0;
 };

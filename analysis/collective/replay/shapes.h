@@ -31,8 +31,8 @@ struct SumShape {
 struct SumShapes {
   int rows = 0;
   std::vector<RingOrder> orders;
-  bool all_orders =
-      false;  // orders is AllRingOrders(rows), where each direction is an order of its own
+  // `orders` is AllRingOrders(rows), in which each direction is an order of its own.
+  bool all_orders = false;
   std::vector<RingOrder> channel_orders;  // one order per channel, from metadata
   std::vector<SegmentMap> maps;
   std::vector<NamedTree> trees;

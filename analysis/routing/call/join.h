@@ -12,8 +12,8 @@ namespace plumbline::rules {
 
 // The call to judge at one item of a step.
 struct RoutingCall {
-  const v1::Routing* routing =
-      nullptr;  // null if there is no sample here, or if it is judged at an earlier item
+  // nullptr if there is no sample here, or if it is judged at an earlier item.
+  const v1::Routing* routing = nullptr;
   std::shared_ptr<const v1::Routing> joined;  // owns `routing` if ranks were joined
   std::vector<uint32_t> ranks;
   std::vector<int64_t>

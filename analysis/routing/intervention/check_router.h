@@ -39,8 +39,8 @@ struct CheckOptions {
   uint64_t seed = 1;
   int max_calls = 1000;   // maximum router calls, at least 8
   int max_sequences = 4;  // number of sequences whose suffixes are replaced; spread over the batch
-  double (*round)(double x) =
-      nullptr;  // rounds to the dtype of the router's input; nullptr: double
+  // Rounds to the dtype of the router's input; nullptr: double.
+  double (*round)(double x) = nullptr;
 };
 
 // Number of interventions that could have shown an influence, and of those that did.

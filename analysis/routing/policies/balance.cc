@@ -55,8 +55,8 @@ double EvenBits(const int64_t* load, size_t experts) {
   for (size_t e = 0; e < experts; ++e) {
     total += static_cast<double>(load[e]);
     upper += load[e] > least;
-    bits +=
-        lgamma_r(static_cast<double>(load[e]) + 1, &sign);  // std::lgamma writes a global variable
+    // std::lgamma writes a global variable.
+    bits += lgamma_r(static_cast<double>(load[e]) + 1, &sign);
   }
   const auto all = static_cast<double>(experts);
   return (bits - lgamma_r(total + 1, &sign)) / std::numbers::ln2 + total * std::log2(all) -

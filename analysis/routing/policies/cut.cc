@@ -65,8 +65,8 @@ class Piece {
 int64_t LeastPieces(const PoolRows& rows, size_t experts, int64_t* budget) {
   Piece piece(experts);
   int64_t pieces = 1;
-  size_t reach = 0,
-         of_fewer = 0;  // rows that `pieces` pieces reach, and that one piece less reaches
+  // Rows that `pieces` pieces reach, and that one piece less reaches.
+  size_t reach = 0, of_fewer = 0;
   for (size_t from = 0; from <= reach; ++from) {
     if (from > of_fewer) {
       of_fewer = reach;

@@ -260,8 +260,8 @@ PairCertificate Certify(const FullCells& cells, const Walk& walk, const RankCoun
   std::vector<double> preceding(ranks), refused(ranks);
   std::vector<FirstPair> pairs(ranks);
   std::vector<int32_t> later(cells.count(), kNone);  // a later admission
-  std::vector<int32_t> later_of_rank(cells.count() * ranks,
-                                     kNone);  // a later admission of that rank
+  // A later admission of that rank.
+  std::vector<int32_t> later_of_rank(cells.count() * ranks, kNone);
   for (size_t i = walk.size(); i-- > 0;) {
     const size_t cell = walk.cell[i];
     const int32_t at = walk.choice[i];

@@ -19,8 +19,8 @@ struct RefusalPair {
 };
 
 struct Inversions {
-  int64_t inversions =
-      0;  // refused choices with a later admission at that expert in their own sequence
+  // Refused choices with a later admission at that expert in their own sequence.
+  int64_t inversions = 0;
   int64_t cross_sequence = 0;  // refused choices at an expert that kept another sequence's token
   RefusalPair any;             // same sequence, refused earlier than admitted, for any choice ranks
   RefusalPair batch;           // the same, of two sequences

@@ -71,8 +71,8 @@ State::State(const RouterBatch& batch, const RouterParameters& parameters)
     : b(batch), p(parameters), logits(batch.logits), softmax(batch.logits.size()) {
   for (double& x : logits) {
     if (std::isnan(x)) x = kLowest;
-    x = std::min(x,
-                 std::numeric_limits<double>::max());  // the difference of infinities would be NaN
+    // The difference of infinities would be NaN.
+    x = std::min(x, std::numeric_limits<double>::max());
   }
   for (int32_t t = 0; t < b.tokens; ++t)
     SoftmaxRow(&logits[At(t, 0)], b.experts, &softmax[At(t, 0)]);

@@ -258,8 +258,8 @@ double MostByRounding(int32_t experts, int32_t top_k) {
   constexpr double kLeast = 0.1, kDeviation = 0.125;
   if (!(top_k > 0) || !(top_k < experts)) return kLeast;
   const double share = static_cast<double>(top_k) / static_cast<double>(experts);
-  double low = -10,
-         high = 10;  // bounds of t such that a normal value exceeds t with probability `share`
+  // Bounds of t such that a normal value exceeds t with probability `share`.
+  double low = -10, high = 10;
   for (int i = 0; i < 60; ++i) {
     const double t = (low + high) / 2;
     (std::erfc(t * std::numbers::sqrt2 / 2) / 2 > share ? low : high) = t;

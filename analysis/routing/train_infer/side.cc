@@ -275,8 +275,8 @@ double SpreadOf(std::vector<double>& values) {
     std::nth_element(values.begin(), at, values.end());
     return *at;
   };
-  constexpr double kQuartiles = 1.349,
-                   kMeanDistance = 0.798;  // for a normal distribution, in deviations
+  // For a normal distribution, in deviations.
+  constexpr double kQuartiles = 1.349, kMeanDistance = 0.798;
   const double low = quantile(1), middle = quantile(2), high = quantile(3);
   if (high > low) return (high - low) / kQuartiles;
   double distance = 0;

@@ -93,7 +93,7 @@ TEST(StepChange, NearMisses) {
   EXPECT_FALSE(FindStepChange(zeros).judged);
 }
 
-// Tests that the mean run length is at least 200 at a threshold of 200: P(alarm within n) <= n /
+// Checks that the mean run length is at least 200 at a threshold of 200: P(alarm within n) <= n /
 // 200 for independent runs.
 void ExpectRunLength(const std::function<Growth(std::span<const DriftPoint>, int)>& watch) {
   std::mt19937_64 engine(24);

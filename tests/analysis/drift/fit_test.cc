@@ -22,7 +22,7 @@ void Clusters(std::mt19937_64& engine, int sequences, double shared, const Add& 
   }
 }
 
-// Tests that the fraction of estimates with |z| > 1.96 is within 5 binomial standard deviations of
+// Checks that the fraction of estimates with |z| > 1.96 is within 5 binomial standard deviations of
 // 5 %, plus the inflation from few clusters.
 void ExpectLevel(int beyond, int runs) {
   const double n = runs, deviation = std::sqrt(0.05 * 0.95 * n);

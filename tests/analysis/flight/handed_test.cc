@@ -61,8 +61,8 @@ TEST(Handed, CountsAreReadFromShapes) {
   EXPECT_FALSE(CountsIn("[99999999999999999999]").has_value());
 }
 
-// Tests that a collective that has not started on its device delays the others. If most are in that
-// state, no rank is named.
+// Tests that if the collective has not started on the device of some ranks, these are named. If it
+// has not started on most devices, no rank is named.
 TEST(Handed, ARankWhoseDeviceHasNotBegun) {
   for (const uint32_t scheduled : {1u, 3u, 4u, 8u}) {
     const Frozen frozen = Standing({"all_reduce"}, {"all_reduce"},

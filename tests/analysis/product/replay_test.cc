@@ -40,7 +40,7 @@ bool Contains(const std::vector<MatmulModel>& models, const MatmulModel& model) 
   return std::find(models.begin(), models.end(), model) != models.end();
 }
 
-// Tests whether the claims of the replay are true of `model`.
+// Checks that the claims of the replay are true of `model`.
 void ExpectTrueOf(const MatmulReplay& replay, const MatmulModel& model, const std::string& where) {
   const auto narrow = [](const MatmulModel& m) { return KeepsFewerBits(m, 21); };
   const auto cut = [](const MatmulModel& m) { return m.cut != InputCut::kNone; };

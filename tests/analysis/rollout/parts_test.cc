@@ -167,8 +167,8 @@ TEST(SamplerParts, TheLevelHoldsForManyWorkers) {
   }
 }
 
-// Tests the mean over the tokens of a context of the wealth factor of one token. The pool and the
-// even steps have .4375 of the wealth.
+// Checks that no bet is unfair: the mean wealth factor over the tokens of a context. The pool and
+// the even steps have .4375 of the wealth.
 void FairBets(const RolloutSpec& spec, int decimals) {
   testing::RolloutCells cells(spec);
   const double unit = std::pow(10.0, decimals);

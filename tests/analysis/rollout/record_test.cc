@@ -178,11 +178,11 @@ struct Sin {
   const char* name;
   RolloutSpec spec;
   bool up;
-  double small,
-      large;  // Maximum number of tokens until the alarm; infinity if no alarm is required.
+  // Maximum number of tokens until the alarm; infinity if no alarm is required.
+  double small, large;
 };
 
-// Returns ln of the wealth for the same tokens without worker names.
+// Returns ln of the wealth for the same tokens without workers, steps and versions.
 double PoolOf(RolloutSimulator& simulator, const RolloutSpec& spec) {
   RecordTest test(1e-6);
   for (int step = 0; step < spec.steps; ++step) {

@@ -55,7 +55,7 @@ class Routed {
     return pool[static_cast<size_t>(a)] == pool[static_cast<size_t>(b)];
   }
 
-  // Tests that a choice is kept if and only if fewer than C others of its cell precede it.
+  // Checks that a choice is kept if and only if fewer than C others of its cell precede it.
   template <typename Before>
   void ExpectFirstC(Before before) const {
     const int64_t capacity = routing_.capacity();

@@ -98,8 +98,8 @@ Norms Draw(CurveRandom* random, const std::string& shape, const Slow& slow) {
 
 struct Said {
   bool noted = false;
-  int64_t doubled_at = -1,
-          onset = -1;  // the first event that doubled and was away at `from` or later
+  // The first event that doubled and was away at `from` or later.
+  int64_t doubled_at = -1, onset = -1;
 };
 
 Said Judge(const std::vector<double>& ln, size_t from = 0) {

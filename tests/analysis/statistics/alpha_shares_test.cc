@@ -61,7 +61,8 @@ struct Wealth {
   }
 };
 
-// Tests a new stream each time the newest has lost: the results of the earlier streams decide.
+// Returns true if any stream alarms. A new stream appears each time the newest has lost, so its
+// start depends on earlier results.
 bool AnyAlarm(double budget, uint64_t seed) {
   constexpr int kSteps = 150;
   constexpr size_t kMostStreams = 40;

@@ -114,7 +114,8 @@ TEST(ArithmeticAttack, ClippedValuesAreNoSumsTowardZero) {
 }
 
 // Regression test from longer runs, 128 to 512 ranks: if inputs or results of correct sums were
-// altered, the sums are short by some tenths of an ulp, as sums toward zero are over so many ranks.
+// altered, the sums are short by some tenths of an ulp, as sums toward zero are over that many
+// ranks.
 TEST(ArithmeticAttack, AlteredOnesOverManyRanksAreNoSumsTowardZero) {
   const EngineConfig config{.rules = {"precision/*"}};
   const std::map<std::string, std::vector<int>> found = {

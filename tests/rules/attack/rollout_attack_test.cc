@@ -87,9 +87,10 @@ TEST(RolloutAttack, OneContextHasNoSlope) {
   }
 }
 
-// Structured decoding: the missing mass is attributed to the grammar if the recording declares
-// processed values. If it does not declare them, the recording fails, but neither a temperature nor
-// different ids may be named. Forced tokens alone cannot be distinguished from padding.
+// Structured decoding: the mass that the grammar excludes is named as truncation if the recording
+// declares processed values. If it does not declare them, the recording fails, but neither a
+// temperature nor different ids may be named. Forced tokens alone cannot be distinguished from
+// padding.
 TEST(RolloutAttack, AGrammarIsNoTemperature) {
   int told = 0, runs = 0, unsaid = 0;
   for (const char* mode : {"processed", ""}) {

@@ -266,8 +266,7 @@ v1::Batch QuantisedCache(int seed) {
   return batch;
 }
 
-// Returns a run with a declared temperature per sequence. Both sides log the values at that
-// temperature.
+// Returns a run with a declared temperature per sequence, at which both sides log their values.
 v1::Batch DeclaredTemperatures(int seed) {
   v1::Batch batch = With(seed, [](auto& s) { s.mode = "processed"; });
   EachSequence(&batch, [](v1::LogprobsSequence& s, int64_t, int number) {
@@ -308,8 +307,7 @@ v1::Batch RenamedWorkers(int seed) {
   return batch;
 }
 
-// Returns a run with values after top-p, declared as processed. The trainer uses the full
-// vocabulary. The recording is correct.
+// Returns a correct run with declared values after top-p; the trainer uses the full vocabulary.
 v1::Batch DeclaredTopP(int seed) {
   return With(seed, [](auto& s) {
     s.sin = "truncated";
@@ -319,9 +317,8 @@ v1::Batch DeclaredTopP(int seed) {
   });
 }
 
-// Structured decoding: returns a run in which a grammar allows some of the tokens and the logged
-// values are renormalised over them. The trainer uses the full vocabulary. The recording is
-// correct.
+// Structured decoding: returns a correct run in which a grammar allows some of the tokens. Logged
+// values are renormalised over them; the trainer uses the full vocabulary.
 v1::Batch Grammar(int seed, double contexts, double tokens, const char* mode) {
   return With(seed, [&](auto& s) {
     s.sin = "allowed";

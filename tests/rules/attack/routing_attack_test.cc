@@ -95,7 +95,7 @@ TEST(RoutingAttack, NoCleanRouterIsProvedGuiltyByFieldsThatAreWrong) {
   EXPECT_LE(static_cast<double>(all.hints), 1 + 0.01 * static_cast<double>(all.recordings));
 }
 
-// Tests that a router that uses later rows passes only if nothing was refused and no capacity was
+// Checks that a router that uses later rows passes only if nothing was refused and no capacity was
 // recorded. The verdict must then state its assumption.
 void NoLeakingRouterPasses(const Recorder& recorder, uint64_t seeds) {
   int64_t recordings = 0, passed = 0, assumed = 0;

@@ -94,8 +94,8 @@ void AddUpdates(const AccumulationSpec& s, const Sum& sum, const v1::Evidence& b
                 v1::Batch& batch) {
   const auto m = static_cast<size_t>(s.samples);
   std::vector<double> before(m, 0.0);
-  const int first =
-      s.carries == "on" && base.step() > 0 ? 1 : 0;  // a carried value is not an addend
+  // A carried value is not an addend.
+  const int first = s.carries == "on" && base.step() > 0 ? 1 : 0;
   if (first == 1) before = sum.after[0];
   for (int k = first; k < s.adds; ++k) {
     const auto row = sum.addends.begin() + static_cast<int64_t>(static_cast<size_t>(k) * m);

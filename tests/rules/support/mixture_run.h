@@ -33,8 +33,8 @@ struct MixtureRunSpec {
   double capacity_factor = 0;  // if > 0: kept loads are cut at factor * choices / experts
   double entropy_first = 0.8;
   double entropy_last = 0.8;
-  double padding_share =
-      0;  // share of choices of padding rows, all kept by expert `padding_expert`
+  // Share of choices of padding rows, all kept by expert `padding_expert`.
+  double padding_share = 0;
   int padding_expert = 0;
   int nan_every = 0;        // every n-th step's means are NaN
   bool replicated = false;  // all ranks have the same tokens

@@ -109,7 +109,7 @@ bool PiecesTwin(const Asks& asks, const SyntheticRouting& routing) {
   return cuts + n * std::log2(static_cast<double>(routing.capacity())) < sets;
 }
 
-// Tests a queue and capacity for each choice rank, or one queue over the first choices only.
+// Returns true for a queue and capacity per choice rank, or one queue over the first choices only.
 bool RanksTwin(const Asks& asks, size_t k) {
   bool each = true;
   for (size_t r = 0; r < k; ++r) {
@@ -193,8 +193,8 @@ double Entropy(double kept, double refused) {  // bits of all of them at the lik
   return -kept * std::log2(kept / n) - refused * std::log2(refused / n);
 }
 
-// Tests whether own draws thin an expert's choices up to its last admission, at a rate per expert,
-// or at one that depends on how full it is. Later choices find no free capacity.
+// Returns true if own draws thin an expert's choices up to its last admission, at a rate per
+// expert, or at one that depends on how full it is. Later choices find no free capacity.
 bool ThinnedTwin(const Asks& asks) {
   constexpr double kBits = 7;
   constexpr size_t kLevels = 8;

@@ -77,8 +77,8 @@ struct RolloutSpec {
   std::string mode;       // "", "raw", "processed"
   bool declared = false;  // temperature, top_p, top_k of the sampler are in the record
   bool entropy = false, varentropy = false;  // the trainer's
-  bool rollout_entropy = false,
-       rollout_varentropy = false;  // the rollout's, of the logged distribution
+  // The rollout's, of the logged distribution.
+  bool rollout_entropy = false, rollout_varentropy = false;
   bool versions_recorded = true;
   bool behaviour = false;  // the trainer's values at the version that each token is labelled with
   bool routing = false;    // both sides' choices of 2 of 16 experts, in one layer
