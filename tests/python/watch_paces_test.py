@@ -11,7 +11,8 @@ import warm
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
 PLUMB = BUILD / "bin" / "plumb"
 pytestmark = pytest.mark.skipif(not (BUILD / "lib" / "libplumbline_agent.so").exists(), reason="the agent is not built")
-PACES = (2, 20, 200) if os.environ.get("PLUMB_LONG") else (2,)
+LONG = bool(os.environ.get("PLUMB_LONG"))
+PACES = (2, 20, 200) if LONG else (2,)
 
 # Each look at a clock takes 20 us, so hooks have a cost; nothing else moves it but the steps.
 TRAINER = """
@@ -47,7 +48,7 @@ for step in range(steps):
     else:
         x = torch.randn(32, 16, generator=data)
         loss = (model(x) - x @ teacher - 0.3 * torch.randn(32, 1, generator=data)).pow(2).mean()
-        if fault == "vanish" and step >= 100: loss = loss * 1e-12 + loss.detach() * (1 - 1e-12)
+        if fault == "vanish" and step >= 200: loss = loss * 1e-12 + loss.detach() * (1 - 1e-12)
     loss.backward(); optimizer.step(); optimizer.zero_grad()
 run.finish()
 """
@@ -62,12 +63,13 @@ def rules(directory, fault, step_ms, steps=300):
 
 
 @pytest.mark.parametrize("step_ms", PACES)
-@pytest.mark.parametrize("fault, rule", [("dead", "health/dead-expert"), ("collapsed", "health/expert-imbalance"), ("vanish", "health/gradient-vanish")])
-def test_a_fault_of_a_short_run_is_found_at_any_pace(tmp_path, fault, rule, step_ms):
-    assert rule in rules(tmp_path, fault, step_ms)
+@pytest.mark.parametrize("fault, rule, steps", [("dead", "health/dead-expert", 300), ("collapsed", "health/expert-imbalance", 300),
+                                                ("vanish", "health/gradient-vanish", 400)])  # fmt: skip
+def test_a_fault_of_a_short_run_is_found_at_any_pace(tmp_path, fault, rule, steps, step_ms):
+    assert rule in rules(tmp_path, fault, step_ms, steps)
 
 
 @pytest.mark.parametrize("step_ms", PACES)
-@pytest.mark.parametrize("kind", ["balanced", "falls"])
+@pytest.mark.parametrize("kind", ["balanced", "falls"] if LONG else ["falls"])
 def test_a_healthy_short_run_is_silent_at_any_pace(tmp_path, kind, step_ms):
     assert rules(tmp_path, kind, step_ms) <= {"health/expert-imbalance"}  # nothing balances the loads here

@@ -7,7 +7,7 @@ SHARE = 0.01  # of a trainer that names none
 _UNIT = 200_000.0  # ns of a look at one parameter, until it was measured
 _APART, _AT_ONCE = 16, 4  # steps between two looks if each step is whole; what a look costs over the step that is made for it
 _LIGHT, _LIGHT_COLD = 6000.0, 36_000.0  # ns of a step that is recorded by stores alone (docs/measurements/watch.md): its caches are the trainer's,
-_COLD_AFTER = 3_000_000.0  # more so up to steps of so many ns
+_COLD_AFTER = 3_000_000.0  # all of it after steps of 3 ms
 _EVICTED = 1.3  # times what hooks of whole steps and our threads spend: they take the caches from the trainer (docs/measurements/precision.md)
 _LATER = 1.5  # what an observation costs in all, over its part on the trainer's thread
 _THREADS_EVERY = 20_000_000  # ns between two looks at our threads' clocks
@@ -15,7 +15,7 @@ _MOST_EVERY = 4096
 _MOST_FIXED = 6  # a power of two
 _SLACK = 8  # of the cost of one look, that is kept for later at most
 _LEAST = 0.25  # of the budget: what looks get in any case
-_BEGINS = 5_000_000_000.0  # ns of the trainer's own time in which the share is twice as large: a run of a few seconds has almost no look else
+_BEGINS = 5_000_000_000.0  # ns of the trainer's own time in which the share is twice as large, for the looks of short runs
 
 
 def picked(step, every):
