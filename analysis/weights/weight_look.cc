@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "base/half.h"
 
@@ -13,6 +15,17 @@ constexpr double kLargestEpsilon = 1e-6;  // largest value in use
 // sqrt(1 - 0.999^t) / (1 - 0.9^t) is above 0.15 for every t: a lower bound, rounded down, of the
 // factor by which Adam's corrections reduce a step.
 constexpr double kCorrections = 0.1;
+
+constexpr size_t kFewestOthers = 4;  // gradients that have a median
+// Of the median: what rounding leaves of a gradient that is 0.
+constexpr double kRounding = 0x1p-20, kRounding16 = 0x1p-12;
+
+double MedianOfMany(std::vector<double> values) {
+  if (values.size() < kFewestOthers) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 bool IsFinite(const v1::TensorSummary& s) { return s.nan() + s.pos_inf() + s.neg_inf() == 0; }
 
@@ -67,6 +80,22 @@ double ObservedWeight::LeastStep(double at_rate) const {
   // Without a second moment: a step of the moment's sign (Lion), or of a scaled moment.
   if (!square_amax) return at_rate * std::min(1.0, moment_amax);
   return at_rate * kCorrections * moment_amax / (std::sqrt(*square_amax) + kLargestEpsilon);
+}
+
+void UsualGradients::Take(const std::map<std::string, ObservedWeight>& weights) {
+  std::vector<double> gradients, moments;
+  for (const auto& [name, seen] : weights) {
+    if (seen.gradient) gradients.push_back(seen.gradient_amax);
+    if (seen.moment && seen.moment_amax > 0) moments.push_back(seen.moment_amax);
+  }
+  gradient_ = MedianOfMany(std::move(gradients));
+  moment_ = MedianOfMany(std::move(moments));
+}
+
+bool UsualGradients::IsRounding(const ObservedWeight& weight) const {
+  const double share = DTypeSize(weight.dtype) < 4 ? kRounding16 : kRounding;
+  return weight.gradient ? weight.gradient_amax <= share * gradient_
+                         : weight.moment_amax <= share * moment_;
 }
 
 bool ObservedWeight::Moves(double at_rate) const {

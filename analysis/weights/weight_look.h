@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "analysis/frame/frame.h"
@@ -45,6 +47,20 @@ struct ObservedWeight {
 
  private:
   void TakeMoment(std::string_view op, const v1::TensorSummary& summary, uint32_t rank);
+};
+
+// What the gradients of a step have in common: is one of them a rounding error next to them, as
+// of a bias whose gradient is 0 by symmetry?
+class UsualGradients {
+ public:
+  // Of the weights of one step, by name. Of few weights nothing is a rounding error.
+  void Take(const std::map<std::string, ObservedWeight>& weights);
+
+  // By the gradient, or by the first moment of one that has none.
+  bool IsRounding(const ObservedWeight& weight) const;
+
+ private:
+  double gradient_ = 0, moment_ = 0;  // medians of the largest elements
 };
 
 }  // namespace plumbline::rules

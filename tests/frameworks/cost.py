@@ -223,7 +223,7 @@ def take_turns(kind, block, asks, answers):
 def model_kind(name):
     """The class whose forward is called once a step."""
     if name in ("transformers", "trl"):
-        return importlib.import_module("transformers").LlamaForCausalLM
+        return importlib.import_module("transformers").LlamaModel  # TRL leaves the head's forward out
     if name == "megatron":
         return importlib.import_module("megatron.core.models.gpt").GPTModel
     return importlib.import_module("small").Language

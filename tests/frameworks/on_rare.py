@@ -76,11 +76,6 @@ def key_bias_under_an_optimizer_of_ones_own(run):
 
 
 @case(level="warning")
-def key_bias_under_an_optimizer_of_ones_own_in_bf16(run):
-    return of_bert(run, Own, torch.bfloat16)
-
-
-@case(level="warning")
 def key_bias_under_adamw(run):
     return of_bert(run, adamw)
 

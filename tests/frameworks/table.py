@@ -37,6 +37,7 @@ ROWS = (
     ("DeepSpeed: ZeRO 0 to 3, bf16, two ranks", r"deepspeed/.*", "deepspeed"),
     ("Megatron-core: bf16, distributed, chained, two ranks", r"megatron/.*", "megatron"),
     ("torchtitan's container", r"torchtitan/.*", "torchtitan"),
+    ("what trainers do rarely", r"rare/.*", None),
     ("JAX, optax (plain calls)", r"jax/.*", None),
 )
 
@@ -87,7 +88,10 @@ def costs(path):
     if path is None:
         return {}
     measured = json.loads(pathlib.Path(path).read_text().splitlines()[-1])
-    words = {name: f"{100 * one['cost']:+.1f} % of {one['step_ms']:.0f} ms" for name, one in measured.items()}
+    words = {}
+    for name, one in measured.items():
+        most, low, high = (f"{100 * one[part]:+.1f}" for part in ("cost", "low", "high"))
+        words[name] = f"{most} % ({low} to {high}) of {one['step_ms']:.0f} ms"
     return {row: words[name] for row, _, name in ROWS if name in words}
 
 

@@ -31,15 +31,15 @@ def main():
         leave(cases, "deepspeed/stage_2", loss=False)
         leave(cases, "deepspeed/one_batch", silent=False, finds=["health/same-data"])
         leave(cases, "lightning/by_fabric")
-        cost.write_text('text\n{"deepspeed": {"cost": 0.012, "step_ms": 31.2}}\n')
+        cost.write_text('text\n{"deepspeed": {"cost": 0.012, "low": 0.004, "high": 0.02, "step_ms": 31.2}}\n')
         assert run(cases, "--check", page).returncode == 1
         assert run(cases, "--write", page, "--cost", cost).returncode == 0
         row = next(line for line in page.read_text().splitlines() if line.startswith("| DeepSpeed"))
-        assert table.cells(row)[1:] == ["3", "2", "", "3", "3", "", "", "2", "3", "1", "+1.2 % of 31 ms"], row
+        assert table.cells(row)[1:] == ["3", "2", "", "3", "3", "", "", "2", "3", "1", "+1.2 % (+0.4 to +2.0) of 31 ms"], row
         assert page.read_text().startswith("before\n") and page.read_text().endswith("\n\nbehind\n")
         assert "| Fabric |" in page.read_text() and "| Lightning |" not in page.read_text()
         assert run(cases, "--check", page).returncode == 0
-        assert run(cases, "--write", page).returncode == 0 and "+1.2 % of 31 ms" in page.read_text()  # the cost stays
+        assert run(cases, "--write", page).returncode == 0 and "+1.2 % (+0.4 to +2.0) of 31 ms" in page.read_text()  # the cost stays
         leave(cases, "deepspeed/stage_3")
         again = run(cases, "--check", page)
         assert again.returncode == 1 and "DeepSpeed: ZeRO 0 to 3, bf16, two ranks, steps: the page has '3', the cases have shown '4'" in again.stdout
