@@ -73,6 +73,7 @@ enum class GameSide : uint8_t {
   kGenerator,
   kDiscriminator,
   kEpisodes,  // no loss: what an episode brought
+  kScore,     // so too if it leaves [0, 1]: a share of right answers does not
 };
 GameSide SideByName(std::string_view name);
 // Data that the model is not trained on: `val`, `eval`, `test`, ... is a word of the name.

@@ -43,6 +43,10 @@ class FollowedPoints {
   // else those before the step that its slowest rank is in. A rank of which nothing came for
   // seconds is not waited for.
   int64_t Through(const RunPoints& run) const;
+  // Is the rank further away from the newest step of its run than it ever was when something came
+  // of it? Logs are written in blocks, so that ranks may be apart. Of a rank of which little came
+  // since the files are followed: by more than all that it reported.
+  bool FellSilent(const std::string& run, uint32_t rank) const;
   // Points that were left out for want of room, in all.
   uint64_t left_out() const;
   // An unfinished end is a problem from now on, and each report lists its series. The last call.
@@ -67,6 +71,9 @@ class FollowedPoints {
     int64_t newest = INT64_MIN;
     uint64_t points = 0;
     Clock::time_point at{};  // something came
+    int64_t first = 0;       // step of the attempt
+    int64_t lag = 0;         // the most steps that it was after the others when something came
+    uint64_t arrivals = 0;   // how often something came
   };
 
   void Place();
@@ -79,6 +86,7 @@ class FollowedPoints {
   bool WrittenAnew(const File& file) const;
   void ReadAgain();
   void NoteLanes();
+  int64_t NewestStep(const RunPoints& run) const;  // by lanes_
 
   const PointFormat& format_;
   const ScalarOptions options_;

@@ -1,4 +1,5 @@
-// Findings of runs whose files state no step, so that logged rows were counted.
+// What files state of their steps, added to findings: that logged rows were counted, that steps
+// fall back.
 #pragma once
 
 #include <deque>
@@ -11,5 +12,9 @@ namespace plumbline::audit {
 // Adds to each finding of such a run that its step is the number of a logged row, and
 // `details.step_unit` = "logged row".
 void StateCountedRows(const std::deque<InputReport>& inputs, rules::Report* report);
+
+// Adds to findings on a loss or a norm that begin where the steps of their run fall back by a few
+// rows that they begin at a resume.
+void StateFallBacks(const std::deque<InputReport>& inputs, rules::Report* report);
 
 }  // namespace plumbline::audit

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -17,8 +18,10 @@ class RankEnds {
  public:
   // Batches in the order in which the engine takes them.
   void Take(const v1::Batch& batch);
+  // May a rank of a run be reported as silent? Empty: each may.
+  using May = std::function<bool(const std::string& run, uint32_t rank)>;
   // (run, verdict) of each run in which a rank fell silent.
-  std::vector<std::pair<std::string, v1::Verdict>> Verdicts() const;
+  std::vector<std::pair<std::string, v1::Verdict>> Verdicts(const May& may = {}) const;
 
  private:
   struct Course {

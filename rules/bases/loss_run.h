@@ -132,9 +132,11 @@ class LossRun {
     Entry* entry = nullptr;  // nullptr: of no role that is read
     bool epoch = false;      // the number of the epoch
     bool classes = false;    // of the cross-entropy
+    bool score = false;      // GameSide::kScore
   };
   Known Find(const SiteStep& step, const SeriesRoles& said);
   void Wait(Entry& entry, const Value& value);
+  void TakeScore(double value);
   struct Moves {
     bool rose = false, back = false;
     const ScheduleRestart* restarted = nullptr;

@@ -64,6 +64,8 @@ struct InputReport {
   std::set<std::string> runs;        // whose evidence it holds; of formats that know none, empty
   std::optional<int64_t> only_step;  // of formats of one step a file
   std::vector<EmptiedColumn> emptied;
+  // Steps that fall back by a few rows and come again in order, as after a resume: from, to.
+  std::set<std::pair<int64_t, int64_t>> fall_backs;
   bool steps_are_rows = false;  // the file states no step: its logged rows are counted, from 1
 
   // At most kMaxProblems are kept, the last of them saying that there are more.
