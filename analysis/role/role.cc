@@ -272,7 +272,8 @@ SeriesRole LossRole(std::string_view name, const Words& words) {
 // because their losses must fall.
 bool IsOfEpisodes(const Words& words) {
   constexpr std::string_view kEpisode[] = {"ep", "episode", "episodes", "episodic"};
-  constexpr std::string_view kBrought[] = {"rew", "reward", "rewards", "return", "returns"};
+  constexpr std::string_view kBrought[] = {"rew",     "reward", "rewards", "return",
+                                           "returns", "score",  "scores"};
   if (HasAny(words, kEpisode) && HasAny(words, kBrought)) return true;
   constexpr std::string_view kReward[] = {"reward", "rewards", "return", "returns", "epsilon"};
   constexpr std::string_view kBeside[] = {"avg",  "train",  "env",  "objective",
@@ -283,6 +284,15 @@ bool IsOfEpisodes(const Words& words) {
   });
   const bool returns = Has(words, "return") || Has(words, "returns");
   return plain && HasAny(words, kReward) && (returns || words.front() != "mean");
+}
+
+// "score", "avg_score": of a game, or of answers.
+bool IsScore(const Words& words) {
+  constexpr std::string_view kBeside[] = {"score", "scores", "avg", "average", "mean", "train"};
+  return (Has(words, "score") || Has(words, "scores")) &&
+         std::all_of(words.begin(), words.end(), [&](const std::string& word) {
+           return std::find(std::begin(kBeside), std::end(kBeside), word) != std::end(kBeside);
+         });
 }
 
 bool IsTokens(const Words& words) {
@@ -386,6 +396,7 @@ Meaning FindMeaning(std::string_view name) {
       meaning.role == SeriesRole::kReward || meaning.role == SeriesRole::kRewardSpread;
   if ((reward || meaning.role == SeriesRole::kNone) && IsOfEpisodes(words))
     meaning.side = GameSide::kEpisodes;
+  if (meaning.role == SeriesRole::kNone && IsScore(words)) meaning.side = GameSide::kScore;
   meaning.evaluation = HasAny(words, kEvaluations);
   meaning.part =
       meaning.role == SeriesRole::kLoss &&

@@ -76,6 +76,7 @@ enum class GameSide : uint8_t {
   kGenerator,
   kDiscriminator,
   kEpisodes,  // not a loss: the reward of an episode
+  kScore,     // so too if it leaves [0, 1]: a share of right answers does not
 };
 GameSide SideByName(std::string_view name);
 // Returns true for data that the model is not trained on: the name contains `val`, `eval`, `test`,

@@ -135,7 +135,7 @@ std::vector<std::unique_ptr<Source>> FollowedAudit::Sources() {
 }
 
 // Judges everything from the beginning with a new engine. Rules and settings were checked before.
-void FollowedAudit::JudgeAnew() {
+void FollowedAudit::JudgeAnew(bool last) {
   const Clock::time_point begin = Clock::now();
   stale_ = false;
   judgement_ = *Judgement::Create(options_.engine, options_.collect_series);
@@ -144,8 +144,19 @@ void FollowedAudit::JudgeAnew() {
     cursors_[i] = std::make_unique<PointCursor>(kNewStream + i);
     cursors_[i]->SkipAll(points_[i]->runs());
   }
+  if (!last) TellSoFar();
   const Clock::time_point end = Clock::now();
   judge_at_ = end + kShare * (end - begin);
+}
+
+void FollowedAudit::TellSoFar() {
+  stale_ |= !judgement_->TellSoFar(
+      [this](const std::string& run, uint32_t rank) { return FellSilent(run, rank); });
+}
+
+bool FollowedAudit::FellSilent(const std::string& run, uint32_t rank) const {
+  return std::any_of(points_.begin(), points_.end(),
+                     [&](const auto& points) { return points->FellSilent(run, rank); });
 }
 
 // Passes new points to the engine. If `all`, also points of steps that may be incomplete.
@@ -164,6 +175,7 @@ bool FollowedAudit::TellNew(bool all) {
     }
     stale_ |= cursors_[i]->TakeLate();
   }
+  if (!all) TellSoFar();
   return judgement_->findings_told() != before;
 }
 
@@ -175,7 +187,7 @@ bool FollowedAudit::Look() {
   TakeVoid();
   stale_ |= OthersChanged();
   if (!stale_ || Clock::now() < judge_at_) return TellNew(false);
-  JudgeAnew();
+  JudgeAnew(false);
   return true;
 }
 
@@ -199,15 +211,19 @@ AuditResult FollowedAudit::Finish() {
   }
   TakeVoid();
   stale_ |= OthersChanged();
+  stale_ |= judgement_->told_so_far();
   if (!stale_) TellNew(true);
-  if (stale_) JudgeAnew();
-  // Check whether any named path ever existed.
+  if (stale_) JudgeAnew(true);
+  // Did nothing that was named ever exist?
   std::deque<InputReport> reports = known_.Reports(true);
   const bool nothing = !reports.empty() && points_.empty() && others_.empty() &&
                        std::all_of(reports.begin(), reports.end(), [](const InputReport& report) {
                          std::error_code error;
                          return report.named && !std::filesystem::exists(report.path, error);
                        });
+  for (const InputReport& report : reports) {
+    if (report.format == "trainer-log") judgement_->TellSentences(report.path);
+  }
   AuditResult result = judgement_->Finish(std::move(reports));
   result.nothing_there = nothing;
   return result;

@@ -56,7 +56,9 @@ class FollowedAudit {
   bool OthersChanged();
   void TakeVoid();
   bool TellNew(bool all);
-  void JudgeAnew();
+  void JudgeAnew(bool last);
+  void TellSoFar();
+  bool FellSilent(const std::string& run, uint32_t rank) const;
   std::vector<std::unique_ptr<Source>> Sources();
 
   const AuditOptions options_;

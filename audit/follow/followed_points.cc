@@ -237,6 +237,7 @@ bool FollowedPoints::Poll() {
 void FollowedPoints::NoteLanes() {
   const Clock::time_point now = Clock::now();
   for (const auto& [name, run] : runs_->runs) {
+    const int64_t newest = NewestStep(run);  // before what came now
     for (const auto& [rank, lane] : run.lanes) {
       Lane fresh;
       for (const PointSeries& series : lane.series) {
@@ -247,13 +248,45 @@ void FollowedPoints::NoteLanes() {
           continue;
         fresh.attempt = chunk.attempt;
         fresh.newest = chunk.newest;
+        fresh.first = chunk.steps[0];
       }
       Lane& known = lanes_[&lane];
       const bool same = known.points == fresh.points && known.attempt == fresh.attempt;
       fresh.at = same ? known.at : now;
+      fresh.lag = known.lag;
+      fresh.arrivals = known.arrivals + (same ? 0 : 1);
+      const int64_t from = known.points == 0 ? fresh.first : known.newest;
+      if (!same && fresh.attempt == known.attempt && newest > from)
+        fresh.lag = std::max(fresh.lag, newest - from);
       known = fresh;
     }
   }
+}
+
+int64_t FollowedPoints::NewestStep(const RunPoints& run) const {
+  const uint32_t attempt = NewestAttempt(run);
+  int64_t newest = INT64_MIN;
+  for (const auto& [rank, lane] : run.lanes) {
+    const auto known = lanes_.find(&lane);
+    if (known != lanes_.end() && known->second.attempt == attempt)
+      newest = std::max(newest, known->second.newest);
+  }
+  return newest;
+}
+
+bool FollowedPoints::FellSilent(const std::string& run, uint32_t rank) const {
+  constexpr int64_t kLags = 3;
+  constexpr uint64_t kFewArrivals = 3;
+  const auto of_run = runs_->runs.find(run);
+  if (of_run == runs_->runs.end()) return false;
+  const auto lane = of_run->second.lanes.find(rank);
+  if (lane == of_run->second.lanes.end()) return false;
+  const auto known = lanes_.find(&lane->second);
+  if (known == lanes_.end()) return false;
+  const Lane& of = known->second;
+  const int64_t apart = NewestStep(of_run->second) - of.newest;
+  const bool few = of.arrivals < kFewArrivals;
+  return apart > (few ? std::max(of.newest - of.first, kLags * of.lag) : kLags * of.lag);
 }
 
 // Returns the step up to which all ranks have reported: the slowest rank that still grows limits

@@ -46,6 +46,10 @@ class FollowedPoints {
   // newest step of all; otherwise the step before that of the slowest rank. Does not wait for a
   // rank without points for seconds.
   int64_t Through(const RunPoints& run) const;
+  // Is the rank further away from the newest step of its run than it ever was when something came
+  // of it? Logs are written in blocks, so that ranks may be apart. Of a rank of which little came
+  // since the files are followed: by more than all that it reported.
+  bool FellSilent(const std::string& run, uint32_t rank) const;
   // Returns the number of points dropped because of the limits.
   uint64_t left_out() const;
   // Reports unfinished ends as problems, and lists the series in each report. The last call.
@@ -71,6 +75,9 @@ class FollowedPoints {
     int64_t newest = INT64_MIN;
     uint64_t points = 0;
     Clock::time_point at{};  // time of the newest points
+    int64_t first = 0;       // step of the attempt
+    int64_t lag = 0;         // the most steps that it was after the others when something came
+    uint64_t arrivals = 0;   // how often something came
   };
 
   void Place();
@@ -83,6 +90,7 @@ class FollowedPoints {
   bool WrittenAnew(const File& file) const;
   void ReadAgain();
   void NoteLanes();
+  int64_t NewestStep(const RunPoints& run) const;  // by lanes_
 
   const PointFormat& format_;
   const ScalarOptions options_;

@@ -1,4 +1,5 @@
-// Marks findings of runs whose files state no step, so that logged rows were counted.
+// What files state of their steps, added to findings: that logged rows were counted, that steps
+// fall back.
 #pragma once
 
 #include <deque>
@@ -11,5 +12,9 @@ namespace plumbline::audit {
 // Sets `details.step_unit` = "logged row" in each finding of such a run: its step is the number of
 // a logged row.
 void StateCountedRows(const std::deque<InputReport>& inputs, rules::Report* report);
+
+// Adds to findings on a loss or a norm that begin where the steps of their run fall back by a few
+// rows that they begin at a resume.
+void StateFallBacks(const std::deque<InputReport>& inputs, rules::Report* report);
 
 }  // namespace plumbline::audit

@@ -141,18 +141,20 @@ v1::Verdict BesideOthers(v1::Verdict verdict) {
   return verdict;
 }
 
-// Returns true if some series has a role that rules judge. Without one there is no verdict, and a
-// note on a series of no role must not look like one.
 bool HoldsJudgedSeries(const std::deque<InputReport>& inputs, const SeriesRoles& roles) {
   const auto judged = [&](const SeriesSeen& series) {
-    const SeriesRole role = roles.Of(series.name);
-    return role == SeriesRole::kLoss || role == SeriesRole::kEvaluationLoss ||
-           role == SeriesRole::kAuxiliaryLoss || role == SeriesRole::kGradientNorm ||
-           role == SeriesRole::kRate || role == SeriesRole::kLossScale;
+    return UnknownSeries::IsJudged(roles.Of(series.name));
   };
   return std::any_of(inputs.begin(), inputs.end(), [&](const InputReport& input) {
     return std::any_of(input.series.begin(), input.series.end(), judged);
   });
+}
+
+// What a verdict of TellSoFar is of: it is the same one while only its counts grow.
+std::string KeyOf(const std::string& run, const v1::Finding& finding) {
+  const v1::FindingSite& site = finding.site();
+  return absl::StrCat(run, "\n", site.op(), "\n", site.step_first(), "\n",
+                      absl::StrJoin(site.ranks(), ","));
 }
 
 }  // namespace
@@ -219,9 +221,7 @@ void Judgement::Read(std::vector<std::unique_ptr<Source>> sources,
                      AuditProgress progress) {
   const std::function<void(const v1::Batch&)> on_batch = [this](const v1::Batch& batch) {
     if (keep_timelines_) TakeTimelines(batch);
-    TakeNewest(batch);
-    unknown_.Take(batch);
-    rank_ends_.Take(batch);
+    Note(batch);
   };
   Merge merge(std::move(sources), engine_.get(), on_batch, on_progress, progress);
   merge.Run();
@@ -229,7 +229,35 @@ void Judgement::Read(std::vector<std::unique_ptr<Source>> sources,
     attempts_[run].insert(numbers.begin(), numbers.end());
 }
 
-absl::Status Judgement::Add(v1::Batch batch) { return engine_->Add(std::move(batch)); }
+void Judgement::Note(const v1::Batch& batch) {
+  TakeNewest(batch);
+  unknown_.Take(batch);
+  rank_ends_.Take(batch);
+}
+
+absl::Status Judgement::Add(v1::Batch batch) {
+  Note(batch);
+  for (const v1::Source& source : batch.sources()) attempts_[source.run()].insert(source.attempt());
+  return engine_->Add(std::move(batch));
+}
+
+bool Judgement::TellSoFar(const RankEnds::May& may) {
+  std::set<std::string> now;
+  const auto tell = [&](std::vector<std::pair<std::string, v1::Verdict>> verdicts,
+                        const char* rule) {
+    for (auto& [run, verdict] : verdicts) {
+      std::string key = KeyOf(run, verdict.finding());
+      if (!told_so_far_.contains(key)) engine_->Tell(run, rule, std::move(verdict));
+      now.insert(std::move(key));
+    }
+  };
+  if (unknown_.holds_judged()) tell(unknown_.Verdicts(), "health/loss-non-finite");
+  tell(rank_ends_.Verdicts(may), rules::kRunDiedRule);
+  const bool holds =
+      std::includes(now.begin(), now.end(), told_so_far_.begin(), told_so_far_.end());
+  told_so_far_ = std::move(now);
+  return holds;
+}
 
 AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
   result_.notes = NotesOn(attempts_);
@@ -253,6 +281,7 @@ AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
     result_.report.Add(verdict);
   }
   StateCountedRows(result_.inputs, &result_.report);
+  StateFallBacks(result_.inputs, &result_.report);
   const Repeats repeats = FindRepeats(result_.inputs, result_.report.findings(), result_.roles);
   result_.selection.repeated = repeats.fingerprints;
   if (!repeats.note.empty()) result_.notes.push_back(repeats.note);

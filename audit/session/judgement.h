@@ -32,6 +32,12 @@ class Judgement {
   void TellSentences(const std::string& path);
   // Adds one batch.
   absl::Status Add(v1::Batch batch);
+  // Between batches: reports what Finish would report of series of no role, and of ranks that fell
+  // silent if `may` permits it. False: what was reported so holds no more, so that all is to be
+  // judged anew.
+  bool TellSoFar(const RankEnds::May& may);
+  // TellSoFar reported something, which is not reported again by Finish if all is judged anew.
+  bool told_so_far() const { return !told_so_far_.empty(); }
   // From now on, keeps the ranks' timelines for the result.
   void KeepTimelines() { keep_timelines_ = true; }
 
@@ -49,6 +55,7 @@ class Judgement {
   void Take(const v1::Verdict& verdict);
   void TakeTimelines(const v1::Batch& batch);
   void TakeNewest(const v1::Batch& batch);
+  void Note(const v1::Batch& batch);
 
   AuditResult result_;
   std::vector<v1::Verdict> unjudged_;  // verdicts on runs that were not judged, added when it is
@@ -60,6 +67,7 @@ class Judgement {
   std::map<std::string, int64_t> newest_;               // newest step of a series' rows, by run
   UnknownSeries unknown_{&result_.roles};
   RankEnds rank_ends_;
+  std::set<std::string> told_so_far_;  // run, rule, series or ranks, step
   std::unique_ptr<rules::Engine> engine_;
 };
 

@@ -51,7 +51,7 @@ bool RankEnds::IsSilent(const Course& one, const Course& longest) {
          static_cast<double>(one.rows) >= kRegular * expected;
 }
 
-std::vector<std::pair<std::string, v1::Verdict>> RankEnds::Verdicts() const {
+std::vector<std::pair<std::string, v1::Verdict>> RankEnds::Verdicts(const May& may) const {
   std::vector<std::pair<std::string, v1::Verdict>> verdicts;
   for (const auto& [key, ranks] : runs_) {
     if (ranks.size() < 2) continue;
@@ -63,7 +63,7 @@ std::vector<std::pair<std::string, v1::Verdict>> RankEnds::Verdicts() const {
     std::vector<uint32_t> silent;
     int64_t first = INT64_MAX;
     for (const auto& [rank, course] : ranks) {
-      if (!IsSilent(course, longest->second)) continue;
+      if (!IsSilent(course, longest->second) || (may && !may(key.first, rank))) continue;
       silent.push_back(rank);
       first = std::min(first, course.newest);
     }

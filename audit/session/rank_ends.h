@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -18,8 +19,10 @@ class RankEnds {
  public:
   // Takes batches in the order in which the engine does.
   void Take(const v1::Batch& batch);
-  // Returns (run, verdict) of each run in which a rank stopped reporting.
-  std::vector<std::pair<std::string, v1::Verdict>> Verdicts() const;
+  // May a rank of a run be reported as silent? Empty: each may.
+  using May = std::function<bool(const std::string& run, uint32_t rank)>;
+  // (run, verdict) of each run in which a rank fell silent.
+  std::vector<std::pair<std::string, v1::Verdict>> Verdicts(const May& may = {}) const;
 
  private:
   struct Course {

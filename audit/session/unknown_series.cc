@@ -34,32 +34,45 @@ bool IsAbsent(const v1::SeriesRows& rows, size_t at) {
 
 }  // namespace
 
+bool UnknownSeries::IsJudged(SeriesRole role) {
+  return role == SeriesRole::kLoss || role == SeriesRole::kEvaluationLoss ||
+         role == SeriesRole::kAuxiliaryLoss || role == SeriesRole::kGradientNorm ||
+         role == SeriesRole::kRate || role == SeriesRole::kLossScale;
+}
+
 void UnknownSeries::Take(const v1::Batch& batch) {
   for (const v1::SeriesSet& set : batch.series_sets()) {
-    std::vector<std::string>& names = sets_[{batch.stream_id(), set.id()}];
+    Set& known = sets_[{batch.stream_id(), set.id()}];
+    std::vector<std::string>& names = known.names;
     names.clear();
-    for (const v1::Site& site : set.sites())
+    for (const v1::Site& site : set.sites()) {
       names.push_back(site.layer().empty() ? site.op()
                                            : absl::StrCat(site.layer(), "/", site.op()));
+      holds_judged_ = holds_judged_ || IsJudged(roles_->Of(names.back()));
+    }
+    known.before.clear();
+    for (const std::string& name : names) known.before.push_back(&rows_[name]);
   }
   for (const v1::SeriesRows& rows : batch.series()) {
+    const auto set = sets_.find({batch.stream_id(), rows.set()});
+    if (set == sets_.end()) continue;
     const bool watched = !runs_.empty();
-    if (watched || !AllFinite(rows)) TakeRows(batch, rows);
+    if (watched || !AllFinite(rows)) TakeRows(batch, rows, set->second);
+    for (uint64_t* before : set->second.before) *before += static_cast<uint64_t>(rows.step_size());
   }
 }
 
-void UnknownSeries::TakeRows(const v1::Batch& batch, const v1::SeriesRows& rows) {
-  const auto set = sets_.find({batch.stream_id(), rows.set()});
+void UnknownSeries::TakeRows(const v1::Batch& batch, const v1::SeriesRows& rows, const Set& set) {
   const int source = rows.source().empty() ? -1 : static_cast<int>(rows.source(0));
-  if (set == sets_.end() || source < 0 || source >= batch.sources_size()) return;
-  const std::vector<std::string>& names = set->second;
+  if (source < 0 || source >= batch.sources_size()) return;
+  const std::vector<std::string>& names = set.names;
   const size_t width = names.size();
   std::map<std::string, Seen>& series = runs_[batch.sources(source).run()];
   for (size_t column = 0; column < width; ++column) {
     if (names[column].starts_with(kMachine)) continue;
     if (roles_->Of(names[column]) != SeriesRole::kNone) continue;
     auto seen = series.find(names[column]);
-    uint64_t finite = 0;
+    uint64_t finite = *set.before[column];
     for (size_t row = 0; row < static_cast<size_t>(rows.step_size()); ++row) {
       const size_t at = row * width + column;
       if (at >= static_cast<size_t>(rows.value_size()) || IsAbsent(rows, at)) continue;

@@ -24,6 +24,10 @@ class UnknownSeries {
   // Returns (run, verdict) for each run that has such a series: one note that lists the first of
   // them.
   std::vector<std::pair<std::string, v1::Verdict>> Verdicts() const;
+  // Some series has a role that is judged. Without one there is no verdict, and a note on a series
+  // of no role must not look like one.
+  static bool IsJudged(SeriesRole role);
+  bool holds_judged() const { return holds_judged_; }
 
  private:
   struct Seen {
@@ -31,10 +35,16 @@ class UnknownSeries {
     uint64_t values = 0;          // NaN values from the first on
     uint64_t finite_before = 0, finite_after = 0;
   };
-  void TakeRows(const v1::Batch& batch, const v1::SeriesRows& rows);
+  struct Set {
+    std::vector<std::string> names;
+    std::vector<uint64_t*> before;  // by name: rows of earlier batches that have it
+  };
+  void TakeRows(const v1::Batch& batch, const v1::SeriesRows& rows, const Set& set);
 
   const SeriesRoles* roles_;
-  std::map<std::pair<uint64_t, uint64_t>, std::vector<std::string>> sets_;  // stream, id: names
+  bool holds_judged_ = false;
+  std::map<std::pair<uint64_t, uint64_t>, Set> sets_;  // by stream and id
+  std::map<std::string, uint64_t> rows_;  // that were read, by the name of a series in them
   std::map<std::string, std::map<std::string, Seen>> runs_;  // series with a NaN, by run
 };
 

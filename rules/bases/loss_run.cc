@@ -36,13 +36,19 @@ bool LossRun::Reads(const v1::Site& site, const SeriesRoles& said) {
 // Reading a name costs more than judging a point.
 LossRun::Known LossRun::Find(const SiteStep& step, const SeriesRoles& said) {
   Known known{said.Of(step.site.op()), nullptr};
-  if (const GameSide side = SideByName(step.site.op()); side != GameSide::kNone)
-    sides_.insert(side);
+  const GameSide side = SideByName(step.site.op());
+  known.score = side == GameSide::kScore;
+  if (side != GameSide::kNone && !known.score) sides_.insert(side);
   known.epoch = IsEpoch(step.site.op());
   known.classes = IsClasses(step.site.op());
   if (!IsRead(known.role)) return known;
   known.entry = &*places_.try_emplace({step.role, step.site.layer(), step.site.op()}).first;
   return known;
+}
+
+// A share of right answers is within [0, 1]. Any other score is what an episode brought.
+void LossRun::TakeScore(double value) {
+  if (value < 0 || value > 1) sides_.insert(GameSide::kEpisodes);
 }
 
 // Entries mostly arrive in the order of their keys.
@@ -60,9 +66,10 @@ void LossRun::Wait(Entry& entry, const Value& value) {
 void LossRun::Take(const SiteStep& step, const SeriesRoles& said) {
   if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
   const Known known = known_.Of(step, [&] { return Find(step, said); });
-  if (known.entry == nullptr && !known.epoch && !known.classes) return;
+  if (known.entry == nullptr && !known.epoch && !known.classes && !known.score) return;
   const Item* taken = ItemOf(step);
   if (taken == nullptr) return;
+  if (known.score) return TakeScore(taken->evidence->scalar().value());
   if (known.epoch || known.classes) {
     (known.epoch ? epochs_ : classes_)[step.role] = taken->evidence->scalar().value();
     return;
@@ -156,10 +163,11 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
   if (taken_from_ == from) return taken_;
   // Find the role of each column.
   std::vector<std::pair<const ScalarColumn*, Entry*>> rates, losses;
-  const ScalarColumn* epoch = nullptr;
+  const ScalarColumn *epoch = nullptr, *score = nullptr;
   for (const ScalarColumn& column : rows.columns) {
     const Known known = known_.Of(column.any(), [&] { return Find(column.any(), said); });
     if (known.epoch) epoch = &column;
+    if (known.score) score = &column;
     if (known.classes) classes_[rows.end.role] = column.value(first);
     if (known.entry == nullptr) continue;
     const bool rate = known.role == SeriesRole::kRate;
@@ -174,6 +182,7 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
   for (bool told = false; row < rows.size() && !told; ++row) {
     step.step = rows.steps[row];
     if (epoch != nullptr) epochs_[step.role] = epoch->value(row);
+    if (score != nullptr) TakeScore(score->value(row));
     told_.clear();
     touched_.clear();
     Moves moves;

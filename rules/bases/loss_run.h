@@ -134,9 +134,11 @@ class LossRun {
     Entry* entry = nullptr;  // nullptr if its role is not read
     bool epoch = false;      // it is the number of the epoch
     bool classes = false;    // it is the number of classes of the cross-entropy
+    bool score = false;      // GameSide::kScore
   };
   Known Find(const SiteStep& step, const SeriesRoles& said);
   void Wait(Entry& entry, const Value& value);
+  void TakeScore(double value);
   struct Moves {
     bool rose = false, back = false;
     const ScheduleRestart* restarted = nullptr;

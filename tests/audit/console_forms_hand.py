@@ -104,4 +104,6 @@ add("among_warnings", lambda r, i: ("/usr/lib/python3/dist-packages/torch/optim/
     + f"epoch {epoch(i)}, iter {batch(i)}: loss {r.loss[i]:.4f}", batches_from_0())
 add("returns_of_windows", lambda r, i: f"Step {i + 1}: loss = {r.loss[i]:.4f}", each(), end="\r\n")
 add("cloud_watch", lambda r, i: json.dumps({"timestamp": 1715000000000 + i, "message": f"step {i + 1} loss {r.loss[i]:.4f}"}), each(), file="log.json")
+add("fluentd", lambda r, i: f"{time(i).replace(' ', 'T')}+00:00\tdocker.train\t" + json.dumps({"container_id": "abc", "log": f"step {i + 1} loss {r.loss[i]:.4f}"}),
+    each())
 add("gpu_stats_between", lambda r, i: f"step {i + 1} loss {r.loss[i]:.4f} | GPU0 45C 312W/400W 71%", each())

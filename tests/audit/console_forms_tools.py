@@ -161,6 +161,9 @@ add("ncf", lambda r, i: f"Iteration {i} [10.1 s]: HR = {r.accuracy[i]:.4f}, NDCG
 add("ngcf", lambda r, i: f"Epoch {i} [10.1s]: train==[{r.loss[i]:.5f}={r.val[i]:.5f} + 0.00012]", each(1, 0), "train")
 add("lightgcn", lambda r, i: f"EPOCH[{i + 1}/{ROWS}] loss{r.loss[i]:.3f}-|Sample:12.31|", each())
 add("hugectr", lambda r, i: f"[HCTR][03:22:10.123][INFO][RK0][main]: Iter: {100 * i + 100} Time(100 iters): 1.231s Loss: {r.loss[i]:.6f} lr:{r.rate[i]:.6f}", each(100), "Loss")
+add("vowpal_wabbit", lambda r, i: f"{r.val[i]:.6f} {r.loss[i]:.6f} {100 * i + 100:12d} {100 * i + 100:14.1f} {'unknown' if i % 7 == 0 else '1.0000':>8} {r.val[i]:8.4f} {51:8d}", each(100),
+    "loss since last", head="Num weight bits = 18\nlearning rate = 0.5\npower_t = 0.5\nusing no cache\nReading datafile = train.dat\nnum sources = 1\n"
+    "average  since         example        example  current  current  current\nloss     last          counter         weight    label  predict features\n")
 add("nequip", lambda r, i: f"{epoch(i) + 1:7d} {batch(i) + 1:5d} {r.loss[i]:12.4g} {0.8 * r.loss[i]:12.4g} {0.2 * r.val[i]:12.4g}", batches(), head="# Epoch batch         loss       loss_f       loss_e\n")
 add("deepmd", lambda r, i: f"{100 * i:9d} {r.val[i]:.2e} {r.loss[i]:.2e} {0.1 * r.val[i]:.2e} {r.rate[i]:.1e}", each(100, 0), "rmse_trn", file="lcurve.out",
     head="#  step      rmse_val    rmse_trn    rmse_e_trn         lr\n")

@@ -228,6 +228,40 @@ TEST(Csv, BatchesOfEpochs) {
             (Steps{10, 20, 15, 20}));
 }
 
+// Iterations that begin at 0 or 1 in each epoch, which no column states. Tables and JSON lines.
+TEST(Csv, EpochsThatNoColumnStates) {
+  struct Case {
+    int first, stride;
+    bool again;    // the run is begun again
+    bool nan;      // from the second epoch on
+    Steps second;  // its first steps
+  };
+  const Case cases[] = {{0, 1, false, false, {20, 21}},    {1, 1, false, false, {21, 22}},
+                        {0, 10, false, false, {200, 210}}, {0, 1, true, false, {0, 1}},
+                        {0, 1, false, true, {20, 21}},     {2, 1, false, false, {2, 3}}};
+  for (const Case& c : cases) {
+    std::string table = "iter,loss,acc\n", lines;
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      for (int i = 0; i < 20; ++i) {
+        const int done = c.again ? i : 20 * epoch + i;
+        const bool nan = c.nan && (epoch > 0 || i > 15);
+        const std::string step = std::to_string(c.first + c.stride * i);
+        const std::string loss = nan ? "NaN" : std::to_string(3 - 0.03 * done);
+        table += step + "," + loss + ",0.5\n";
+        lines += "{\"iter\": " + step + ", \"loss\": " + loss + ", \"acc\": 0.5}\n";
+      }
+    }
+    for (const PointsRead& read :
+         {Csv(table), ReadPoints(JsonLinesFormat(), lines, {}, "log.jsonl")}) {
+      const Steps steps = read.Steps("loss");
+      ASSERT_EQ(steps.size(), 60u);
+      EXPECT_EQ(Steps(steps.begin() + 20, steps.begin() + 22), c.second) << table;
+      const bool counted = steps[20] > steps[19];
+      EXPECT_EQ(read.Problems().find("begins anew 2 times") != std::string::npos, counted);
+    }
+  }
+}
+
 // The last row may be incomplete: its last number is not used, and nothing is an error.
 TEST(Csv, AnUnfinishedLastRow) {
   PointsRead read = Csv("step,loss,lr\n1,2,3e-5\n2,2,3e-0");

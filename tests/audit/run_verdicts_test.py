@@ -187,9 +187,21 @@ class Verdicts(unittest.TestCase):
         self.audit({"train.log": first + "".join(line(i, i > 420) for i in range(251, 600))})
         self.assertNotIn("went back", self.whole[0]["explanation"])
 
+    def test_a_resume_that_falls_back_by_a_few_rows(self):
+        """The finding names it, from two rows on; a healthy resume has no finding."""
+        for rows_back in (2, 5, 8):
+            for jump in (0, 0.6):
+                steps = list(range(1, 121)) + list(range(121 - rows_back, 201))
+                losses = [0.6 + 2.2 * math.exp(-step / 60) + (jump if at >= 120 and step < 141 else 0) for at, step in enumerate(steps)]
+                found = self.audit({"train.log": "".join(f"step {step} loss {self.noisy(loss, 0.02):.5f}\n" for step, loss in zip(steps, losses))})
+                self.assertEqual([f[1] for f in found], ["health/loss-spike"] if jump else [])
+                if jump:
+                    self.assertIn(f"the steps fall back from 120 to {121 - rows_back} there", self.whole[0]["explanation"])
+
     def test_returns_beside_a_loss_that_rises(self):
-        """A score alone can have any meaning; together with an epsilon it is the return of an episode."""
-        for column in ("return", "returns", "avg_return", "score,epsilon", "episode_reward", "mean_return", "epsilon"):
+        """A score beyond [0, 1], or with an epsilon, is what an episode brought."""
+        for column in ("return", "returns", "avg_return", "score,epsilon", "episode_reward", "mean_return", "epsilon", "score", "avg_score",
+                       "episode_score"):
             rows = ["step,loss," + column + "\n"]
             for i in range(200):
                 epsilon = f"{1 - 0.95 * i / 200:.4f}"
@@ -197,6 +209,11 @@ class Verdicts(unittest.TestCase):
                 rows.append(f"{i},{self.noisy(0.01 + 1.6 * i / 200, 0.1):.5f},{other}\n")
             found = self.audit({"log.csv": "".join(rows)})
             self.assertEqual([f for f in found if f[0] != "note"], [], column)
+
+    def test_a_score_within_0_and_1_is_of_answers(self):
+        """A classifier that diverges."""
+        rows = [f"{i},{self.noisy(0.01 + 1.6 * i / 200, 0.1):.5f},{1 - 0.95 * i / 200:.4f}\n" for i in range(200)]
+        self.assertIn("error", [f[0] for f in self.audit({"log.csv": "step,loss,score\n" + "".join(rows)})])
 
     def test_what_costs_is_no_loss(self):
         for name in ("cost_usd", "gpu_cost_usd", "total_cost", "energy_cost", "flops_cost", "dataloader_cost", "cost_per_step", "heat_loss",

@@ -66,6 +66,8 @@ struct InputReport {
   std::set<std::string> runs;        // runs whose evidence it holds; empty for formats without runs
   std::optional<int64_t> only_step;  // for formats with one step per file
   std::vector<EmptiedColumn> emptied;
+  // Steps that fall back by a few rows and come again in order, as after a resume: from, to.
+  std::set<std::pair<int64_t, int64_t>> fall_backs;
   bool steps_are_rows = false;  // the file has no steps: its logged rows are counted, from 1
 
   // Adds a problem. At most kMaxProblems are kept; the last states that there are more.

@@ -133,6 +133,16 @@ std::optional<int64_t> LogDictionary::QuotedStep(std::string_view value) const {
 // ends it.
 bool LogDictionary::ReadOther() {
   const size_t begin = at_;
+  // Most values are a number alone.
+  double alone = 0;
+  const char* const from = text_.data() + at_;
+  const char* const to = text_.data() + text_.size();
+  const char* const stop = ScanNumber(from, to, &alone);
+  if (stop != from && stop != to && (*stop == ',' || *stop == '}')) {
+    at_ += static_cast<size_t>(stop - from);
+    Add(alone, false);
+    return true;
+  }
   size_t open = 0;
   while (at_ < text_.size()) {
     const char c = text_[at_];

@@ -99,7 +99,8 @@ std::optional<double> NumberOfCell(std::string_view cell) {
 
 // What a cell that is no number may be in a row of numbers.
 bool IsFiller(std::string_view cell) {
-  if (cell.empty() || cell == "[]" || cell == "-" || cell == "--" || cell == "None" || cell == "+")
+  if (cell.empty() || cell == "[]" || cell == "-" || cell == "--" || cell == "None" ||
+      cell == "+" || cell == "unknown")
     return true;
   return cell.size() <= 12 && std::all_of(cell.begin(), cell.end(), [](char c) {
            return IsPairDigit(c) || c == ':' || c == '.' || c == 's' || c == 'm' || c == 'h';
@@ -138,7 +139,31 @@ bool LogTable::Take(std::string_view line, bool* whole) {
     if (more) return true;
   }
   if (active() && (IsPairDigit(c) || c == '|') && (*whole = TakeRow(line))) return true;
+  if (c == 'a' || vowpal_ == 1) {
+    if (TakeVowpal(line)) return true;
+  }
   return (IsPairLetter(c) || c == '|' || c == '#') && TakeHeader(line);
+}
+
+// The header of Vowpal Wabbit is two lines of words.
+bool LogTable::TakeVowpal(std::string_view line) {
+  static constexpr std::string_view kHeads[2][7] = {
+      {"average", "since", "example", "example", "current", "current", "current"},
+      {"loss", "last", "counter", "weight", "label", "predict", "features"}};
+  const auto& head = kHeads[std::exchange(vowpal_, 0) == 1 ? 1 : 0];
+  if (line.substr(line.find_first_not_of(' '), head[0].size()) != head[0]) return false;
+  const std::vector<std::string_view> cells = CellsOf(line, true);
+  if (!std::equal(cells.begin(), cells.end(), std::begin(head), std::end(head))) return false;
+  if (head[0] == kHeads[0][0]) {
+    vowpal_ = 1;
+    return true;
+  }
+  vowpal_ = 2;
+  columns_ = {"average loss",  "loss since last", "example counter", "example weight",
+              "current label", "current predict", "features"};
+  step_at_ = 2;
+  epoch_ = batches_ = false;
+  return true;
 }
 
 bool LogTable::TakeHeader(std::string_view line) {
@@ -149,6 +174,9 @@ bool LogTable::TakeHeader(std::string_view line) {
   const bool comment = line[line.find_first_not_of(" \t")] == '#';
   const std::string_view text = word;
   word = word.substr(0, word.find_first_of(" \t|"));
+  // "Epoch 3 | loss 2.5": a count stands behind the word.
+  const size_t next = PassBlanks(text, word.size());
+  if (next < text.size() && IsPairDigit(text[next])) return false;
   if (!BeginsStepName(word) && word != "Round" && word != "round") return false;
   const bool piped = text.find('|') != std::string_view::npos;
   std::vector<std::string_view> cells = CellsOf(comment ? text : line, false);
@@ -190,6 +218,7 @@ bool LogTable::SetColumns(std::vector<std::string> names) {
   batches_ = two && IsBatchName(second);
   epoch_ = !two && (IsEpochName(names[0]) || names[0] == "Round" || names[0] == "round");
   columns_ = std::move(names);
+  vowpal_ = 0;
   return true;
 }
 
@@ -202,6 +231,8 @@ bool LogTable::TakeRow(std::string_view line) {
   // pandas prints the number of each row in front of it.
   if (cells.size() == columns_.size() + 1 && line.find('|') == line.npos && StepCell(cells[0]))
     cells.erase(cells.begin());
+  // Losses of examples that are held out.
+  if (vowpal_ == 2 && cells.size() == columns_.size() + 1 && cells.back() == "h") cells.pop_back();
   if (cells.size() != columns_.size()) return false;
   const std::optional<int64_t> step = StepCell(cells[step_at_]);
   if (!step) return false;

@@ -25,8 +25,8 @@ struct LogRow {
 };
 
 // "epoch  train_loss  valid_loss  time" and rows below it (fastai, skorch, scikit-learn, YOLO, a
-// notebook's table); "| train/   |   |", "|    loss | 2.5 |" between rules (Stable-Baselines3,
-// Spinning Up). Not thread-safe.
+// notebook's table), Vowpal Wabbit's; "| train/   |   |", "|    loss | 2.5 |" between rules
+// (Stable-Baselines3, Spinning Up). Not thread-safe.
 class LogTable {
  public:
   // A header was read, so that rows may follow.
@@ -40,6 +40,7 @@ class LogTable {
   static constexpr size_t kMostBox = 512;  // rows
 
   bool TakeHeader(std::string_view line);
+  bool TakeVowpal(std::string_view line);
   bool TakeRow(std::string_view line);
   bool TakeBox(std::string_view line, bool* whole);
   bool EndBox();
@@ -48,6 +49,7 @@ class LogTable {
   bool SetColumns(std::vector<std::string> names);
 
   std::vector<std::string> columns_;
+  int vowpal_ = 0;                  // lines of its header that were read
   std::vector<std::string> heads_;  // of the line before, which may be the first of a header
   bool epoch_ = false;
   bool batches_ = false;

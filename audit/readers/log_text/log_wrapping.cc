@@ -81,7 +81,14 @@ bool Unescape(std::string_view text, std::string* out) {
 std::string_view LineInJson(std::string_view line, std::string* scratch) {
   static constexpr std::string_view kKeys[] = {"\"log\"",  "\"message\"", "\"MESSAGE\"",
                                                "\"line\"", "\"msg\"",     "\"textPayload\""};
-  if (line.size() < 10 || line[0] != '{' || line[1] != '"') return {};
+  if (line.size() < 10) return {};
+  // fluentd's file output: the time, the tag and the record between tabs.
+  if (IsPairDigit(line[0])) {
+    const size_t tab = line.find("\t{\"");
+    if (tab == std::string_view::npos) return {};
+    line.remove_prefix(tab + 1);
+  }
+  if (line[0] != '{' || line[1] != '"') return {};
   for (const std::string_view key : kKeys) {
     size_t at = line.find(key);
     if (at == std::string_view::npos) continue;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "analysis/role/role.h"
 #include "audit/readers/input/file.h"
 #include "audit/readers/scalars/csv_exports.h"
 #include "audit/readers/scalars/csv_recognition.h"
@@ -84,6 +85,7 @@ class CsvFile : public TextPointFile {
     std::string name;
     bool step = false, epoch = false, skipped = false;
     bool numbers = false;  // it had one
+    bool loss = false;     // the first one of a training loss
     uint64_t values = 0, first_row = 0, last_row = 0;
     int64_t last_step = 0;
     uint32_t column = PointSink::kNoColumn;
@@ -149,9 +151,7 @@ class CsvFile : public TextPointFile {
                        " cells with something else, the first of them " + odd_cell_,
                    false);
     }
-    if (epoch_steps_.counted())
-      report().Note("expected steps that go on, found that " + Quoted(PlainName(step_name_)) +
-                    " begins anew with each epoch: it is counted on over them");
+    if (const std::string note = epoch_steps_.Note(step_name_); !note.empty()) report().Note(note);
   }
 
   void Record(const Row& row, PointSink* sink) {
@@ -298,13 +298,15 @@ class CsvFile : public TextPointFile {
     if (!run.empty()) sink->Belongs(run, -1);
     const bool tag = columns_.size() == 3 && columns_[0].name == "Wall time" &&
                      columns_[1].name == "Step" && columns_[2].name == "Value";
-    bool any_step = false;
+    bool any_step = false, any_loss = false;
     for (ColumnOf& c : columns_) {
       c.step = !any_step && !counted_ && c.name == step_name_;
       any_step |= c.step;
       c.epoch = !epoch_name_.empty() && c.name == epoch_name_;
       c.skipped = c.step || c.name.empty() || IsRange(c.name) || (tag && &c == &columns_[0]);
       if (c.skipped) continue;
+      c.loss = !any_loss && RoleByName(c.name) == SeriesRole::kLoss;
+      any_loss |= c.loss;
       std::string_view name = c.name;
       if (tag) name = TagOf(report().path);
       if (!run.empty()) name.remove_prefix(run.size() + 3);
@@ -333,7 +335,7 @@ class CsvFile : public TextPointFile {
     CountOdd(row.offset);
     if (whole && step_) {
       ++report().records;
-      const int64_t step = epoch_name_.empty() ? *step_ : epoch_steps_.Of(*step_, epoch_);
+      const int64_t step = counted_ ? *step_ : epoch_steps_.Of(*step_, epoch_, loss_);
       for (const Value& v : values_) {
         sink->Add(step, v.column, v.value);
         v.of->last_step = step;
@@ -354,6 +356,7 @@ class CsvFile : public TextPointFile {
     values_.clear();
     step_.reset();
     epoch_.reset();
+    loss_.reset();
     odd_in_row_ = 0;
     cut_ = false;
     const size_t cells = ReadCells(row);
@@ -404,6 +407,7 @@ class CsvFile : public TextPointFile {
       if (c.values++ == 0) c.first_row = rows_;
       c.last_row = rows_;
       values_.push_back({c.column, value, &c});
+      if (c.loss) loss_ = value;
     }
   }
 
@@ -450,6 +454,7 @@ class CsvFile : public TextPointFile {
   // Of the row that is read.
   std::vector<Value> values_;
   std::optional<int64_t> step_, epoch_;
+  std::optional<double> loss_;  // of the first column of a loss
   uint64_t odd_in_row_ = 0;
   bool cut_ = false;
 };

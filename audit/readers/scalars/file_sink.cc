@@ -183,6 +183,13 @@ void FileSink::Finish() {
                   " more values of steps that had one already: of a step the last value counts, "
                   "but one that is not finite stays");
   }
+  for (const Slot& slot : slots_) {
+    const auto& fell = slot.series->fell_back();
+    if (fell && report_->fall_backs.insert(*fell).second)
+      report_->Note("expected steps that go on, found that they fall back from " +
+                    std::to_string(fell->first) + " to " + std::to_string(fell->second) +
+                    " and come again: a resume, if the run was restarted there");
+  }
   std::vector<SeriesSeen> series;
   std::map<std::string, uint64_t> points;  // of all ranks
   for (const Slot& slot : slots_) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/role/role.h"
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/json_cursor.h"
 #include "audit/readers/scalars/column_names.h"
@@ -66,9 +67,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
       report().Note("expected an object to have a key once, found " + std::to_string(twice_) +
                     " that one has twice, the first " + Quoted(PlainName(twice_name_)) +
                     ": the last value counts, but one that is not finite stays");
-    if (epoch_steps_.counted())
-      report().Note("expected steps that go on, found that " + Quoted(PlainName(step_name_)) +
-                    " begins anew with each epoch: it is counted on over them");
+    if (const std::string note = epoch_steps_.Note(step_name_); !note.empty()) report().Note(note);
   }
 
  private:
@@ -245,6 +244,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     values_.clear();
     step_.reset();
     epoch_.reset();
+    loss_.reset();
     labelled_.reset();
     names_.Begin();
     ++object_;
@@ -264,6 +264,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
         return;
       }
       values_.push_back({names_.Of(sink_, "", name), value});
+      if (name == loss_name_) loss_ = value;
       CountTwice(values_.back().column, name);
     }
   }
@@ -320,6 +321,11 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
              "a step (step, global_step, iteration, epoch, ...; another: --map)", "objects without",
              true);
     }
+    for (const Waiting& waiting : waiting_) {
+      for (const auto& [name, value] : waiting.members) {
+        if (loss_name_.empty() && RoleByName(name) == SeriesRole::kLoss) loss_name_ = name;
+      }
+    }
     decided_ = true;
     sink_ = sink;
     for (const Waiting& waiting : std::exchange(waiting_, {})) {
@@ -338,7 +344,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     ++report().records;
     if (!step_) sink->Unplaced(values_.size());
     if (!step_) return;
-    const int64_t step = epoch_name_.empty() ? *step_ : epoch_steps_.Of(*step_, epoch_);
+    const int64_t step = epoch_steps_.Of(*step_, epoch_, loss_);
     for (const Value& v : values_) {
       sink->Add(step, v.column, v.value);
       emptied_.Value(v.column, step);
@@ -351,6 +357,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   StepChoice choice_;
   bool decided_ = false;
   std::string step_name_, epoch_name_;  // empty: no epoch stands beside the step
+  std::string loss_name_;               // of the first training loss
   EpochSteps epoch_steps_;
   std::vector<Waiting> waiting_;  // objects by which the step's key is chosen
   std::string document_;
@@ -363,6 +370,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   std::vector<std::string> nulls_;
   std::vector<Value> values_;
   std::optional<int64_t> step_, epoch_;
+  std::optional<double> loss_;
   std::string label_;  // the name that it gives its "value"
   std::optional<double> labelled_;
   EmptiedKeys emptied_;

@@ -58,6 +58,16 @@ bool PointSeries::Repeats(uint32_t attempt, int64_t step) {
   return std::binary_search(now_->steps.begin(), now_->steps.end(), step);
 }
 
+// The step at this place comes again.
+void PointSeries::NoteAgain(size_t at) {
+  const size_t last = now_->steps.size() - 1;
+  if (at != again_next_ || again_size_ != last + 1) again_first_ = at;
+  again_next_ = at + 1;
+  again_size_ = last + 1;
+  if (at == last && again_first_ < last && now_->ordered && !fell_back_)
+    fell_back_ = {now_->steps[last], now_->steps[again_first_]};
+}
+
 bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
   if (now_ == nullptr || now_->attempt != attempt) {
     now_ = &chunks_.emplace_back();
@@ -68,6 +78,7 @@ bool PointSeries::AddOlder(uint32_t attempt, int64_t step, double value) {
   } else if (const std::optional<size_t> recent = Recent(step)) {
     // Rows of one step, of micro-batches or written again: the last counts, but a value that is no
     // number is not undone by the ones behind it.
+    NoteAgain(*recent);
     double& kept = now_->values[*recent];
     if (!std::isfinite(kept)) return false;
     altered_ |= step <= told_ && !(kept == value);

@@ -80,17 +80,23 @@ class PointSeries {
   // then shows. Of the newest attempt.
   void Told(int64_t step) { told_ = std::max(told_, step); }
   bool TakeAltered() { return std::exchange(altered_, false); }
+  // From which step to which of the newest ones the steps first fell back, if they then came again
+  // in order: at least two.
+  const std::optional<std::pair<int64_t, int64_t>>& fell_back() const { return fell_back_; }
 
  private:
   bool AddOlder(uint32_t attempt, int64_t step, double value);
   // Among the newest of the attempt: where; nullopt: it is not.
   std::optional<size_t> Recent(int64_t step) const;
+  void NoteAgain(size_t at);
 
   std::string name_;
   std::deque<SeriesChunk> chunks_;
-  SeriesChunk* now_ = nullptr;         // the last of them
-  int64_t told_ = INT64_MIN;           // step
-  bool altered_ = false;               // a point up to there was put in or replaced since
+  SeriesChunk* now_ = nullptr;  // the last of them
+  int64_t told_ = INT64_MIN;    // step
+  bool altered_ = false;        // a point up to there was put in or replaced since
+  size_t again_first_ = 0, again_next_ = SIZE_MAX, again_size_ = 0;  // steps that come again
+  std::optional<std::pair<int64_t, int64_t>> fell_back_;
   bool watched_ = false;               // its steps are not ascending: seen_ has them
   absl::flat_hash_set<int64_t> seen_;  // of the newest attempt
 };

@@ -1,11 +1,14 @@
 #include "audit/readers/scalars/step_name.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <tuple>
 
 #include "analysis/role/role.h"
+#include "audit/readers/input/file.h"
 #include "audit/readers/scalars/number_text.h"
+#include "audit/readers/scalars/text_file.h"
 #include "base/names/name_memo.h"
 
 namespace plumbline::audit {
@@ -80,15 +83,21 @@ static int FindStepNameRank(std::string_view name) {
                           static_cast<size_t>(epoch - std::begin(kEpochNames)));
 }
 
+// Could a name that begins so be a step's or an epoch's?
+static bool BeginsLikeStep(char c) {
+  static constexpr std::string_view kFirst = "_ceginostu";  // of all names
+  return kFirst.find(static_cast<char>(c == '_' ? c : c | 0x20)) != std::string_view::npos;
+}
+
 int StepNameRank(std::string_view name) {
+  if (name.empty() || !BeginsLikeStep(name[0])) return -1;
   thread_local NameMemo<int> memo;
   return memo.Of(name, FindStepNameRank);
 }
 
 bool BeginsStepName(std::string_view word) {
-  static constexpr std::string_view kFirst = "_ceginostu";  // of all names
-  if (word.empty() || kFirst.find(static_cast<char>(word[0] | 0x20)) == std::string_view::npos)
-    return word.starts_with('_');
+  if (word.empty() || !BeginsLikeStep(word[0])) return false;
+  if (word[0] == '_') return true;
   const std::string lower = Lower(word);
   const auto begins = [&](std::string_view name) { return name.starts_with(lower); };
   return std::any_of(std::begin(kStepNames), std::end(kStepNames), begins) ||
@@ -96,6 +105,8 @@ bool BeginsStepName(std::string_view word) {
 }
 
 bool IsEpochName(std::string_view name) {
+  const char first = name.empty() ? ' ' : static_cast<char>(name[0] | 0x20);
+  if (first != 'e' && first != 't') return false;
   return StepNameRank(name) >= static_cast<int>(std::size(kStepNames));
 }
 
@@ -214,21 +225,51 @@ std::string StepChoice::Epoch() const {
   return "";
 }
 
-int64_t EpochSteps::Of(int64_t step, std::optional<int64_t> epoch) {
+bool LossGoesOn(double loss, double first, double last) {
+  if (std::isnan(loss)) return std::isnan(last) && !std::isnan(first);
+  return std::fabs(loss - last) < std::fabs(loss - first) / 2;
+}
+
+// Of an epoch that ended; one more step if steps begin at 0.
+int64_t EpochSteps::Length(int64_t step) const { return last_ + (step == 0 ? stride_ : 0); }
+
+int64_t EpochSteps::Of(int64_t step, std::optional<int64_t> epoch, std::optional<double> loss) {
   constexpr int64_t kMost = int64_t{1} << 53;
   if (epoch && epoch_ && *epoch != *epoch_) {
     const auto known = begins_.find(*epoch);
     if (known != begins_.end()) {
       before_ = known->second;  // of a process that went back
     } else if (*epoch > *epoch_ && step < last_) {
-      before_ = std::min(kMost, before_ + last_ + (step == 0 ? 1 : 0));
+      before_ = std::min(kMost, before_ + Length(step));
       counted_ = true;
     }
   }
+  if (first_ < 0) first_ = step;
+  if (!epoch && step == first_ && step <= 1 && last_ > step + 1) {
+    if (loss && first_loss_ && LossGoesOn(*loss, *first_loss_, last_loss_)) {
+      before_ = std::min(kMost, before_ + Length(step));
+      ++again_;
+    } else {
+      first_loss_ = loss;  // of a run that was begun again
+    }
+  }
+  if (loss && !first_loss_) first_loss_ = loss;
   if (epoch && begins_.size() < kMostEpochs) begins_.emplace(*epoch, before_);
   if (epoch) epoch_ = epoch;
+  if (step > last_) stride_ = step - last_;
   last_ = step;
+  last_loss_ = loss.value_or(last_loss_);
   return std::min(kMost, before_ + step);
+}
+
+std::string EpochSteps::Note(std::string_view name) const {
+  if (counted_)
+    return "expected steps that go on, found that " + Quoted(PlainName(name)) +
+           " begins anew with each epoch: it is counted on over them";
+  if (again_ == 0) return "";
+  return "expected steps that go on, found that " + Quoted(PlainName(name)) + " begins anew " +
+         std::to_string(again_) + (again_ == 1 ? " time" : " times") +
+         " while the loss goes on: it is counted on over epochs";
 }
 
 }  // namespace plumbline::audit

@@ -54,20 +54,32 @@ class StepChoice {
   std::map<std::string, Seen, std::less<>> seen_;
 };
 
+// Steps are back at the first one, which is 0 or 1. True if the loss, whose first and last values
+// are given, goes on: a new epoch of the same run. In a run that was begun again it would be near
+// the first value. NaN after NaN goes on.
+bool LossGoesOn(double loss, double first, double last);
+
 // Steps that begin anew with each epoch are counted on: they would seem to be restarts else. Of
 // steps that do not, nothing changes. Memory is bounded.
 class EpochSteps {
  public:
-  int64_t Of(int64_t step, std::optional<int64_t> epoch);
-  bool counted() const { return counted_; }  // some began anew
+  // `epoch` and `loss` of the row; nullopt: it has none.
+  int64_t Of(int64_t step, std::optional<int64_t> epoch, std::optional<double> loss);
+  // How the steps were counted on; empty: none began anew. `name`: of the step.
+  std::string Note(std::string_view name) const;
 
  private:
   static constexpr size_t kMostEpochs = 1 << 16;
 
+  int64_t Length(int64_t step) const;
+
   std::map<int64_t, int64_t> begins_;  // epoch -> steps before it
   std::optional<int64_t> epoch_;
-  int64_t before_ = 0, last_ = 0;
-  bool counted_ = false;
+  int64_t before_ = 0, first_ = -1, last_ = 0, stride_ = 1;
+  std::optional<double> first_loss_;
+  double last_loss_ = 0;
+  bool counted_ = false;  // some began anew with an epoch
+  uint64_t again_ = 0;    // began anew without
 };
 
 }  // namespace plumbline::audit

@@ -38,6 +38,7 @@ bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
   signs_ = kNoSigns;
   if (line.empty()) return false;
   if (const std::string_view inner = LineInJson(line, &inner_); !inner.empty()) {
+    const std::string_view own = line;
     std::string colours;
     line = WithoutEscapes(inner, &colours);
     if (line.data() != inner.data()) line = inner_ = colours;
@@ -45,7 +46,7 @@ bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
     // It may be a record of its own that has a text besides.
     record->Clear();
     record->mark = {};
-    line = plain_;
+    line = own;
   }
   if (ParseLine(line, ended, record)) {
     named_ |= !record->mark.nameless;

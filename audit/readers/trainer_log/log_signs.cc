@@ -39,6 +39,17 @@ constexpr std::array<uint8_t, 27> FirstWords() {
 constexpr std::array<uint8_t, 27> kFirstWords = FirstWords();
 static_assert(kFirstWords[26] == std::size(kSignWords), "sorted by first letter");
 
+// 0: no letter; kJoins: '_'; above it the place of the letter in the alphabet, from 1.
+constexpr uint8_t kJoins = 1;
+constexpr std::array<uint8_t, 256> Letters() {
+  std::array<uint8_t, 256> letters{};
+  for (uint8_t i = 0; i < 26; ++i)
+    letters['a' + i] = letters['A' + i] = static_cast<uint8_t>(kJoins + 1 + i);
+  letters['_'] = kJoins;
+  return letters;
+}
+constexpr std::array<uint8_t, 256> kLetters = Letters();
+
 bool BeginsWith(std::string_view text, std::string_view word) {
   if (text.size() < word.size()) return false;
   for (size_t i = 1; i < word.size(); ++i) {
@@ -52,17 +63,16 @@ bool BeginsWith(std::string_view text, std::string_view word) {
 uint32_t SignsIn(std::string_view line) {
   uint32_t signs = 0;
   bool letter_before = false;
-  const size_t end = std::min(line.size(), kSignsFar);
-  for (size_t at = 0; at < end; ++at) {
-    const char c = line[at];
-    const bool letter = IsPairLetter(c) || c == '_';
-    if (letter && !letter_before && c != '_') {
-      const auto index = static_cast<size_t>((c | 0x20) - 'a');
-      for (size_t word = kFirstWords[index]; word < kFirstWords[index + 1]; ++word) {
-        if (BeginsWith(line.substr(at), kSignWords[word].begin)) signs |= kSignWords[word].sign;
-      }
+  line = line.substr(0, kSignsFar);
+  for (size_t at = 0; at < line.size(); ++at) {
+    const uint8_t letter = kLetters[static_cast<unsigned char>(line[at])];
+    const bool begins = letter > kJoins && !letter_before;
+    letter_before = letter > 0;
+    if (!begins) continue;
+    const size_t index = letter - kJoins - 1u;
+    for (size_t word = kFirstWords[index]; word < kFirstWords[index + 1]; ++word) {
+      if (BeginsWith(line.substr(at), kSignWords[word].begin)) signs |= kSignWords[word].sign;
     }
-    letter_before = letter;
   }
   return signs;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 
+#include "audit/readers/scalars/step_name.h"
 #include "audit/readers/trainer_log/log_line.h"
 
 namespace plumbline::audit {
@@ -63,11 +64,10 @@ class StepCount {
     return std::nan("");
   }
 
-  // The step is the first one again, and the loss goes on from the last one: a new epoch of the
-  // same run. In a run that was begun again it would be near the first.
+  // The step is the first one again, and the loss goes on from the last one.
   static bool GoesOn(const Pass& pass, int64_t step, double loss) {
     const bool again = pass.any && step == pass.first && step <= 1 && pass.last > step + 1;
-    return again && std::fabs(loss - pass.last_loss) < std::fabs(loss - pass.first_loss) / 2;
+    return again && LossGoesOn(loss, pass.first_loss, pass.last_loss);
   }
 
   // True: what came before is to be added. An epoch that was there before (a resume) has its own.

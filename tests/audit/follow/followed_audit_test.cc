@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <thread>
 
 #include "audit/render/json_report.h"
 #include "tests/audit/audit_dumps.h"
@@ -149,6 +152,90 @@ TEST(FollowedAudit, ARestartInTheSameFile) {
   Append(log, HealthyIterations(45, 80) + Iteration(80, "inf"));
   EXPECT_TRUE(Finds(*audit, "health/loss-non-finite"));
   EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({log})));
+}
+
+bool FindsCause(FollowedAudit& audit, const std::string& cause, bool found = true) {
+  return Eventually([&] {
+    audit.Look();
+    const auto& findings = audit.report().findings();
+    return found == std::any_of(findings.begin(), findings.end(),
+                                [&](const auto* f) { return f->cause().id() == cause; });
+  });
+}
+
+// What no single rule sees: NaN in a series of no role, reported once.
+TEST(FollowedAudit, ANanInASeriesOfNoRole) {
+  const TempFolder dir;
+  const std::string csv = dir.Write("log.csv", "step,loss,foo\n");
+  const auto rows = [](int64_t from, int64_t to, const std::string& foo) {
+    std::string text;
+    for (int64_t step = from; step < to; ++step)
+      text += std::to_string(step) + "," + HealthyLoss(step) + "," + foo + "\n";
+    return text;
+  };
+  auto audit = Follow({csv});
+  Append(csv, rows(0, 40, "1.5"));
+  audit->Look();
+  EXPECT_TRUE(audit->report().findings().empty());
+  Append(csv, rows(40, 42, "nan"));
+  EXPECT_TRUE(FindsCause(*audit, "unknown-series"));
+  Append(csv, rows(42, 60, "nan") + rows(60, 90, "1.5"));
+  audit->Look();
+  EXPECT_EQ(audit->report().findings().size(), 1u);
+  EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({csv})));
+}
+
+// A rank of which nothing comes any more; it is withdrawn if the rank goes on.
+TEST(FollowedAudit, ARankThatFallsSilent) {
+  const TempFolder dir;
+  const std::string logs[] = {dir.Write("run/rank0.log", ""), dir.Write("run/rank1.log", "")};
+  auto audit = Follow({dir.path()});
+  const auto both = [&](int64_t from, int64_t to) {
+    for (const std::string& log : logs) Append(log, HealthyIterations(from, to));
+    audit->Look();
+  };
+  for (int64_t step = 1; step < 60; step += 10) both(step, step + 10);
+  Append(logs[0], HealthyIterations(61, 69));
+  audit->Look();
+  EXPECT_TRUE(audit->report().findings().empty());
+  Append(logs[0], HealthyIterations(69, 120));
+  EXPECT_TRUE(FindsCause(*audit, "rank-silent"));
+  Append(logs[1], HealthyIterations(61, 120));
+  EXPECT_TRUE(FindsCause(*audit, "rank-silent", false));
+  EXPECT_EQ(ReportOf(audit->Finish()), ReportOf(Audit({dir.path()})));
+}
+
+// Ranks that write in blocks are apart all the time.
+TEST(FollowedAudit, ARankThatWritesInBlocksIsNotSilent) {
+  const TempFolder dir;
+  const std::string line = dir.Write("run/rank0.log", ""), block = dir.Write("run/rank1.log", "");
+  auto audit = Follow({dir.path()});
+  for (int64_t step = 1; step < 400; step += 100) {
+    Append(line, HealthyIterations(step, step + 90));
+    audit->Look();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // no rank is waited for any more
+    audit->Look();
+    for (const v1::Finding* finding : audit->report().findings())
+      EXPECT_NE(finding->cause().id(), "rank-silent") << finding->explanation();
+    Append(line, HealthyIterations(step + 90, step + 100));
+    Append(block, HealthyIterations(step, step + 100));
+    audit->Look();
+  }
+}
+
+// What a log states in sentences is reported at the end.
+TEST(FollowedAudit, HowALogEnds) {
+  const TempFolder dir;
+  const std::string log = dir.Write("train.log", HealthyIterations(1, 60));
+  auto audit = Follow({log});
+  audit->Look();
+  Append(log,
+         "Traceback (most recent call last):\n  File \"train.py\", line 8, in <module>\n"
+         "RuntimeError: expected a tensor\n");
+  audit->Look();
+  const AuditResult result = audit->Finish();
+  ASSERT_EQ(result.findings().size(), 1u);
+  EXPECT_EQ(result.findings()[0]->rule(), "health/run-died");
 }
 
 TEST(FollowedAudit, FilesThatAppear) {
