@@ -214,7 +214,7 @@ AuditResult FollowedAudit::Finish() {
   stale_ |= judgement_->told_so_far();
   if (!stale_) TellNew(true);
   if (stale_) JudgeAnew(true);
-  // Did nothing that was named ever exist?
+  // Check whether any named path ever existed.
   std::deque<InputReport> reports = known_.Reports(true);
   const bool nothing = !reports.empty() && points_.empty() && others_.empty() &&
                        std::all_of(reports.begin(), reports.end(), [](const InputReport& report) {

@@ -141,6 +141,8 @@ v1::Verdict BesideOthers(v1::Verdict verdict) {
   return verdict;
 }
 
+// Returns true if some series has a role that rules judge. Without one there is no verdict, and a
+// note on a series of no role must not look like one.
 bool HoldsJudgedSeries(const std::deque<InputReport>& inputs, const SeriesRoles& roles) {
   const auto judged = [&](const SeriesSeen& series) {
     return UnknownSeries::IsJudged(roles.Of(series.name));
