@@ -355,7 +355,7 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   if (event.has_steps_closed()) SetClosedStep(event.steps_closed().run());
   if (event.has_run_finished()) {
     const std::string& run = event.run_finished().run();
-    OnRunOver(run);
+    if (event.run_finished().forgotten() || !KeepPlace(run)) OnRunOver(run);
     LogInfo("run {:?}: over", run);
     const bool forgotten = !engine_->Knows(run);
     const MutexLock lock(mutex_);

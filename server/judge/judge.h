@@ -274,6 +274,7 @@ class Judge {
   void ForgetLongOver() PLUMB_EXCLUDES(mutex_);
   void ForgetIncidents() PLUMB_EXCLUDES(mutex_);
   bool MayPartWith(const std::string& run) const;
+  bool KeepPlace(const std::string& run) PLUMB_EXCLUDES(mutex_);
   void ForgetRun(const std::string& run);
 
   void HandInCheckpoint();
@@ -429,6 +430,9 @@ class Judge {
   size_t kept_lines_ PLUMB_GUARDED_BY(mutex_) = 0;  // in all of them
   // Runs that were forgotten, and since when: their incidents are kept a little longer, so that
   // receivers of alerts learn that those are over.
+  // Runs end faster than they can be forgotten: their names keep their places until they are.
+  bool many_over_ PLUMB_GUARDED_BY(mutex_) = false;
+  std::vector<std::string> places_kept_ PLUMB_GUARDED_BY(mutex_);
   std::deque<std::pair<JudgeQueue::Clock::time_point, std::string>> forgotten_
       PLUMB_GUARDED_BY(mutex_);
   mutable Mutex owners_mutex_;

@@ -59,6 +59,15 @@ void Judge::ForgetLongOver() {
   }
   // The engine has its own bound on those that may go on.
   std::erase_if(over, [this](const RunTable::Left& run) { return engine_->Knows(run.run); });
+  std::vector<std::string> free;
+  {
+    const MutexLock lock(mutex_);
+    many_over_ = over.size() > 2 * max_runs_;
+    if (!many_over_) free.swap(places_kept_);
+    std::erase_if(
+        free, [this](const std::string& run) PLUMB_REQUIRES(mutex_) { return !runs_.Ended(run); });
+  }
+  for (const std::string& run : free) OnRunOver(run);
   size_t forgotten = 0;
   for (size_t i = 0; i + max_runs_ < over.size() && forgotten < kMostRunsALook; ++i) {
     const std::string& run = over[i].run;
@@ -69,6 +78,14 @@ void Judge::ForgetLongOver() {
     event.mutable_run_finished()->set_forgotten(true);
     PushEvent(std::move(event));
   }
+}
+
+// True: more runs are over than may wait to be forgotten. So a sender whose runs end at once waits
+// for the judge, and the others' memory is not used up.
+bool Judge::KeepPlace(const std::string& run) {
+  const MutexLock lock(mutex_);
+  if (many_over_) places_kept_.push_back(run);
+  return many_over_;
 }
 
 void Judge::ForgetRun(const std::string& run) {

@@ -24,6 +24,7 @@ namespace plumbline::server {
 namespace {
 
 constexpr size_t kMostOutgoing = 1 << 20;   // bytes of answers to one process
+constexpr int kLookahead = 1 << 20;         // bytes of messages of one process that are not read
 constexpr size_t kMostUnreadAnswers = 256;  // answers; above, its messages are not read
 
 // One agent's call. Reads are handled one after another by gRPC; the rest is guarded by mutex_.
@@ -280,6 +281,10 @@ class RelayServer : public Server {
     builder.AddListeningPort(config.grpc, gate_->ListenerCredentials(config.grpc), &port);
     SetLimits(config, &builder);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    // What gRPC receives of a process whose messages are not read. By its own measure of the
+    // connection it would take up to 5 MiB of each.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookahead);
     builder.RegisterService(&service_);
     builder.RegisterCallbackGenericService(&ask_above_);
     grpc_ = builder.BuildAndStart();

@@ -14,6 +14,7 @@ namespace plumbline::server {
 namespace {
 
 constexpr size_t kMuch = 32u << 20;  // bytes on their way up; reading stops above
+constexpr size_t kOverhead = 512;    // of a message that waits, next to its bytes
 constexpr size_t kLittle = kMuch / 2;
 constexpr std::chrono::milliseconds kLook{200};
 constexpr std::chrono::seconds kEnd{1};  // for the status of a call that the server above has ended
@@ -40,7 +41,7 @@ class StreamMultiplexer::Upstream
   bool Send(const grpc::ByteBuffer& message) {
     const MutexLock lock(mutex_);
     if (closed_) return true;  // the end of the call tells everybody
-    bytes_ += message.Length();
+    bytes_ += message.Length() + kOverhead;
     queue_.push_back(message);
     PumpLocked();
     return bytes_ <= kMuch;
@@ -68,7 +69,7 @@ class StreamMultiplexer::Upstream
       const MutexLock lock(mutex_);
       writing_ = false;
       const size_t before = bytes_;
-      bytes_ -= queue_.front().Length();
+      bytes_ -= queue_.front().Length() + kOverhead;
       queue_.pop_front();
       room = before > kLittle && bytes_ <= kLittle;
       if (!ok) context_.TryCancel();
