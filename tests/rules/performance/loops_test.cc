@@ -43,6 +43,19 @@ TEST(Loops, HealthyOnesRaiseNothing) {
   RecordProperty("loops", loops);
 }
 
+TEST(Loops, NoRateOfFalseAlarmsIsStatedThatWasMeasuredOnTraces) {
+  LoopSpec loader;
+  loader.data_ms = 30;
+  int combs = 0;
+  for (const v1::Finding& finding : Judge(loader).findings) {
+    if (finding.rule() != "performance/idle-comb") continue;
+    EXPECT_EQ(finding.strength(), v1::STRENGTH_HEURISTIC);
+    EXPECT_FALSE(finding.has_false_alarm());
+    ++combs;
+  }
+  EXPECT_GT(combs, 0);
+}
+
 TEST(Loops, EachStallIsNamedWithItsCause) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     LoopSpec loader;
