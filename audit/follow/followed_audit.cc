@@ -140,13 +140,13 @@ void FollowedAudit::JudgeAnew(bool last) {
     cursors_[i] = std::make_unique<PointCursor>(kNewStream + i);
     cursors_[i]->SkipAll(points_[i]->runs());
   }
-  if (!last) TellSoFar();
+  if (!last) ReportSoFar();
   const Clock::time_point end = Clock::now();
   judge_at_ = end + kShare * (end - begin);
 }
 
-void FollowedAudit::TellSoFar() {
-  stale_ |= !judgement_->TellSoFar(
+void FollowedAudit::ReportSoFar() {
+  stale_ |= !judgement_->ReportSoFar(
       [this](const std::string& run, uint32_t rank) { return FellSilent(run, rank); });
 }
 
@@ -170,7 +170,7 @@ bool FollowedAudit::TellNew(bool all) {
     }
     stale_ |= cursors_[i]->TakeLate();
   }
-  if (!all) TellSoFar();
+  if (!all) ReportSoFar();
   return judgement_->findings_told() != before;
 }
 
@@ -204,7 +204,7 @@ AuditResult FollowedAudit::Finish() {
   }
   TakeVoid();
   stale_ |= OthersChanged();
-  stale_ |= judgement_->told_so_far();
+  stale_ |= judgement_->reported_so_far();
   if (!stale_) TellNew(true);
   if (stale_) JudgeAnew(true);
   // Did nothing that was named ever exist?
