@@ -161,7 +161,7 @@ bool FollowedAudit::TellNew(bool all) {
   for (size_t i = 0; i < points_.size(); ++i) {
     for (auto& [name, run] : points_[i]->runs().runs) {
       const int64_t through = all ? INT64_MAX : points_[i]->Through(run);
-      // What has come of it since; values that were told and are others now make all stale.
+      // What has come of it since; values that were reported and are others now make all stale.
       for (v1::Batch batch; cursors_[i]->Next(&run, through, &batch);)
         stale_ |= !judgement_->Add(std::move(batch)).ok();
       for (auto& [rank, lane] : run.lanes) {
