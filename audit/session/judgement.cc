@@ -242,7 +242,7 @@ absl::Status Judgement::Add(v1::Batch batch) {
 bool Judgement::ReportSoFar(const RankEnds::May& may) {
   std::set<std::string> now;
   const auto report = [&](std::vector<std::pair<std::string, v1::Verdict>> verdicts,
-                        const char* rule) {
+                          const char* rule) {
     for (auto& [run, verdict] : verdicts) {
       std::string key = KeyOf(run, verdict.finding());
       if (!reported_so_far_.contains(key)) engine_->Tell(run, rule, std::move(verdict));
