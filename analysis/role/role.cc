@@ -288,10 +288,10 @@ bool IsOfEpisodes(const Words& words) {
 
 // "score", "avg_score": of a game, or of answers.
 bool IsScore(const Words& words) {
-  constexpr std::string_view kBeside[] = {"score", "scores", "avg", "average", "mean", "train"};
+  constexpr std::string_view kWords[] = {"score", "scores", "avg", "average", "mean", "train"};
   return (Has(words, "score") || Has(words, "scores")) &&
          std::all_of(words.begin(), words.end(), [&](const std::string& word) {
-           return std::find(std::begin(kBeside), std::end(kBeside), word) != std::end(kBeside);
+           return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
          });
 }
 

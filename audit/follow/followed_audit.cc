@@ -144,13 +144,13 @@ void FollowedAudit::JudgeAnew(bool last) {
     cursors_[i] = std::make_unique<PointCursor>(kNewStream + i);
     cursors_[i]->SkipAll(points_[i]->runs());
   }
-  if (!last) TellSoFar();
+  if (!last) ReportSoFar();
   const Clock::time_point end = Clock::now();
   judge_at_ = end + kShare * (end - begin);
 }
 
-void FollowedAudit::TellSoFar() {
-  stale_ |= !judgement_->TellSoFar(
+void FollowedAudit::ReportSoFar() {
+  stale_ |= !judgement_->ReportSoFar(
       [this](const std::string& run, uint32_t rank) { return FellSilent(run, rank); });
 }
 
@@ -165,8 +165,7 @@ bool FollowedAudit::TellNew(bool all) {
   for (size_t i = 0; i < points_.size(); ++i) {
     for (auto& [name, run] : points_[i]->runs().runs) {
       const int64_t through = all ? INT64_MAX : points_[i]->Through(run);
-      // If a batch is refused, or points that were already passed on have changed or come late,
-      // judge everything again.
+      // What has come of it since; values that were reported and are others now make all stale.
       for (v1::Batch batch; cursors_[i]->Next(&run, through, &batch);)
         stale_ |= !judgement_->Add(std::move(batch)).ok();
       for (auto& [rank, lane] : run.lanes) {
@@ -175,7 +174,7 @@ bool FollowedAudit::TellNew(bool all) {
     }
     stale_ |= cursors_[i]->TakeLate();
   }
-  if (!all) TellSoFar();
+  if (!all) ReportSoFar();
   return judgement_->findings_told() != before;
 }
 
@@ -211,7 +210,7 @@ AuditResult FollowedAudit::Finish() {
   }
   TakeVoid();
   stale_ |= OthersChanged();
-  stale_ |= judgement_->told_so_far();
+  stale_ |= judgement_->reported_so_far();
   if (!stale_) TellNew(true);
   if (stale_) JudgeAnew(true);
   // Check whether any named path ever existed.

@@ -57,7 +57,7 @@ class FollowedAudit {
   void TakeVoid();
   bool TellNew(bool all);
   void JudgeAnew(bool last);
-  void TellSoFar();
+  void ReportSoFar();
   bool FellSilent(const std::string& run, uint32_t rank) const;
   std::vector<std::unique_ptr<Source>> Sources();
 

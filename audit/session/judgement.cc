@@ -17,8 +17,8 @@
 namespace plumbline::audit {
 namespace {
 
-// Reads sources in parallel. Always continues the source with the smallest step, so that the engine
-// joins ranks with few open steps.
+// Reads sources side by side, always on from the one furthest back, so that the engine joins
+// ranks with few steps open.
 class Merge {
  public:
   // `on_batch` is called with each batch before the engine adds it.
@@ -152,7 +152,7 @@ bool HoldsJudgedSeries(const std::deque<InputReport>& inputs, const SeriesRoles&
   });
 }
 
-// What a verdict of TellSoFar is of: it is the same one while only its counts grow.
+// What a verdict of ReportSoFar is of: it is the same one while only its counts grow.
 std::string KeyOf(const std::string& run, const v1::Finding& finding) {
   const v1::FindingSite& site = finding.site();
   return absl::StrCat(run, "\n", site.op(), "\n", site.step_first(), "\n",
@@ -243,21 +243,21 @@ absl::Status Judgement::Add(v1::Batch batch) {
   return engine_->Add(std::move(batch));
 }
 
-bool Judgement::TellSoFar(const RankEnds::May& may) {
+bool Judgement::ReportSoFar(const RankEnds::May& may) {
   std::set<std::string> now;
-  const auto tell = [&](std::vector<std::pair<std::string, v1::Verdict>> verdicts,
-                        const char* rule) {
+  const auto report = [&](std::vector<std::pair<std::string, v1::Verdict>> verdicts,
+                          const char* rule) {
     for (auto& [run, verdict] : verdicts) {
       std::string key = KeyOf(run, verdict.finding());
-      if (!told_so_far_.contains(key)) engine_->Tell(run, rule, std::move(verdict));
+      if (!reported_so_far_.contains(key)) engine_->Tell(run, rule, std::move(verdict));
       now.insert(std::move(key));
     }
   };
-  if (unknown_.holds_judged()) tell(unknown_.Verdicts(), "health/loss-non-finite");
-  tell(rank_ends_.Verdicts(may), rules::kRunDiedRule);
+  if (unknown_.holds_judged()) report(unknown_.Verdicts(), "health/loss-non-finite");
+  report(rank_ends_.Verdicts(may), rules::kRunDiedRule);
   const bool holds =
-      std::includes(now.begin(), now.end(), told_so_far_.begin(), told_so_far_.end());
-  told_so_far_ = std::move(now);
+      std::includes(now.begin(), now.end(), reported_so_far_.begin(), reported_so_far_.end());
+  reported_so_far_ = std::move(now);
   return holds;
 }
 

@@ -35,10 +35,10 @@ class Judgement {
   // Between batches: reports what Finish would report of series of no role, and of ranks that fell
   // silent if `may` permits it. False: what was reported so holds no more, so that all is to be
   // judged anew.
-  bool TellSoFar(const RankEnds::May& may);
-  // TellSoFar reported something, which is not reported again by Finish if all is judged anew.
-  bool told_so_far() const { return !told_so_far_.empty(); }
-  // From now on, keeps the ranks' timelines for the result.
+  bool ReportSoFar(const RankEnds::May& may);
+  // ReportSoFar reported something, which is not reported again by Finish if all is judged anew.
+  bool reported_so_far() const { return !reported_so_far_.empty(); }
+  // From now on what is read of ranks' times is kept for the result.
   void KeepTimelines() { keep_timelines_ = true; }
 
   const rules::Report& report() const { return result_.report; }
@@ -67,7 +67,7 @@ class Judgement {
   std::map<std::string, int64_t> newest_;               // newest step of a series' rows, by run
   UnknownSeries unknown_{&result_.roles};
   RankEnds rank_ends_;
-  std::set<std::string> told_so_far_;  // run, rule, series or ranks, step
+  std::set<std::string> reported_so_far_;  // run, rule, series or ranks, step
   std::unique_ptr<rules::Engine> engine_;
 };
 

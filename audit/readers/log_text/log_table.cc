@@ -174,7 +174,7 @@ bool LogTable::TakeHeader(std::string_view line) {
   const bool comment = line[line.find_first_not_of(" \t")] == '#';
   const std::string_view text = word;
   word = word.substr(0, word.find_first_of(" \t|"));
-  // "Epoch 3 | loss 2.5": a count stands behind the word.
+  // "Epoch 3 | loss 2.5": a count follows the word.
   const size_t next = PassBlanks(text, word.size());
   if (next < text.size() && IsPairDigit(text[next])) return false;
   if (!BeginsStepName(word) && word != "Round" && word != "round") return false;

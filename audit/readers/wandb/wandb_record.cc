@@ -307,19 +307,20 @@ bool WandbRecords::ReadStats(std::string_view bytes, PointSink* sink) {
 bool WandbRecords::ReadRun(std::string_view bytes, PointSink* sink) {
   WireReader run(bytes);
   uint32_t field = 0, type = 0;
-  std::string_view id, display;
+  std::string_view id, display, config;
   uint64_t starting = 0, resumed = 0;
   while (run.Next(&field, &type)) {
     const bool varint = type == WireReader::kVarint;
     const bool read = field == 1 && type == WireReader::kBytes   ? run.Bytes(&id)
                       : field == 8 && type == WireReader::kBytes ? run.Bytes(&display)
+                      : field == 4 && type == WireReader::kBytes ? run.Bytes(&config)
                       : field == 14 && varint                    ? run.Varint(&starting)
                       : field == 18 && varint                    ? run.Varint(&resumed)
                                                                  : run.Skip(type);
     if (!read) return false;
   }
-  if (run.failed()) return false;
-  if (ran_) return true;  // written again when its settings change
+  if (run.failed() || !ReadConfig(config)) return false;
+  if (ran_) return true;  // said again as its settings change
   ran_ = true;
   // Several runs may have one display name: the id distinguishes them.
   const bool named = !display.empty() && display != id;

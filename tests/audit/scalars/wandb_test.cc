@@ -274,16 +274,21 @@ TEST(Wandb, TheAxisThatTheRunDeclares) {
   EXPECT_EQ(ReadOne(epochs.bytes()).by_key.count({"bright-moon-1 (abc)", 0, 0, 7, "loss"}), 1u);
 }
 
+// A record of its own, or within that of the run (wandb 0.31: wandb.init(config=...)).
 TEST(Wandb, ConfigAndDisplayName) {
-  WandbRun run;
-  run.Record(BytesField(17, BytesField(1, "abc") + BytesField(8, "brisk-fox-3")));
-  run.Record(BytesField(5, BytesField(1, BytesField(1, "lr") + BytesField(16, "0.0003")) +
-                               BytesField(1, BytesField(1, "_wandb") + BytesField(16, "{}"))));
-  run.History(1, {{"loss", "1"}});
-  InputReport report;
-  const ReadPoints read = ReadOne(run.bytes(), &report);
-  EXPECT_EQ(read.by_key.count({"brisk-fox-3 (abc)", 0, 0, 1, "loss"}), 1u);
-  EXPECT_EQ(report.settings, (std::map<std::string, std::string>{{"config: lr", "0.0003"}}));
+  const std::string config = BytesField(1, BytesField(1, "lr") + BytesField(16, "0.0003")) +
+                             BytesField(1, BytesField(1, "_wandb") + BytesField(16, "{}"));
+  for (const bool within : {false, true}) {
+    WandbRun run;
+    run.Record(BytesField(17, BytesField(1, "abc") + (within ? BytesField(4, config) : "") +
+                                  BytesField(8, "brisk-fox-3")));
+    if (!within) run.Record(BytesField(5, config));
+    run.History(1, {{"loss", "1"}});
+    InputReport report;
+    const ReadPoints read = ReadOne(run.bytes(), &report);
+    EXPECT_EQ(read.by_key.count({"brisk-fox-3 (abc)", 0, 0, 1, "loss"}), 1u);
+    EXPECT_EQ(report.settings, (std::map<std::string, std::string>{{"config: lr", "0.0003"}}));
+  }
 }
 
 TEST(Wandb, ExitStatus) {
