@@ -57,8 +57,6 @@ void Judge::ForgetLongOver() {
     const MutexLock lock(mutex_);
     over = runs_.Over(max_runs_ / 2);
   }
-  // The engine has its own bound on those that may go on.
-  std::erase_if(over, [this](const RunTable::Left& run) { return engine_->Knows(run.run); });
   std::vector<std::string> free;
   {
     const MutexLock lock(mutex_);

@@ -122,8 +122,8 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
   }
   if (now >= next_look_) {
     next_look_ = now + kLookPeriod;
-    ForgetRunsOver();
     PartWithRuns();
+    ForgetRunsOver();
     std::vector<v1::StepsStopped> stopped;
     for (v1::RanksHung& hung : liveness_.Look(now, &stopped)) {
       v1::JudgeEvent event;
