@@ -34,7 +34,8 @@ bool Proved(const v1::Verdict& verdict) {
   return Found(verdict) && verdict.finding().strength() == v1::STRENGTH_PROVED;
 }
 
-// Returns the number of cases per kind: 75, or 150 if PLUMB_LONG=1. PLUMB_MATRIX_TIMES multiplies it.
+// Returns the number of cases per kind: 75, or 150 if PLUMB_LONG=1. PLUMB_MATRIX_TIMES multiplies
+// it.
 uint64_t Seeds() {
   const char* times = std::getenv("PLUMB_MATRIX_TIMES");
   return (std::getenv("PLUMB_LONG") != nullptr ? 150 : 75) *
