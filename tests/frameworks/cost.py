@@ -307,7 +307,9 @@ def one(name, options):
 def measured(name, options):
     path = os.pathsep.join([ENVIRONMENT["PYTHONPATH"], os.path.dirname(os.path.abspath(__file__))])
     command = [sys.executable, os.path.abspath(__file__), "--one", name, *(f"--{o}={getattr(options, o)}" for o in ("blocks", "steps", "width"))]
-    done = subprocess.run(command, env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True)
+    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": path}
+    del environment["PLUMBLINE_BUDGET"]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -323,6 +325,7 @@ def main():
         return one(options.one, options)
     names = options.frameworks or FRAMEWORKS
     enter_environment(bool(set(names) & set(ALL)))
+    os.environ.pop("PLUMBLINE_BUDGET", None)
     found = {}
     for name in names:
         cost = found[name] = measured(name, options)

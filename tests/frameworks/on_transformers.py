@@ -189,36 +189,6 @@ def resumed_without_the_optimizers_file(_):
     return resumed("optimizer.pt")
 
 
-@case(level="warning", finds={"health/optimizer-state": 11}, opens=False)
-def resumed_without_the_schedulers_file(_):
-    """Trainer then loads neither of them."""
-    return resumed("scheduler.pt")
-
-
-@case(level="warning", finds={"health/optimizer-state": 11}, opens=False)
-def resumed_from_weights_alone(_):
-    return resumed("optimizer.pt", "scheduler.pt", "rng_state.pth")
-
-
-@case(level="warning", steps=STEPS, opens=False)
-def tuned_from_a_checkpoints_weights(_):
-    """A training of its own that begins with these weights on purpose."""
-    fit(llama(), None, save_strategy="steps", save_steps=10, max_steps=10)
-    callback = PlumblineCallback(every=1)
-    trainer = fit(LlamaForCausalLM.from_pretrained("out/checkpoint-10"), [callback])
-    return finish(callback, trainer, loss=logged(trainer, "loss"))
-
-
-@case(reads="checkpoint", steps=2 * 21, level="warning")
-def its_folder_resumed_whole():
-    resume([], save_strategy="steps", save_steps=10, steps=30)
-
-
-@case(reads="checkpoint", steps=2 * 21, level="warning", finds={"health/optimizer-state": 10})
-def its_folder_resumed_without_the_optimizers_file():
-    resume([], ("optimizer.pt",), save_strategy="steps", save_steps=10, steps=30)
-
-
 def bert():
     return BertForMaskedLM(BertConfig(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
                                       max_position_embeddings=32, pad_token_id=0))  # fmt: skip

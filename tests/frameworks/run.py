@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """run.py FILE…: runs the cases of these files. --case REGEX: only those whose FILE/CASE matches. --keep DIR: keeps their output there.
 
 Any Python may start it: it continues in the environment that tests/frameworks/setup makes. Exit status 77: there is no such environment.
@@ -17,12 +18,13 @@ BUILD = pathlib.Path(os.environ.setdefault("PLUMBLINE_BUILD_DIR", str(HERE.paren
 SKIPPED = 77
 # Each file's process is forked from the process of the file that is named here, whose imports it shares.
 FILES = {"plain": None, "lightning": "plain", "accelerate": "plain", "transformers": "accelerate", "trl": "transformers", "ranks": "transformers"}
-LONG = ("combinations", "parallel", "rare", "deepspeed", "megatron", "torchtitan", "jax", "loggers")  # PLUMB_LONG=1
+LONG = ("combinations", "resume", "parallel", "rare", "deepspeed", "megatron", "torchtitan", "jax", "loggers")  # PLUMB_LONG=1
 ENVIRONMENT = {
     "PYTHONPATH": str(BUILD / "python"),
     "PLUMBLINE_LIBRARY": str(BUILD / "lib/libplumbline.so"),
     "HF_HUB_OFFLINE": "1",  # no model and no data come from elsewhere
     "OMP_NUM_THREADS": "1",
+    "PLUMBLINE_BUDGET": "1",  # what a case shows does not depend on the machine's pace; cost.py measures at the default
     "TOKENIZERS_PARALLELISM": "false",
     "CUDA_VISIBLE_DEVICES": "",
 }

@@ -26,6 +26,7 @@ FEWEST = {"healthy, silent": 150, "faults found": 120}  # of all combinations
 ROWS = (
     ("a loop of one's own", r"plain/.*", "plain"),
     ("Hugging Face `Trainer`, peft", r"transformers/.*|ranks/trainer.*", "transformers"),
+    ("`Trainer`, resumed", r"resume/.*", None),
     ("TRL: SFT, GRPO, RLOO", r"trl/.*", "trl"),
     ("accelerate", r"accelerate/.*", "accelerate"),
     ("Fabric", r"lightning/.*fabric.*", "fabric"),
