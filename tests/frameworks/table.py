@@ -1,7 +1,7 @@
 """The table of docs/frameworks.md, made of what the cases have shown.
 
   table.py DIR                       prints it. DIR has the output of `run.py FILE... --keep DIR`: of the cases that passed
-  table.py DIR --write docs/frameworks.md    puts it between the page's marks
+  table.py DIR --write docs/frameworks.md    puts its rows between the page's marks, and keeps the others
   table.py DIR --check docs/frameworks.md    exits with 1 and prints the lines that differ, of the rows that DIR has cases of
   --cost FILE                        the last line of cost.py; without it the page's own cost column stays
 
@@ -96,7 +96,8 @@ def costs(path):
     return {row: words[name] for row, _, name in ROWS if name in words}
 
 
-def lines(found, cost):
+def lines(found, cost, page=()):
+    """The table. `page`: {row: cells} of rows that are kept if DIR has no case of them."""
     columns = [*COLUMNS, "cost"]
     yield f"| | {' | '.join(columns)} |"
     yield "|---" * (len(columns) + 1) + "|"
@@ -104,6 +105,8 @@ def lines(found, cost):
         if row in found:
             cells = [str(found[row][c] or "") for c in COLUMNS] + [cost.get(row, "")]
             yield f"| {row} | {' | '.join(cells)} |"
+        elif row in page:
+            yield f"| {row} | {' | '.join(page[row])} |"
 
 
 def cells(line):
@@ -164,7 +167,7 @@ def main():
     text = options.write.read_text()
     page = of_page(text)
     kept = {row: page[row][-1] for row in page}
-    text = replaced(text, MARKS, lines(found, {**kept, **cost}))
+    text = replaced(text, MARKS, lines(found, {**kept, **cost}, page))
     together = combined(options.folder)
     options.write.write_text(replaced(text, COMBINED_MARKS, combined_lines(together)) if together else text)
 

@@ -51,7 +51,7 @@ TEST(RolloutMutation, Bytes) {
   const std::string folder = "tests/audit/data/rollouts/";
   const std::string files[] = {Native(), Data(folder + "rank_0.jsonl"),
                                Data(folder + "train_data_step31.jsonl")};
-  const FuzzRounds rounds(1500);
+  const FuzzRounds rounds(600);
   for (int i = 0; rounds.Due(i); ++i) Audit(Mutate(files[static_cast<size_t>(i) % 3], random));
 }
 
@@ -91,7 +91,7 @@ TEST(RolloutMutation, Values) {
   std::getline(lines, line);
   const Json good = Json::parse(line);
   for (const std::string_view name : RolloutColumnNames()) keys.emplace_back(name);
-  const FuzzRounds rounds(800);
+  const FuzzRounds rounds(400);
   for (int i = 0; rounds.Due(i); ++i) {
     std::vector<Json> records;
     for (int n = 0; n < 3; ++n) {
@@ -115,7 +115,7 @@ TEST(RolloutMutation, MappingFiles) {
   const std::string records =
       dir.Write("r.jsonl", Data("tests/audit/data/rollouts/openrlhf.jsonl"));
   int read = 0;
-  const FuzzRounds rounds(1500);
+  const FuzzRounds rounds(600);
   for (int i = 0; rounds.Due(i); ++i) {
     const auto map =
         ReadColumnMap(dir.Write("m.toml", Mutate(maps[static_cast<size_t>(i) % 3], random)));

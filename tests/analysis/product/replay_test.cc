@@ -73,7 +73,7 @@ MatmulSpec RandomSpec(std::mt19937_64& rng) {
 TEST(MatmulReplay, EveryCandidateIsFoundAmongItsEquals) {
   std::mt19937_64 rng(21);
   std::map<std::string, std::map<std::string, int>> named;
-  const int rounds = Long() ? 3000 : 60;
+  const int rounds = Long() ? 3000 : 30;
   for (int round = 0; round < rounds; ++round) {
     const MatmulSpec spec = RandomSpec(rng);
     SimulatedMatmul made = testing::Factors(spec);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <random>
 #include <set>
@@ -85,6 +86,9 @@ std::vector<SlowPoint> Wild(uint64_t seed, size_t most) {
   return points;
 }
 
+// Returns the number of seeds: a third of `all`, or all if PLUMB_LONG=1.
+uint64_t Seeds(uint64_t all) { return std::getenv("PLUMB_LONG") != nullptr ? all : all / 3; }
+
 TEST(Robust, TheMedianOfNineIsTheFifthOfThem) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 20000; ++round) {
@@ -100,7 +104,7 @@ TEST(Robust, TheMedianOfNineIsTheFifthOfThem) {
 
 TEST(SeriesDetector, FollowsTheDefinitionOnWildCurves) {
   size_t excursions = 0, rises = 0;
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < Seeds(200); ++seed) {
     const std::vector<SlowPoint> points = Wild(seed, 900);
     ExpectSame(points, "seed " + std::to_string(seed));
     if (HasFatalFailure()) return;
@@ -108,8 +112,8 @@ TEST(SeriesDetector, FollowsTheDefinitionOnWildCurves) {
     excursions += answer.excursions.size();
     rises += answer.rises.size();
   }
-  EXPECT_GT(excursions, 200u);  // the comparison is not empty
-  EXPECT_GT(rises, 2u);
+  EXPECT_GT(excursions, 100u);  // the comparison is not empty
+  EXPECT_GE(rises, 2u);
 }
 
 TEST(SeriesDetector, FollowsTheDefinitionOnLongCurves) {
@@ -145,7 +149,7 @@ TEST(SeriesDetector, FollowsTheDefinitionAroundEverySize) {
 }
 
 TEST(SeriesDetector, ValuesThatAreNotPositiveAreJudgedAsTheyAre) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < Seeds(60); ++seed) {
     CurveRandom random(seed + 7000);
     std::vector<SlowPoint> points = {{0, -0.5}};  // from the first point on
     double level = random.Uniform(-2, 2);
@@ -173,7 +177,7 @@ TEST(SeriesDetector, RestartsOfTheRateMakeNotes) {
 
 // Tests that points repeated by a resume are judged with the points before it as history.
 TEST(SeriesDetector, AResumeHasThePointsBeforeItAsHistory) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < Seeds(60); ++seed) {
     const std::vector<SlowPoint> first = Wild(seed + 9000, seed % 4 == 0 ? 4000 : 900);
     CurveRandom random(seed);
     // Within the points that the detector stores individually.

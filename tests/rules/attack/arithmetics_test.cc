@@ -84,7 +84,7 @@ void Accuse(const std::vector<ArithmeticFamily>& families, int each, Count* coun
 }
 
 TEST(ArithmeticAttack, CleanOnesAreNoErrors) {
-  const int each = Long() ? 30 : 2;
+  const int each = Long() ? 30 : 1;
   Count count;
   Accuse(CleanCollectives(), each, &count);
   Accuse(AlteredCollectives(), each, &count);
