@@ -25,17 +25,21 @@ bool Judge::MayPartWith(const std::string& run) const {
   return !fair_queue_.Busy(run) && !fair_queue_.Urgent(run) && !quarantine_->Holds(run);
 }
 
-// Their grace is not waited for. One that sent no evidence leaves no trace.
+// Ends the grace of the ranks, so that the timers report them as gone and then end their run. A run
+// that sent no evidence leaves no trace.
 void Judge::EndDisconnected() {
-  std::vector<std::string> greeted, ended;
+  std::vector<std::string> greeted;
+  const RunTable::Time now = awake_.At(JudgeQueue::Clock::now());
   {
     const MutexLock lock(mutex_);
     const std::vector<RunTable::Left> left = runs_.Disconnected();
-    for (size_t i = 0; i + max_runs_ < left.size() && ended.size() < kMostRunsALook; ++i) {
+    size_t ended = 0;
+    for (size_t i = 0; i + max_runs_ < left.size() && ended < kMostRunsALook; ++i) {
       const std::string& run = left[i].run;
       if (!MayPartWith(run)) continue;
       if (left[i].evidence > 0 || engine_->Knows(run)) {
-        ended.push_back(run);
+        ++ended;
+        runs_.EndGrace(run, now);
       } else {
         runs_.Erase(run);
         greeted.push_back(run);
@@ -43,11 +47,6 @@ void Judge::EndDisconnected() {
     }
   }
   for (const std::string& run : greeted) OnRunOver(run);
-  for (const std::string& run : ended) {
-    v1::JudgeEvent event;
-    event.mutable_run_finished()->set_run(run);
-    PushEvent(std::move(event));
-  }
 }
 
 // By events, so that incidents end at the same places after a restart.

@@ -206,6 +206,14 @@ void RunTable::DisconnectAll(Time now) {
   ForgetRanksOver();
 }
 
+void RunTable::EndGrace(const std::string& run, Time now) {
+  const auto found = runs_.find(run);
+  if (found == runs_.end()) return;
+  for (auto& [key, rank] : found->second.ranks) {
+    if (!rank.connected) rank.deadline = std::min(rank.deadline, now);
+  }
+}
+
 void RunTable::SetGone(const v1::RanksGone& gone) {
   for (const v1::Source& source : gone.sources()) {
     const auto run = runs_.find(source.run());

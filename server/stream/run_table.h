@@ -104,6 +104,9 @@ class RunTable {
   std::vector<std::string> TakeEnded(const Skip& skip = nullptr,
                                      std::vector<std::string>* greeted = nullptr);
 
+  // Ends the grace of the run's ranks that are not connected: TakeGone returns them next.
+  void EndGrace(const std::string& run, Time now);
+
   // Restores what an earlier process found by TakeGone, TakeEnded and TakeBadEnds.
   void SetGone(const v1::RanksGone& gone);
   void SetEnded(const std::string& run);

@@ -306,6 +306,20 @@ TEST(RunsLeft, ThoseWithLittleEvidenceGoFirst) {
   EXPECT_EQ(table.List().size(), 4u);
 }
 
+// A run whose grace ends early is reported as any other whose ranks are gone.
+TEST(RunsLeft, WhoseGraceEndsEarlyAreGoneByTheSameWay) {
+  RunTable table(seconds(600));
+  const RunTable::Time now(seconds(2)), later(seconds(3));
+  Begin(&table, "left", 1, 3, 1);
+  Begin(&table, "connected", 2, 3, 1);
+  table.Disconnected(1, test::SourceOf("left"), now);
+  EXPECT_THAT(table.TakeGone(later), IsEmpty());
+  table.EndGrace("left", now);
+  table.EndGrace("connected", now);
+  EXPECT_EQ(table.TakeGone(later).size(), 1u);
+  EXPECT_THAT(table.TakeEnded(), ElementsAre("left"));
+}
+
 // Of those that are over, the newest come last.
 TEST(RunsLeft, WhatTrainingsLeftOutlastsWhatIsMadeUp) {
   RunTable table(seconds(600));
