@@ -396,6 +396,9 @@ Meaning FindMeaning(std::string_view name) {
       meaning.role == SeriesRole::kReward || meaning.role == SeriesRole::kRewardSpread;
   if ((reward || meaning.role == SeriesRole::kNone) && IsOfEpisodes(words))
     meaning.side = GameSide::kEpisodes;
+  // What only a trainer with rollouts logs.
+  if (meaning.role >= SeriesRole::kMismatch && meaning.role <= SeriesRole::kClipShare)
+    meaning.side = GameSide::kEpisodes;
   if (meaning.role == SeriesRole::kNone && IsScore(words)) meaning.side = GameSide::kScore;
   meaning.evaluation = HasAny(words, kEvaluations);
   meaning.part =

@@ -61,6 +61,13 @@ enum class SeriesRole : uint8_t {
 // "tokens", "step-seconds", "memory", "update-ratio", "mismatch", ... as in docs/scalars.md; or
 // "none".
 const char* NameOf(SeriesRole role);
+// Returns true for metrics of reinforcement learning that are computed in each step: a mismatch, an
+// importance ratio, a KL, an entropy, a reward.
+constexpr bool IsPolicyMetric(SeriesRole role) {
+  return (role >= SeriesRole::kMismatch && role <= SeriesRole::kStepKl) ||
+         role == SeriesRole::kReferenceKl || role == SeriesRole::kEntropy ||
+         role == SeriesRole::kReward;
+}
 std::optional<SeriesRole> FindRole(std::string_view name);
 
 // Returns the role by name. Case is ignored; `/ _ - . : space` are equal; a capital after a small
@@ -75,7 +82,7 @@ enum class GameSide : uint8_t {
   kValue,
   kGenerator,
   kDiscriminator,
-  kEpisodes,  // not a loss: the reward of an episode
+  kEpisodes,  // not a loss: the reward of an episode, or a metric of rollouts
   kScore,     // so too if it leaves [0, 1]: a share of right answers does not
 };
 GameSide SideByName(std::string_view name);

@@ -8,7 +8,8 @@ namespace {
 
 bool IsJudged(SeriesRole role) {
   return role == SeriesRole::kLoss || role == SeriesRole::kGradientNorm ||
-         role == SeriesRole::kPerplexity || role == SeriesRole::kLikelihood;
+         role == SeriesRole::kPerplexity || role == SeriesRole::kLikelihood ||
+         IsPolicyMetric(role);
 }
 
 v1::Verdict VerdictOf(const EmptiedColumn& column) {
@@ -18,15 +19,15 @@ v1::Verdict VerdictOf(const EmptiedColumn& column) {
       .Explain(absl::StrCat(column.name, " has a value in ", column.values, " rows up to step ",
                             column.last_step, ", and none in the ", column.empty_rows,
                             " rows after it, while the table goes on. pandas writes NaN as an "
-                            "empty cell."))
+                            "empty cell, orjson as null."))
       .Cause("emptied", 0.7)
       .Measured("empty rows", static_cast<double>(column.empty_rows), "rows")
       .Threshold(5, "rows, after a value in nine rows of ten")
       .Samples(column.values)
       .Witness("step", step)
       .Fix(
-          "Look at the value where it is computed: NaN from that step on? Write it with "
-          "to_csv(na_rep='nan').")
+          "Look at the value where it is computed: NaN from that step on? Write it as text: "
+          "to_csv(na_rep='nan'), json.dumps.")
       .At("", column.name, column.last_step, column.last_step, std::vector<uint32_t>{});
   google::protobuf::Struct& details = *found.verdict().mutable_details();
   rules::Put(details, "series", column.name);

@@ -61,6 +61,7 @@ class LossRule : public Rule {
   // judge the series, returns nullopt.
   virtual std::optional<v1::Verdict> Rest(const LossSeries& series) const = 0;
 
+  bool IsPolicy() const { return shared_.run().IsPolicy(); }
   bool MayRise(const LossSeries& series) const { return shared_.run().MayRise(series, roles_); }
   // Makes the finding a note, with the reason, if the series may rise.
   static void Soften(const LossSeries& series, FindingBuilder* found);

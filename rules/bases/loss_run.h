@@ -108,6 +108,8 @@ class LossRun {
   // their own series; a part by its name (MayBePart) if there is another training loss. A role that
   // the user assigned takes precedence.
   bool MayRise(const LossSeries& series, const SeriesRoles& said) const;
+  // Returns true if a reward of episodes or a metric of rollouts is recorded.
+  bool IsPolicy() const { return sides_.contains(GameSide::kEpisodes); }
 
   // Not stored: told_, touched_, late_told_, late_touched_, late_round_ and late_heard_ belong to
   // one call, taken_ and taken_from_ to one batch. places_, known_, whole_, rates_now_ and

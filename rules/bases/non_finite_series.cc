@@ -9,7 +9,7 @@ NonFiniteCourse::Kind CourseOf(SeriesRole role) {
   return role == SeriesRole::kGradientNorm ? NonFiniteCourse::Kind::kNorm
          : role == SeriesRole::kNanCount   ? NonFiniteCourse::Kind::kNorm
          : role == SeriesRole::kEvaluationLoss || role == SeriesRole::kPerplexity ||
-                 role == SeriesRole::kLikelihood
+                 role == SeriesRole::kLikelihood || IsPolicyMetric(role)
              ? NonFiniteCourse::Kind::kEvaluation
              : NonFiniteCourse::Kind::kTraining;
 }

@@ -26,7 +26,7 @@ const char* Noun(SeriesRole role) {
     case SeriesRole::kLikelihood:
       return "the likelihood";
     default:
-      return "the loss";
+      return IsPolicyMetric(role) ? "a metric of the policy" : "the loss";
   }
 }
 
@@ -72,10 +72,14 @@ FindingBuilder Lasting(const NonFiniteCourse& course, const NonFinitePlace& plac
   const bool counted = place.role == SeriesRole::kNanCount;
   const bool measure =
       place.role == SeriesRole::kPerplexity || place.role == SeriesRole::kLikelihood;
-  const char* const noun = Noun(evaluation || norm || measure ? place.role : SeriesRole::kLoss);
+  const bool metric = IsPolicyMetric(place.role);
+  const char* const noun =
+      Noun(evaluation || norm || measure || metric ? place.role : SeriesRole::kLoss);
   std::string text = Sentence(course, place);
   if (evaluation) {
     absl::StrAppend(&text, " The training loss is finite: the evaluation is at fault.");
+  } else if (metric && place.training_finite) {
+    absl::StrAppend(&text, " The training loss is finite.");
   } else if (course.never_finite() && norm) {
     absl::StrAppend(&text, " It is ", ValueWord(course),
                     " since the first logged step: no optimizer step did anything of use.");
@@ -87,14 +91,17 @@ FindingBuilder Lasting(const NonFiniteCourse& course, const NonFinitePlace& plac
       // If a loss and a norm fail in one step, the loss is shown first.
       .Cause(evaluation ? "evaluation" : place.cause, norm ? 0.9 : 1)
       .Measured("values that are not finite", static_cast<double>(course.not_finite()), "values")
-      .Threshold(0, norm      ? "a gradient norm is a number"
-                    : counted ? "no iteration has a NaN"
-                    : measure ? "its value is a number"
-                              : "a loss is a number")
+      .Threshold(0, norm                ? "a gradient norm is a number"
+                    : counted           ? "no iteration has a NaN"
+                    : measure || metric ? "its value is a number"
+                                        : "a loss is a number")
       .Samples(place.values)
       .Fix(evaluation
                ? "Look at the evaluation: labels that are all masked (ignore index), an empty "
                  "split, a batch of padding, fp16 in evaluation; the weights need no checkpoint."
+           : metric && place.training_finite
+               ? "Look at what it is computed from: log-probabilities of -inf, a mask without "
+                 "tokens, a division by a count of 0."
            : norm && course.never_finite()
                ? "Stop the run: check the labels (all masked?), the inputs and the dtype; train in "
                  "bf16 or fp32, and start again from the first weights."

@@ -99,10 +99,8 @@ class LossNonFinite : public Rule {
     if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
     Known& known = KnownOf(step);
     if (known.part == ScalarPart::kNone) return;
-    if (known.part == ScalarPart::kSide) {
-      if (known.side == GameSide::kEpisodes) episodes_ = true;
-      return;
-    }
+    if (known.side == GameSide::kEpisodes) episodes_ = true;
+    if (known.part == ScalarPart::kSide) return;
     if (known.part == ScalarPart::kScale || known.part == ScalarPart::kThrownAway)
       return TakeScaler(step, known);
     Waiting waiting = Gather(step, known);
@@ -181,6 +179,16 @@ class LossNonFinite : public Rule {
     std::vector<uint32_t> bad_ranks;
   };
 
+  // A reward function that does not apply to a batch, and an iteration without an episode, have the
+  // mean NaN.
+  static bool MayLackReward(const std::string& op, SeriesRole role) {
+    if (role != SeriesRole::kReward) return false;
+    for (const char* const word : {"rewards/", "ep_", "episod", "return"}) {
+      if (op.find(word) != op.npos) return true;
+    }
+    return false;
+  }
+
   static ScalarPart PartOfRun(const std::string& op, SeriesRole role) {
     switch (role) {
       case SeriesRole::kLoss:
@@ -198,6 +206,7 @@ class LossNonFinite : public Rule {
         break;
     }
     if (CountsThrownAway(op)) return ScalarPart::kThrownAway;
+    if (IsPolicyMetric(role) && !MayLackReward(op, role)) return ScalarPart::kLoss;
     return SideByName(op) == GameSide::kEpisodes ? ScalarPart::kSide : ScalarPart::kNone;
   }
 

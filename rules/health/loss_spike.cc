@@ -167,8 +167,8 @@ class LossSpike : public LossRule {
     FindingBuilder found =
         Found(series, e, shift ? ExcursionKind::kLevelShift : e.kind,
               event.what == SeriesEvent::What::kOpened || event.what == SeriesEvent::What::kGrew);
-    // It may rise, and not jump.
-    if ((!e.jumped || e.grew()) && MayRise(series)) Soften(series, &found);
+    // It may rise, and not jump; a policy's loss may do both, because it is centred at 0.
+    if ((!e.jumped || e.grew() || IsPolicy()) && MayRise(series)) Soften(series, &found);
     return found;
   }
 

@@ -1,0 +1,122 @@
+#include "analysis/policy/collapse_courses.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace plumbline::rules {
+namespace {
+
+constexpr size_t kMost = 512;
+
+template <typename Values>
+double MedianOf(const Values& values) {
+  std::vector<double> sorted(values.begin(), values.end());
+  const auto middle = sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
+}  // namespace
+
+double LevelOfFive::level() const {
+  return newest_.empty() ? std::numeric_limits<double>::quiet_NaN() : MedianOf(newest_);
+}
+
+void RewardCourse::Take(int64_t step, double value) {
+  if (!std::isfinite(value)) return;
+  if (++points_ > 1) differences_ += std::fabs(value - newest_);
+  equal_ = value == newest_ ? equal_ + 1 : 0;
+  highest_ = std::max(highest_, value);
+  newest_ = value;
+  level_.Take(value);
+  if (!level_.known()) return;
+  const double level = level_.level();
+  if (std::isnan(start_)) start_ = level;
+  if (level > best_) {
+    best_ = level;
+    best_step_ = step;
+  }
+}
+
+double RewardCourse::sigma() const {
+  constexpr double kMeanOfDifference = 1.1283791670955126;  // E|x - y| of two standard normals
+  if (points_ < 2) return 0;
+  return differences_ / static_cast<double>(points_ - 1) / kMeanOfDifference;
+}
+
+bool RewardCourse::fell() const {
+  constexpr double kPart = 1.0 / 3;
+  if (!known()) return false;
+  // From the level it began with, or from 0 for a reward that never rose.
+  const double rose = std::max(best_ - start_, std::fabs(best_));
+  const double down = best_ - level_.level();
+  return down > kPart * rose && down > 3 * sigma();
+}
+
+bool RewardCourse::at_its_best() const {
+  if (!known()) return false;
+  return best_ - start_ > 3 * sigma() && best_ - level_.level() <= 2 * sigma();
+}
+
+bool RewardCourse::solved() const {
+  constexpr uint64_t kTen = 10;
+  return equal_ + 1 >= kTen && newest_ == highest_ && highest_ > start_;
+}
+
+bool EntropyCourse::Take(int64_t step, double value) {
+  if (!std::isfinite(value)) return false;
+  ++points_;
+  positive_ = positive_ && value >= 0;
+  if (std::isnan(start_)) {
+    first_.push_back(value);
+    if (first_.size() == kFirst) {
+      start_ = MedianOf(first_);
+      first_ = {};
+    }
+    return false;
+  }
+  level_.Take(value);
+  const bool low = value < kPart * start_;
+  if (!low) onset_ = 0;
+  if (low && onset_ == 0) onset_ = step;
+  const bool collapsed =
+      positive_ && start_ > 0 && level_.known() && onset_ != 0 && level_.level() < kPart * start_;
+  return collapsed && !std::exchange(collapsed_, true);
+}
+
+bool ReferenceCourse::Take(int64_t step, double value) {
+  if (!std::isfinite(value)) return false;
+  zeros_ += value == 0 ? 1 : 0;
+  if (points_++ < 10) early_ = std::max(early_, value);
+  newest_ = value;
+  if (++skipped_ < stride_) return false;
+  skipped_ = 0;
+  if (kept_.size() == kMost) {
+    for (size_t i = 0; i < kMost / 2; ++i) kept_[i] = kept_[2 * i];
+    kept_.resize(kMost / 2);
+    stride_ *= 2;
+  }
+  kept_.push_back({step, value});
+  if (grown_ || points_ < kFewest) return false;
+  grown_ = Grows(kept_.size() / 4, kQuarterFolds) || Grows(kept_.size() / 2, kHalfFolds);
+  return grown_;
+}
+
+double ReferenceCourse::MedianAt(size_t end) const {
+  std::array<double, 3> values;
+  for (size_t i = 0; i < values.size(); ++i) values[i] = kept_[end - 1 - i].value;
+  return MedianOf(values);
+}
+
+bool ReferenceCourse::Grows(size_t window, double folds) {
+  const size_t now = kept_.size(), before = now - window;
+  if (window < 3 || before < 3) return false;
+  const double level = MedianAt(now), past = MedianAt(before);
+  const double floor = early_ >= 5 ? kSequenceFloor : kFloor;
+  if (!(level >= floor) || !(past > 0)) return false;
+  folds_ = std::log(level / past);
+  onset_ = kept_[before - 1].step;
+  return folds_ >= folds;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,145 @@
+#include "analysis/policy/policy_metric.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "absl/strings/ascii.h"
+
+namespace plumbline::rules {
+namespace {
+
+// Returns the name in lower case between spaces, with a space for each separator.
+std::string Words(std::string_view op) {
+  std::string words = " ";
+  for (const char c : op) words += absl::ascii_isalnum(c) ? absl::ascii_tolower(c) : ' ';
+  return words + ' ';
+}
+
+struct Name {
+  std::string words;
+  bool Has(std::string_view word) const { return words.find(word) != std::string::npos; }
+  bool Ends(std::string_view word) const { return words.ends_with(word); }
+  // A statistic of which one token or sequence decides.
+  bool extreme() const { return Has(" max ") || Has(" min ") || Has(" std ") || Has(" lower "); }
+};
+
+PolicyMetric Mismatch(MismatchScale scale, double limit, double floor, const char* source) {
+  return {PolicyKind::kMismatch, scale, limit, floor, source};
+}
+
+// Without a limit: only the series' own past counts.
+PolicyMetric OfThePast(double floor, MismatchScale scale = MismatchScale::kAbsolute) {
+  return Mismatch(scale, 0, floor, "");
+}
+
+PolicyMetric LogProbabilities(const Name& name) {
+  if (name.Has(" min ") || name.Has(" std ")) return {PolicyKind::kOther};
+  if (name.Has(" max ")) return OfThePast(1);
+  return Mismatch(MismatchScale::kAbsolute, 0.1, 0.02, "the limit of slime's tests");
+}
+
+PolicyMetric Probabilities(const Name& name) {
+  if (name.Has(" corr ")) return Mismatch(MismatchScale::kShare, 0.1, 0.05, "customary");
+  if (name.extreme() || name.Has(" valid ")) return {PolicyKind::kOther};
+  return Mismatch(MismatchScale::kAbsolute, 0.05, 0.01,
+                  "customary: bf16 engines have 0.001 to 0.01");
+}
+
+PolicyMetric Divergence(const Name& name) {
+  if (name.Has(" min ") || name.Has(" std ")) return {PolicyKind::kOther};
+  if (name.Has(" max ")) return OfThePast(1);
+  if (name.Ends(" error "))
+    return Mismatch(MismatchScale::kAbsolute, 1e-3, 1e-3, "NeMo-RL's documentation");
+  return Mismatch(MismatchScale::kAbsolute, 0.1, 0.01, "verl's documentation");
+}
+
+PolicyMetric Factor(const Name& name) {
+  if (name.Has(" seq ") || name.extreme()) return OfThePast(1, MismatchScale::kFactor);
+  return Mismatch(MismatchScale::kFactor, 0.05, 0.02, "NeMo-RL's documentation");
+}
+
+PolicyMetric Weights(const Name& name) {
+  if (name.Has(" eff ") || name.Ends(" ess "))
+    return Mismatch(MismatchScale::kSample, 1 / 0.3, 1 / 0.3, "verl: at least 0.3");
+  if (name.extreme()) return {PolicyKind::kOther};
+  return Mismatch(MismatchScale::kLogRatio, std::log(2.0), 0.35, "verl: from 0.5 to 2");
+}
+
+PolicyMetric Spread(const Name& name) {
+  if (name.Has(" count ")) return {PolicyKind::kOther};
+  const bool share = name.Has(" frac ") || name.Has(" zero ") || name.Has(" pct ");
+  return {share ? PolicyKind::kSpreadlessShare : PolicyKind::kRewardSpread};
+}
+
+PolicyMetric Reward(const Name& name) {
+  if (name.Has(" margin ") || name.Has(" margins ")) return {PolicyKind::kMargin};
+  const bool preference =
+      name.Has(" chosen ") || name.Has(" rejected ") || name.Has(" accuracies ");
+  return {preference || name.extreme() ? PolicyKind::kOther : PolicyKind::kReward};
+}
+
+}  // namespace
+
+double PolicyMetric::Distance(double value) const {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  switch (scale) {
+    case MismatchScale::kAbsolute:
+      return std::fabs(value);
+    case MismatchScale::kFactor:
+      return std::fabs(value - 1);
+    case MismatchScale::kLogRatio:
+      return value > 0 ? std::fabs(std::log(value)) : value <= 0 ? kInfinite : value;
+    case MismatchScale::kShare:
+      return std::fabs(1 - value);
+    case MismatchScale::kSample:
+      return value > 0 ? 1 / value : value <= 0 ? kInfinite : value;
+  }
+  return std::fabs(value);
+}
+
+PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role) {
+  const Name name{Words(op)};
+  switch (role) {
+    case SeriesRole::kMismatch:
+      return LogProbabilities(name);
+    case SeriesRole::kMismatchProbability:
+      return Probabilities(name);
+    case SeriesRole::kMismatchKl:
+      return Divergence(name);
+    case SeriesRole::kMismatchFactor:
+      return Factor(name);
+    case SeriesRole::kMismatchChiSquare:
+      if (name.Ends(" seq ")) return OfThePast(10);
+      return Mismatch(MismatchScale::kAbsolute, 1, 0.5, "verl's documentation");
+    case SeriesRole::kImportanceRatio:
+      return Weights(name);
+    case SeriesRole::kReward:
+      return Reward(name);
+    case SeriesRole::kRewardSpread:
+      return Spread(name);
+    case SeriesRole::kEntropy:
+      return {PolicyKind::kEntropy};
+    case SeriesRole::kReferenceKl:
+      return {PolicyKind::kReferenceKl};
+    case SeriesRole::kClipShare:
+      return {name.extreme() ? PolicyKind::kOther : PolicyKind::kClipShare};
+    case SeriesRole::kStepKl:
+    case SeriesRole::kStaleness:
+      return {PolicyKind::kOther};
+    case SeriesRole::kLoss:
+      return {PolicyKind::kPreferenceLoss};
+    // A KL term and an entropy that are logged as losses (verl, slime, OpenRLHF).
+    case SeriesRole::kAuxiliaryLoss:
+      if (name.Ends(" kl loss ")) return {PolicyKind::kReferenceKl};
+      if (name.Ends(" entropy loss ")) return {PolicyKind::kEntropy};
+      return {};
+    case SeriesRole::kNone:
+      if (name.Ends(" kl coef ") || name.Ends(" kl beta ")) return {PolicyKind::kKlCoefficient};
+      return {};
+    default:
+      return {};
+  }
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,55 @@
+#include "analysis/policy/policy_series.h"
+
+#include <numbers>
+
+namespace plumbline::rules {
+
+bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
+  constexpr double kSameLoss = 1e-6;  // seven digits
+  if (points_++ == 0) first_ = step;
+  since_ += found_ ? 1 : 0;
+  newest_ = value;
+  const auto in_row = [&](bool holds) { return row_.Take(holds, step, kTenPoints); };
+  switch (kind) {
+    case PolicyKind::kReward:
+      reward_.Take(step, value);
+      in_row(reward_.equal() > 1);
+      return Begin(reward_.equal() == kConstantReward, row_.first);
+    case PolicyKind::kSpreadlessShare:
+      return Begin(in_row(value >= kSpreadless), row_.first);
+    case PolicyKind::kRewardSpread:
+      return Begin(in_row(value == 0), row_.first);
+    case PolicyKind::kClipShare:
+      return Begin(in_row(value > kMostClipped), row_.first);
+    case PolicyKind::kMargin:
+      in_row(value == 0);
+      return false;
+    case PolicyKind::kEntropy: {
+      const bool collapsed = entropy_.Take(step, value);
+      return Begin(collapsed, entropy_.onset());
+    }
+    case PolicyKind::kReferenceKl: {
+      const bool grows = reference_.Take(step, value);
+      constant_ =
+          constant_ || (points_ == ReferenceCourse::kFewestZero && reference_.always_zero());
+      return Begin(grows || constant_, constant_ ? first_ : reference_.onset());
+    }
+    case PolicyKind::kPreferenceLoss: {
+      const bool at = in_row(std::fabs(value - std::numbers::ln2) < kSameLoss);
+      constant_ = constant_ || (at && row_.count == points_);
+      return Begin(at && row_.count == points_, first_);
+    }
+    default:
+      return false;
+  }
+}
+
+bool PolicySeries::Begin(bool begins, int64_t onset) {
+  if (!begins || found_) return false;
+  found_ = true;
+  onset_ = onset;
+  measured_ = newest_;
+  return true;
+}
+
+}  // namespace plumbline::rules

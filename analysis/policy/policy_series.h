@@ -1,0 +1,56 @@
+// One series of a policy's training, and the condition that it has come to.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "analysis/policy/collapse_courses.h"
+#include "analysis/policy/mismatch_course.h"
+#include "analysis/policy/policy_metric.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+class PolicySeries {
+ public:
+  static constexpr uint64_t kTenPoints = 10;
+  static constexpr uint64_t kConstantReward = 50;  // points
+  static constexpr double kSpreadless = 0.99, kMostClipped = 0.5;
+
+  // Takes the next point, which must be finite. Returns true if a condition has just begun to hold;
+  // of one series only the first is kept.
+  bool Take(PolicyKind kind, int64_t step, double value);
+
+  const RewardCourse& reward() const { return reward_; }
+  const EntropyCourse& entropy() const { return entropy_; }
+  const ReferenceCourse& reference() const { return reference_; }
+  uint64_t points() const { return points_; }
+  double newest() const { return newest_; }
+  bool found() const { return found_; }
+  // True if the condition is that of a constant: a KL of 0, a loss of ln 2.
+  bool constant() const { return constant_; }
+  int64_t onset() const { return onset_; }
+  double measured() const { return measured_; }  // the value at which the condition began to hold
+  uint64_t since() const { return since_; }      // points since then
+  // True for a margin that is exactly 0 in all points.
+  bool always_in_row() const { return points_ > 0 && row_.count == points_; }
+  void Persist(Archive& a) {
+    a(reward_, entropy_, reference_, row_, points_, newest_, found_, constant_, onset_, measured_);
+    a(since_, first_);
+  }
+
+ private:
+  bool Begin(bool begins, int64_t onset);
+
+  RewardCourse reward_;
+  EntropyCourse entropy_;
+  ReferenceCourse reference_;
+  PointsInARow row_;
+  uint64_t points_ = 0, since_ = 0;
+  double newest_ = NAN;
+  bool found_ = false, constant_ = false;
+  int64_t onset_ = 0, first_ = 0;  // first_: step of the first point
+  double measured_ = 0;
+};
+
+}  // namespace plumbline::rules

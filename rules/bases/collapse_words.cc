@@ -1,0 +1,156 @@
+#include "rules/bases/collapse_words.h"
+
+#include "absl/strings/str_format.h"
+#include "analysis/frame/frame.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr CollapseWords kNoSpread = {
+    "no group has a spread of rewards",
+    "no-spread",
+    "groups whose rewards are equal",
+    PolicySeries::kSpreadless,
+    "of all groups, in ten points in a row",
+    "Change the prompts' difficulty or draw again (verl algorithm.filter_groups.enable=True), and "
+    "look whether the reward function returns a constant."};
+constexpr CollapseWords kConstantReward = {
+    "the mean reward is constant",
+    "constant-reward",
+    "points with one reward",
+    PolicySeries::kConstantReward,
+    "points in a row",
+    "Call the reward function on two answers, a right and a wrong one: it returns the same, or the "
+    "answer is not parsed. Then look whether prompts are too hard or too easy."};
+constexpr CollapseWords kEntropyGone = {
+    "the policy's entropy collapses",
+    "entropy-collapse",
+    "entropy, of its first ten points",
+    EntropyCourse::kPart,
+    "customary",
+    "Go back to a checkpoint before that step; raise the upper clip (epsilon_high=0.28), add an "
+    "entropy bonus or lower the rate."};
+constexpr CollapseWords kLeaves = {
+    "the policy leaves its reference",
+    "kl-explosion",
+    "growth in e-folds",
+    ReferenceCourse::kQuarterFolds,
+    "within a quarter of the points; 3.5 within half of them",
+    "Go back to a checkpoint before that step; raise the KL coefficient (TRL beta, verl "
+    "actor.kl_loss_coef) or lower the rate, and look at what the reward pays for."};
+constexpr CollapseWords kClipped = {
+    "most tokens are clipped",
+    "clipped",
+    "share of clipped tokens",
+    PolicySeries::kMostClipped,
+    "customary, in ten points in a row",
+    "Lower the rate or the number of updates per batch; look at drift/mismatch-metric first."};
+constexpr CollapseWords kSameModel = {
+    "the reference is the policy",
+    "reference-is-policy",
+    "distance to the reference",
+    0,
+    "two different models differ in some step",
+    "Load the reference again, and look whether an adapter is disabled on one side alone. If no "
+    "reference is meant, set its coefficient to 0 and do not log it."};
+
+}  // namespace
+
+const CollapseWords& CollapseWordsOf(PolicyKind kind, const PolicySeries& series) {
+  if (series.constant()) return kSameModel;
+  switch (kind) {
+    case PolicyKind::kEntropy:
+      return kEntropyGone;
+    case PolicyKind::kReferenceKl:
+      return kLeaves;
+    case PolicyKind::kClipShare:
+      return kClipped;
+    case PolicyKind::kReward:
+      return kConstantReward;
+    default:
+      return kNoSpread;
+  }
+}
+
+std::string CollapseText(PolicyKind kind, const std::string& op, const PolicySeries& series) {
+  if (series.constant() && kind == PolicyKind::kReferenceKl)
+    return absl::StrFormat(
+        "%s is exactly 0 in each of %d points: the reference gives each token the probability that "
+        "the policy gives, or no reference is used.",
+        op, series.points());
+  if (series.constant())
+    return absl::StrFormat(
+        "%s is ln 2 in its first %d points, and the margin is exactly 0: the reference gives each "
+        "answer the probability that the policy gives.",
+        op, PolicySeries::kTenPoints);
+  switch (kind) {
+    case PolicyKind::kEntropy:
+      return absl::StrFormat(
+          "%s was %.4g in its first ten points and is %.4g; it is below a tenth from step %d on.",
+          op, series.entropy().start(), series.entropy().level(), series.onset());
+    case PolicyKind::kReferenceKl:
+      return absl::StrFormat("%s grew by %.3g e-folds from step %d on, to %.4g.", op,
+                             series.reference().folds(), series.onset(), series.measured());
+    case PolicyKind::kReward:
+      return absl::StrFormat("%s is exactly %.6g in %d points in a row, from step %d on.", op,
+                             series.measured(), series.reward().equal(), series.onset());
+    case PolicyKind::kClipShare:
+      return absl::StrFormat(
+          "%s is %.3g: more than half of the tokens are clipped from step %d on.", op,
+          series.measured(), series.onset());
+    default:
+      return absl::StrFormat(
+          "%s is %.4g from step %d on: the rewards within each group are equal, and their gradient "
+          "is 0.",
+          op, series.measured(), series.onset());
+  }
+}
+
+double CollapseMeasure(PolicyKind kind, const PolicySeries& series) {
+  if (series.constant()) return 0;
+  if (kind == PolicyKind::kEntropy) return series.entropy().level() / series.entropy().start();
+  if (kind == PolicyKind::kReferenceKl) return series.reference().folds();
+  if (kind == PolicyKind::kReward) return static_cast<double>(series.reward().equal());
+  return kind == PolicyKind::kRewardSpread ? 1 : series.measured();
+}
+
+std::string RewardText(const std::string& op, const RewardCourse& reward) {
+  if (!reward.known()) return "";
+  if (reward.fell())
+    return absl::StrFormat(" The reward %s fell from %.4g in step %d to %.4g.", op, reward.best(),
+                           reward.best_step(), reward.level());
+  if (reward.solved())
+    return absl::StrFormat(
+        " The reward %s is constant at its highest value, %.4g: the task looks "
+        "solved.",
+        op, reward.level());
+  return absl::StrFormat(" The reward %s is %.4g.", op, reward.level());
+}
+
+std::optional<v1::Verdict> RestOfPolicy(PolicyKind kind, const PolicySeries& series) {
+  const auto few = [&](uint64_t enough) {
+    return Inconclusive(
+        absl::StrFormat("few-points: %d points, %d are needed", series.points(), enough));
+  };
+  switch (kind) {
+    case PolicyKind::kEntropy:
+      if (!series.entropy().positive())
+        return Inconclusive("not-positive: an entropy of a density has no tenth");
+      if (series.points() < 2 * EntropyCourse::kFirst) return few(2 * EntropyCourse::kFirst);
+      return Pass("the entropy stays above a tenth of its beginning");
+    case PolicyKind::kReferenceKl:
+      if (series.points() < ReferenceCourse::kFewest) return few(ReferenceCourse::kFewest);
+      return Pass("the distance to the reference does not grow by e-folds");
+    case PolicyKind::kSpreadlessShare:
+    case PolicyKind::kRewardSpread:
+      if (series.points() < PolicySeries::kTenPoints) return few(PolicySeries::kTenPoints);
+      return Pass("rewards differ within groups");
+    case PolicyKind::kClipShare:
+      if (series.points() < PolicySeries::kTenPoints) return few(PolicySeries::kTenPoints);
+      return Pass("at most half of the tokens are clipped");
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,297 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "analysis/frame/frame.h"
+#include "analysis/policy/policy.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# drift/mismatch-metric
+
+A trainer logs that its inference engine gives the same tokens other probabilities than it gives itself.
+
+**Why.** A policy gradient weights each token by the probability with which it was drawn. If the engine drew it with another probability, the gradient is biased, always in the same
+direction, and the reward falls after some hundred steps. Frameworks print the difference in every step. It stands there for hours before the reward falls.
+
+**What it checks.** Series of a train/inference mismatch, known by their names (docs/scalars.md), in five points in a row:
+
+| metric | names | warning |
+|---|---|---|
+| mean of the absolute difference of log-probabilities | TRL `sampling/sampling_logp_difference/mean`, slime `train_rollout_logprob_abs_diff`, open-instruct `vllm_vs_local_logprob_diff_mean` | above 0.1 |
+| mean difference of probabilities | verl `training/rollout_probs_diff_mean` | above 0.05 |
+| a KL divergence | verl, ms-swift `rollout_corr/kl`, `k3_kl`; OpenRLHF `vllm_kl`; prime-rl `mismatch_kl/*`; Tinker `kl_sample_train_*` | above 0.1 |
+| the same in NeMo-RL | `gen_kl_error`, `policy_kl_error`, `js_divergence_error` | above 0.001 |
+| mean of e^difference | NeMo-RL `token_mult_prob_error` | above 1.05 |
+| χ² of tokens | verl `rollout_corr/chi2_token` | above 1 |
+| mean importance weight | `sampling/importance_sampling_ratio/mean`, `rollout_is_mean`, `is_weight_mean`, `ois` | outside 0.5 to 2; or at one side by 0.35 e-folds in 20 points in a row |
+| effective sample size | verl `rollout_is_eff_sample_size` | below 0.3 |
+
+Each of them, and the maxima, is also compared with its own past: ten times the median of the points before, and above a floor at which the difference is harmless (a fifth of the
+limit or less). Several series that show one cause are one finding. An error at ten times the limit, in five points in a row.
+
+**Bad.** `rollout_corr/k3_kl is 0.61 in step 5, above 0.1 (verl's documentation) from step 1 on`
+
+**Good.** 2e-7 with fp32 on both sides, 0.003 to 0.02 with a bf16 engine, up to 0.05 with fp8; single spikes.
+
+**How to fix it.**
+- From the first step on: compare settings of the two sides. Temperature: vLLM `logprobs_mode="processed_logprobs"`; top-p and top-k 1 and off; the chat template; dtype (`float16` on both
+  sides halves the difference of bf16), an fp32 output layer; an adapter that is not merged.
+- From a later step on: weights that did not arrive (`drift/missed-sync`), or a policy that leaves the range in which the engine's precision suffices.
+- In between: correct by importance weights. TRL `vllm_importance_sampling_correction=True`, verl `algorithm.rollout_correction`, slime `--use-tis`.
+- Save rollouts with both log-probabilities and give them to `plumb audit`: it names the cause.
+
+**Strength.** `statistical`, `measured`: of 1,980 simulated healthy runs of 60 to 300 points (log-normal noise, single spikes of up to three points, growth by a factor of 3, weights over whole
+sequences) none has a finding, so at most 0.15 % of runs at 95 % confidence. A ratio at one side, or ten times the own past, is found in the point in which the row is full.
+
+**Inconclusive when** a series has under five points.
+
+**What it cannot see.** A bias below the limits; whether noise or bias: the log holds one number per step. NaN is reported by `health/loss-non-finite`. A mean weight over whole sequences that is
+truncated may lie below 0.7 in a run that is as its user wants it: then set the role of that series to none.
+
+**Cost.** 2 KB a series.
+
+**Sources.** Yao et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training", 2025; documentation of verl (`rollout_corr`) and NeMo-RL; tests of slime.
+)page";
+
+constexpr RuleInfo kInfo = {"drift/mismatch-metric",
+                            "the engine and the trainer disagree in a logged metric",
+                            v1::LEVEL_ERROR,
+                            "0.2.0",
+                            kPage,
+                            {}};
+
+constexpr double kMismatchAlarms = 1.5e-3;  // none of 1,980 healthy runs: 3 / 1980 at 95 %
+
+using Event = MismatchCourse::Event;
+
+struct MismatchSeries {
+  MismatchCourse course;
+  Event worst = Event::kNone;
+  int64_t onset = 0;    // of the worst
+  double measured = 0;  // the value at which the worst began to hold
+  double past = NAN;    // the median before
+  int64_t step_first = 0, step_last = 0;
+  uint32_t rank = 0;
+  bool found() const { return worst != Event::kNone; }
+  bool error() const { return worst == Event::kAboveTenLimits; }
+  void Persist(Archive& a) { a(course, worst, onset, measured, past, step_first, step_last, rank); }
+};
+
+// Orders by how much is known: ten limits, a limit, a steady ratio, the own past.
+int Weight(Event event) {
+  switch (event) {
+    case Event::kAboveTenLimits:
+      return 4;
+    case Event::kAboveLimit:
+      return 3;
+    case Event::kSteady:
+      return 2;
+    case Event::kAbovePast:
+      return 1;
+    case Event::kNone:
+      return 0;
+  }
+  return 0;
+}
+
+class MismatchMetricRule : public Rule {
+ public:
+  explicit MismatchMetricRule(const Options& options) : roles_(options.roles()) {}
+
+  bool ReadsScalar(const v1::Site& site) const override {
+    return MetricOf(site.op()).kind == PolicyKind::kMismatch;
+  }
+
+  void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    const PolicyMetric& metric = known_.Of(step, [&] { return MetricOf(step.site.op()); });
+    if (metric.kind != PolicyKind::kMismatch) return;
+    const auto item = std::find_if(step.items.begin(), step.items.end(),
+                                   [](const Item& any) { return any.evidence->has_scalar(); });
+    if (item == step.items.end()) return;
+    const auto [place, fresh] = series_.try_emplace({step.role, step.site.layer(), step.site.op()});
+    MismatchSeries& series = place->second;
+    if (fresh) series.step_first = step.step;
+    series.step_last = std::max(series.step_last, step.step);
+    series.rank = item->source->rank();
+    const double past = series.course.past(), value = item->evidence->scalar().value();
+    const Event event = series.course.Take(metric, step.step, value);
+    if (Weight(event) <= Weight(series.worst)) return;
+    series.worst = event;
+    series.onset = series.course.onset(event);
+    series.measured = value;
+    series.past = past;
+    news_ = true;
+  }
+
+  bool judges_unseen_steps() const override { return false; }
+  void JudgeStep(const StepEnd& /*step*/, VerdictSink& out) override {
+    if (!std::exchange(news_, false)) return;
+    const auto lead = Leader();
+    // Other series of the same cause add nothing; a higher level does.
+    if (!leader_ || (lead->second.error() && !error_)) {
+      leader_ = lead->first;
+      error_ = lead->second.error();
+      out.Add(Found(*lead));
+    }
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    if (leader_) out.Add(Found(*series_.find(*leader_)));
+    for (const auto& [key, series] : series_) {
+      if (series.found()) continue;
+      v1::Verdict verdict =
+          series.course.points() < MismatchCourse::kInARow
+              ? Inconclusive(absl::StrFormat("few-points: %d points, %d in a row are needed",
+                                             series.course.points(), MismatchCourse::kInARow))
+              : Pass("it stays within its limit and near its own past");
+      SetPlace(verdict, std::get<1>(key), std::get<2>(key), series.step_first, series.step_last,
+               std::vector<uint32_t>{series.rank});
+      out.Add(std::move(verdict));
+    }
+  }
+
+  // Between steps news_ is false; known_ is found again.
+  void Persist(Archive& archive) override {
+    archive.Version(1, 1);
+    archive(series_, leader_, error_);
+    if (archive.reading()) known_ = {};
+  }
+
+ private:
+  using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, op
+  using Map = std::map<Key, MismatchSeries>;
+
+  PolicyMetric MetricOf(const std::string& op) const { return PolicyMetricOf(op, roles_.Of(op)); }
+
+  Map::const_iterator Leader() const {
+    return std::max_element(series_.begin(), series_.end(), [](const auto& a, const auto& b) {
+      const int x = Weight(a.second.worst), y = Weight(b.second.worst);
+      return x < y || (x == y && a.second.onset > b.second.onset);
+    });
+  }
+
+  v1::Verdict Found(const Map::value_type& lead) const {
+    const auto& [key, series] = lead;
+    const std::string& op = std::get<2>(key);
+    const PolicyMetric metric = MetricOf(op);
+    const bool from_the_start = series.onset == series.step_first;
+    FindingBuilder found(series.error() ? v1::LEVEL_ERROR : v1::LEVEL_WARNING,
+                         v1::STRENGTH_STATISTICAL);
+    found.Title(kInfo.title)
+        .Explain(absl::StrCat(What(op, metric, series), Beside(lead),
+                              " The engine and the trainer give the same tokens different "
+                              "probabilities, and the gradient is biased by it."))
+        .Cause(from_the_start ? "different-from-the-start" : "parted-later", 0.8)
+        .Measured(op, series.measured)
+        .Threshold(ThresholdOf(metric, series), Source(metric, series))
+        .Samples(series.course.points())
+        .FalseAlarm("measured", kMismatchAlarms)
+        .Witness("step", static_cast<double>(series.onset))
+        .Witness("value", series.measured)
+        .Fix(from_the_start
+                 ? "Compare what both sides are set to: temperature and top-p, processed or raw "
+                   "log-probabilities (vLLM logprobs_mode=\"processed_logprobs\"), dtype, chat "
+                   "template, an adapter that is not merged. Save rollouts with both "
+                   "log-probabilities for plumb audit, which names the cause."
+                 : "Look whether the engine got the weights of that step, then whether entropy or "
+                   "response length changed there. Save rollouts with both log-probabilities for "
+                   "plumb audit, which names the cause.")
+        .At(std::get<1>(key), op, series.onset, std::max(series.step_last, series.onset),
+            std::vector<uint32_t>{series.rank});
+    google::protobuf::Struct& details = *found.verdict().mutable_details();
+    Put(details, "series", op);
+    Put(details, "step", static_cast<double>(series.onset));
+    const std::vector<std::string> others = Others(lead);
+    if (!others.empty()) Put(details, "also", absl::StrJoin(others, ", "));
+    return found.Take();
+  }
+
+  static double ThresholdOf(const PolicyMetric& metric, const MismatchSeries& series) {
+    double distance = metric.limit;
+    if (series.worst == Event::kAboveTenLimits) distance *= MismatchCourse::kTimes;
+    if (series.worst == Event::kSteady) distance = metric.floor;
+    if (series.worst == Event::kAbovePast) distance = MismatchCourse::kTimes * series.past;
+    switch (metric.scale) {
+      case MismatchScale::kFactor:
+        return 1 + distance;
+      case MismatchScale::kLogRatio:
+        return std::exp(series.measured < 1 ? -distance : distance);
+      case MismatchScale::kShare:
+        return 1 - distance;
+      case MismatchScale::kSample:
+        return 1 / distance;
+      case MismatchScale::kAbsolute:
+        return distance;
+    }
+    return distance;
+  }
+
+  static std::string Source(const PolicyMetric& metric, const MismatchSeries& series) {
+    switch (series.worst) {
+      case Event::kAbovePast:
+        return "ten times its own median before";
+      case Event::kSteady:
+        return "customary: 20 points in a row at one side of 1";
+      case Event::kAboveTenLimits:
+        return absl::StrCat("ten times the limit: ", metric.source);
+      default:
+        return metric.source;
+    }
+  }
+
+  static std::string What(const std::string& op, const PolicyMetric& metric,
+                          const MismatchSeries& series) {
+    const double limit = ThresholdOf(metric, series);
+    const char* side = series.measured < limit ? "below" : "above";
+    return absl::StrFormat("%s is %.4g; from step %d on it is %s %.4g (%s).", op, series.measured,
+                           series.onset, side, limit, Source(metric, series));
+  }
+
+  std::vector<std::string> Others(const Map::value_type& lead) const {
+    constexpr size_t kNamed = 8;
+    std::vector<std::string> others;
+    for (const auto& [key, series] : series_) {
+      if (series.found() && key != lead.first && others.size() < kNamed)
+        others.push_back(std::get<2>(key));
+    }
+    return others;
+  }
+
+  std::string Beside(const Map::value_type& lead) const {
+    const std::vector<std::string> others = Others(lead);
+    if (others.empty()) return "";
+    return absl::StrCat(" So ", others.size() == 1 ? "does " : "do ", absl::StrJoin(others, ", "),
+                        ".");
+  }
+
+  const SeriesRoles roles_;  // roles that the user assigned
+  Map series_;
+  std::optional<Key> leader_;  // series of the finding that was reported
+  bool error_ = false;         // ... at this level
+  bool news_ = false;          // a series has a new condition since the last step
+  SiteMemo<PolicyMetric> known_;
+};
+
+}  // namespace
+
+CatalogueEntry mismatch_metric() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<MismatchMetricRule>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,48 @@
+"""plumb audit on logs of reinforcement learning (rl_logs.py): each disaster has a finding of its rule, no healthy run has one above
+a note."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import rl_logs
+
+PLUMB = pathlib.Path(os.environ["PLUMBLINE_BIN_DIR"]) / "plumb"
+LONG = os.environ.get("PLUMB_LONG") == "1"
+LEVELS = ("note", "warning", "error")
+
+
+def findings(files):
+    """Returns (rule, level) of each finding in a folder with these files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            (pathlib.Path(folder) / name).write_text(text)
+        ended = subprocess.run([PLUMB, "audit", "--quiet", "--format", "json", folder], capture_output=True, text=True, timeout=120)
+    return [(found["rule"], found["level"]) for found in json.loads(ended.stdout)["findings"]]
+
+
+def fault_of(expected, found):
+    """The reason why the findings differ from the expected ones; empty if they do not."""
+    if expected is None:
+        return "; ".join(f"{level} {rule}" for rule, level in found if level != "note")
+    fit = any(rule == of and LEVELS.index(level) >= LEVELS.index(least) for rule, level in found for of, least in expected)
+    return "" if fit else f"missed: {found}"
+
+
+class Logs(unittest.TestCase):
+    def test_disasters_and_healthy_runs(self):
+        faults, count = [], 0
+        for name, expected, files in rl_logs.cases(*((10, 10, 180) if LONG else (1, 1, 1))):
+            count += 1
+            fault = fault_of(expected, findings(files))
+            if fault:
+                faults.append(f"{name}: {fault}")
+        print(f"{count} logs, {len(faults)} faults")
+        self.assertEqual(faults, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
