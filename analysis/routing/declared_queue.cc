@@ -23,7 +23,7 @@ v1::Verdict NoSuchQueue(const RoutingAnalysis& a) {
                 1000.0 * static_cast<double>(a.inversions.inversions) /
                     static_cast<double>(a.c.judged_rows),
                 "per 1,000 tokens")
-      .Threshold(0, "a queue in time order shows none")
+      .Threshold(0, "a queue in time order has none")
       .Samples(static_cast<uint64_t>(a.c.judged_rows))
       .Fix(
           "Break ties by position with a stable sort, or route without capacity. Megatron-LM's "

@@ -224,7 +224,7 @@ std::string DescribeValue(const TorchFile& file, PickleId id) {
     case ValueForm::kStorage:
       return "a storage";
     case ValueForm::kRun:
-      return absl::StrCat(Plural(tree.run(id).values, "plain value"), " that were not kept");
+      return absl::StrCat(Plural(tree.run(id).values, "plain value"), " that were not stored");
   }
   return "";
 }

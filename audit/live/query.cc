@@ -73,7 +73,7 @@ int QueryVerdicts(const QueryOptions& options) {
     }
     out += Padded(std::string(VerdictName(verdict.kind())), 12) +
            Padded(Printable(verdict.rule()), 30) + SiteText(verdict.site());
-    if (!verdict.reason().empty()) out += ": " + Printable(verdict.reason());
+    if (!verdict.reason().empty()) out += ": " + Printable(rules::ReasonSentence(verdict.reason()));
     out += "\n";
   }
   if (!Json(options)) {

@@ -15,17 +15,17 @@ v1::Verdict VerdictOf(const EmptiedColumn& column) {
   const auto step = static_cast<double>(column.last_step);
   rules::FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
   found.Title("the column is empty from one row on")
-      .Explain(absl::StrCat(column.name, " has a value in ", column.values, " rows up to step ",
-                            column.last_step, ", and none in the ", column.empty_rows,
-                            " rows after it, while the table goes on. pandas writes NaN as an "
-                            "empty cell."))
+      .Explain(absl::StrCat(
+          column.name, " has a value in ", column.values, " rows up to step ", column.last_step,
+          ", and none in the ", column.empty_rows,
+          " rows after it, though the table continues. pandas writes NaN as an empty cell."))
       .Cause("emptied", 0.7)
       .Measured("empty rows", static_cast<double>(column.empty_rows), "rows")
       .Threshold(5, "rows, after a value in nine rows of ten")
       .Samples(column.values)
       .Witness("step", step)
       .Fix(
-          "Look at the value where it is computed: NaN from that step on? Write it with "
+          "Check the computation of the value: is it NaN from that step on? Write it with "
           "to_csv(na_rep='nan').")
       .At("", column.name, column.last_step, column.last_step, std::vector<uint32_t>{});
   google::protobuf::Struct& details = *found.verdict().mutable_details();

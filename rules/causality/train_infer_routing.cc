@@ -83,21 +83,21 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "times the layer's median score difference",
      .default_value = "4",
-     .reason = "a margin on both sides of 4 medians asks for a difference of 5 deviations",
+     .reason = "a margin of 4 medians on both sides needs a difference of 5 standard deviations",
      .low = 1,
      .high = 1000},
     {.name = "flip-share",
      .type = OptionInfo::Type::kNumber,
      .unit = "share of tokens",
      .default_value = "0.001",
-     .reason = "customary; a layer's tail of large roundings stays below it",
+     .reason = "customary; large rounding errors of a layer stay below it",
      .low = 0,
      .high = 1},
     {.name = "tokens",
      .type = OptionInfo::Type::kInteger,
-     .unit = "tokens a layer and step",
+     .unit = "tokens per layer and step",
      .default_value = "2048",
-     .reason = "two flips of these are the share's threshold; 0.5 MiB while they wait",
+     .reason = "two flips among these equal the threshold of the share; they need 0.5 MiB",
      .low = 16,
      .high = 10000000},
 };
@@ -229,17 +229,17 @@ class TrainInferRouting : public Rule {
       list.push_back(
           {"zero-gates", true, static_cast<double>(c.zero_gates), "tokens with zero gates",
            "tokens",
-           absl::StrFormat("%d of %d tokens have gates of zero on one side and not on the "
-                           "other, and were not dropped.",
-                           c.zero_gates, c.joined),
+           absl::StrFormat(
+               "%d of %d tokens have gates of zero on one side only, and were not dropped.",
+               c.zero_gates, c.joined),
            &c.first_zero});
     }
     if (c.short_sequences > 0) {
       list.push_back(
           {"length", true, static_cast<double>(c.short_sequences), "sequences cut short",
            "sequences",
-           absl::StrFormat("Inference holds %d tokens of sequence %d where training holds "
-                           "%d; so with %d sequences.",
+           absl::StrFormat("Inference has %d tokens of sequence %d, training has %d; %d sequences "
+                           "differ in this way.",
                            c.short_rows, c.short_sequence, c.short_of, c.short_sequences),
            nullptr});
     }
@@ -268,19 +268,21 @@ class TrainInferRouting : public Rule {
         .Cause(told.cause, 1)
         .Measured(told.measured, told.value, told.unit)
         .Threshold(told.proved ? 0 : share_,
-                   told.proved ? "every token that is fed has its experts" : "option flip-share")
+                   told.proved ? "every token of the input has its experts" : "option flip-share")
         .Samples(c.joined)
-        .Fix(told.proved
-                 ? "Record inference's routing for every token that it computes (prefix cache off, "
-                   "no cut), and never replay -1 or zero gates."
-                 : "Give both sides one arithmetic (router in fp32) and one expert bias, sent with "
-                   "each weight update; or replay inference's choices in training.");
+        .Fix(told.proved ? "Record inference's routing for every token that it computes (prefix "
+                           "cache off, no truncation), and never replay -1 or zero gates."
+                         : "Use the same arithmetic (router in fp32) and the same expert bias on "
+                           "both sides, sent with each weight update. Or replay inference's "
+                           "choices in training.");
     if (told.pair != nullptr && told.pair->found)
       DescribePair(*told.pair, *built.finding().mutable_witness());
     DescribeRouting(c, *built.verdict().mutable_details());
-    built.verdict().add_assumptions("equal sequence ids and positions name the same token");
-    if (!told.proved) built.verdict().add_assumptions("layers that were not recorded route alike");
-    if (told.pair == nullptr) built.verdict().add_assumptions("each dump holds whole sequences");
+    built.verdict().add_assumptions("equal sequence ids and positions mean the same token");
+    if (!told.proved)
+      built.verdict().add_assumptions("layers that were not recorded route in the same way");
+    if (told.pair == nullptr)
+      built.verdict().add_assumptions("each dump contains complete sequences");
     return built.Take();
   }
 
@@ -288,13 +290,13 @@ class TrainInferRouting : public Rule {
     if (layer.compared < kFewTokens) return FewTokens(layer.compared);
     if (layer.flips > 0) return VerdictByChoices(layer.last, layer.totals(), share_);
     v1::Verdict verdict = Pass("both sides choose the same experts");
-    verdict.add_assumptions("each side's choices are its own, not the other's replayed");
+    verdict.add_assumptions("each side makes its own choices; neither replays the other's");
     return verdict;
   }
 
   static v1::Verdict FewTokens(uint64_t tokens) {
-    return Inconclusive(
-        absl::StrCat("few-tokens: ", tokens, " tokens were compared, of ", kFewTokens, " needed"));
+    return Inconclusive(absl::StrCat(
+        "few-tokens: ", tokens, " tokens were compared; the rule needs ", kFewTokens, " needed"));
   }
 
   v1::Verdict Rest(const LayerSite& site, const Layer& layer) const {
@@ -311,12 +313,12 @@ class TrainInferRouting : public Rule {
       verdict = VerdictByScores(layer.last, layer.totals());
     } else {
       verdict = Pass(layer.flips == 0 ? "both sides choose the same experts"
-                                      : "flips are of the size of the scores' differences");
+                                      : "the differences of the scores explain the flips");
     }
     DescribeRouting(layer.last, *verdict.mutable_details());
     Put(*verdict.mutable_details(), "tokens_of_all_steps", static_cast<double>(layer.compared));
     Put(*verdict.mutable_details(), "flips_of_all_steps", static_cast<double>(layer.flips));
-    verdict.add_assumptions("equal sequence ids and positions name the same token");
+    verdict.add_assumptions("equal sequence ids and positions mean the same token");
     Place(site, layer.step_first, layer.step_last, verdict);
     return verdict;
   }

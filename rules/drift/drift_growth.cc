@@ -101,7 +101,8 @@ class DriftGrowth : public DriftRule {
     const int64_t lag = series.CommonLag();
     const std::vector<DriftPoint> points = series.At(lag);
     if (points.size() < kFewSteps) {
-      return Inconclusive(absl::StrFormat("few-steps: %d of %d needed", points.size(), kFewSteps));
+      return Inconclusive(
+          absl::StrFormat("few-steps: %d steps; the rule needs %d", points.size(), kFewSteps));
     }
     const Growth growth =
         declared() ? WatchCeiling(points, tail_ceiling_, square_ceiling_, kRunLength)
@@ -112,10 +113,10 @@ class DriftGrowth : public DriftRule {
                                      std::exp(growth.log_largest), growth.steps));
       PutCeilings(points, *verdict.mutable_details());
     } else if (const StepChange jump = FindStepChange(points); jump.found) {
-      verdict = Pass(absl::StrFormat("the rise is one jump at step %d: drift/missed-sync tells it",
-                                     jump.step));
+      verdict = Pass(absl::StrFormat(
+          "the rise is one jump at step %d: drift/missed-sync reports it", jump.step));
     } else if (!site.ended && StepsAfter(points, growth) < StepChange::kFewestAside) {
-      verdict = Inconclusive("waiting: a rise that a jump may yet explain");
+      verdict = Inconclusive("waiting: the drift rises, but a single jump can still explain it");
     } else {
       verdict = Found(site, growth, points);
     }
@@ -123,7 +124,7 @@ class DriftGrowth : public DriftRule {
     Put(details, "steps", static_cast<double>(points.size()));
     Put(details, "log_largest", growth.log_largest);
     if (lag >= 0) Put(details, "lag", static_cast<double>(lag));
-    if (!declared()) verdict.add_assumptions("steps are exchangeable while nothing grows");
+    if (!declared()) verdict.add_assumptions("steps are exchangeable if nothing grows");
     return verdict;
   }
 
@@ -157,7 +158,7 @@ class DriftGrowth : public DriftRule {
                 "Since step %d the mean of min(d^2, 1/4) %s (alarm at step %d). %s.",
                 growth.since_step, rise, growth.alarm_step, cause.words))
             .Measured("evidence of growth, ln R", growth.log_largest, "nats")
-            .Threshold(std::log(kRunLength), "a mean of a million steps to a false alarm"),
+            .Threshold(std::log(kRunLength), "one false alarm in a million steps on average"),
         {"run-length", kRunLength}, growth.steps);
   }
 

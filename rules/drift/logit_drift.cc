@@ -81,8 +81,8 @@ constexpr RuleInfo kInfo = {"drift/logit-drift",
 
 constexpr uint64_t kFewCompared = 256;
 constexpr char kFixUnknown[] =
-    "Record entropies and weight versions beside the log-probabilities: they tell the causes "
-    "apart.";
+    "Record entropies and weight versions together with the log-probabilities: they distinguish "
+    "the causes.";
 constexpr double kErrorSlope = 0.1;
 // Two-sided normal tail at 5 standard errors.
 constexpr double kBiasChance = 5.7e-7;
@@ -176,13 +176,16 @@ class LogitDriftRule : public DriftRule {
     const DriftStatistics& s = site.statistics;
     const DriftMoments& m = s.fresh;
     if (s.judged == 0) {
-      return Inconclusive(site.unreadable.empty() ? "no-tokens: no token has both sides"
-                                                  : site.unreadable);
+      return Inconclusive(site.unreadable.empty()
+                              ? "no-tokens: no token has log-probabilities of both sides"
+                              : site.unreadable);
     }
-    if (s.all().count() == 0) return Inconclusive("non-finite: no token is finite on both sides");
+    if (s.all().count() == 0)
+      return Inconclusive("non-finite: no token has finite values on both sides");
     if (m.count() == 0) {
       return Inconclusive(
-          "stale-only: no token has lag 0, so that numerics and staleness cannot be told apart");
+          "stale-only: no token has lag 0, so numerical errors and staleness cannot be "
+          "distinguished");
     }
     const TemperatureMark mark = FindTemperature(s);
     if (mark.found()) return Biased(mark, m);
@@ -194,8 +197,8 @@ class LogitDriftRule : public DriftRule {
         LowerBound(s.minus_d, kDriftDeviations) > kDriftWarning)
       return Noisy(v1::LEVEL_WARNING, m);
     if (m.count() < kFewCompared) {
-      return Inconclusive(absl::StrFormat("few-tokens: %d finite tokens of lag 0, of %d needed",
-                                          m.count(), kFewCompared));
+      return Inconclusive(absl::StrFormat(
+          "few-tokens: %d finite tokens of lag 0; the rule needs %d", m.count(), kFewCompared));
     }
     if (m.k3() > kDriftHealthy) return Noisy(v1::LEVEL_NOTE, m);
     return Pass(Figures(m));
@@ -206,8 +209,8 @@ class LogitDriftRule : public DriftRule {
     const bool large = mark.by_entropy && std::fabs(c) > kErrorSlope;
     v1::Verdict verdict =
         Found(large ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL,
-              "the trainer's probabilities are biased against the rollout's",
-              absl::StrFormat("d moves with %s by %+.3g ± %.1g a nat; %s",
+              "the trainer's probabilities are biased relative to the rollout's",
+              absl::StrFormat("d changes with %s by %+.3g ± %.1g per nat; %s",
                               mark.by_entropy ? "log pi + H" : "log mu", c, mark.fit.standard_error,
                               Figures(m)));
     Measure(*verdict.mutable_finding(),
@@ -218,18 +221,17 @@ class LogitDriftRule : public DriftRule {
 
   static v1::Verdict Rewarded(const AdvantageBias& bias, const DriftMoments& m) {
     v1::Verdict verdict = Found(
-        v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL, "the two sides differ by what is rewarded",
-        absl::StrFormat("d moves by %+.2g with one standard deviation of the advantage; %s",
+        v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL, "the two sides differ in rewarded tokens",
+        absl::StrFormat("d changes by %+.2g per standard deviation of the advantage; %s",
                         bias.per_deviation, Figures(m)));
     Measure(*verdict.mutable_finding(), "change of d with the advantage", bias.per_deviation,
-            "nats per standard deviation", 1e-3, "what rounding leaves");
+            "nats per standard deviation", 1e-3, "the size of rounding errors");
     return verdict;
   }
 
   static v1::Verdict Noisy(v1::Level level, const DriftMoments& m) {
-    v1::Verdict verdict =
-        Found(level, v1::STRENGTH_HEURISTIC, "inference and training drift apart",
-              absl::StrCat(Figures(m), ". No slope and no advantage explains it"));
+    v1::Verdict verdict = Found(level, v1::STRENGTH_HEURISTIC, "inference and training drift apart",
+                                absl::StrCat(Figures(m), ". No slope and no advantage explain it"));
     const bool by_k3 = m.k3() >= m.k1();
     Measure(*verdict.mutable_finding(), by_k3 ? "mean k3" : "mean k1, an estimate of KL",
             by_k3 ? m.k3() : m.k1(), "nats",
@@ -241,22 +243,23 @@ class LogitDriftRule : public DriftRule {
   static v1::Verdict JudgeLogits(const LogitDrift& d) {
     if (d.usable == 0) {
       return Inconclusive(absl::StrFormat(
-          "no-usable-row: none of %d rows is finite with a support in common", d.rows));
+          "no-usable-row: none of %d rows has finite values and a common support", d.rows));
     }
     const double kl = std::max(d.mean_kl_train_rollout(), d.mean_kl_rollout_train());
     const std::string figures = absl::StrFormat(
-        "KL %.2g and %.2g nats a row over %d rows, the most likely token differs on %.2g of them",
+        "KL is %.2g and %.2g nats per row over %d rows; the most likely token differs in a share "
+        "of %.2g",
         d.mean_kl_train_rollout(), d.mean_kl_rollout_train(), d.usable, d.top1_disagreement());
     v1::Verdict verdict;
     if (d.biased()) {
       const double c = d.temperature_slope();
       const bool large = std::fabs(c) > kErrorSlope;
       verdict = Found(large ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL,
-                      "the trainer's logits are scaled against the rollout's",
+                      "the trainer's logits are scaled relative to the rollout's",
                       absl::StrFormat("The trainer's logits are %.4g times the rollout's: a "
                                       "temperature of %.4g. %s.",
                                       d.slope.mean, 1 - c, Capitalised(figures)));
-      Measure(*verdict.mutable_finding(), "temperature less 1", -c, "", large ? kErrorSlope : 0,
+      Measure(*verdict.mutable_finding(), "temperature minus 1", -c, "", large ? kErrorSlope : 0,
               "no bias; error above 0.1");
       verdict.mutable_finding()->mutable_cause()->set_id("temperature");
       verdict.mutable_finding()->mutable_cause()->set_confidence(1);
@@ -273,12 +276,12 @@ class LogitDriftRule : public DriftRule {
       v1::Finding& f = *verdict.mutable_finding();
       f.mutable_cause()->set_id(masked ? "truncation" : rounded ? "rounded-logits" : "unknown");
       f.mutable_cause()->set_confidence(masked ? 1 : rounded ? 0.85 : 0);
-      f.set_fix(masked ? "Apply the sampler's top-p and top-k mask on both sides, or on neither."
-                : rounded
-                    ? "Compute logits in fp32 on both sides: they are rounded to 16 bits, and "
-                      "differ by no more than that."
-                    : "Record log-probabilities with versions and entropies: they tell the "
-                      "causes apart.");
+      f.set_fix(
+          masked ? "Apply the sampler's top-p and top-k mask on both sides, or on neither."
+          : rounded
+              ? "Compute logits in fp32 on both sides: they differ only by rounding to 16 bits."
+              : "Record log-probabilities with versions and entropies: they distinguish the "
+                "causes.");
     } else {
       return Pass(figures);
     }

@@ -70,12 +70,12 @@ class MissedSyncRule : public DriftRule {
     const StepChange jump = site.Jump();
     if (!jump.judged) {
       return Inconclusive(
-          absl::StrFormat("few-steps: %d steps have tokens of lag 0, %d with drift are needed",
+          absl::StrFormat("few-steps: %d steps have tokens of lag 0; the rule needs %d with drift",
                           jump.steps, 2 * StepChange::kFewestAside));
     }
     v1::Verdict verdict = jump.found     ? Found(site, jump)
                           : jump.at_edge ? Inconclusive(AtEdge(jump))
-                                         : Pass("no jump beside which a line fits worse");
+                                         : Pass("no jump fits better than a line");
     google::protobuf::Struct& details = *verdict.mutable_details();
     Put(details, "steps", static_cast<double>(jump.steps));
     if (jump.jump > 0) {
@@ -92,8 +92,8 @@ class MissedSyncRule : public DriftRule {
 
   static std::string AtEdge(const StepChange& jump) {
     return absl::StrFormat(
-        "near-the-end: drift rose %.3g-fold at step %d, and %d steps on each side are needed to "
-        "tell a jump from growth",
+        "near-the-end: drift rose %.3g-fold at step %d; the rule needs %d steps on each side to "
+        "distinguish a jump from growth",
         std::exp(jump.jump), jump.step, StepChange::kFewestAside);
   }
 
@@ -102,15 +102,15 @@ class MissedSyncRule : public DriftRule {
         site, jump.step, site.Cause(),
         FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL)
             .Title(kInfo.title)
-            .Explain(absl::StrFormat("At step %d the drift of lag-0 tokens rose "
-                                     "%.3g-fold (%.0f standard errors) and stayed.",
+            .Explain(absl::StrFormat("At step %d the drift of lag-0 tokens rose %.3g-fold (%.0f "
+                                     "standard errors) and stayed high.",
                                      jump.step, std::exp(jump.jump),
                                      jump.jump / jump.standard_error))
             .Measured("jump of the log mean square of d", jump.jump, "nats")
             .Threshold(std::numbers::ln2, "ln 2, 6 standard errors, half of the line's squares"),
         {"measured", 3e-4}, jump.steps);
     verdict.mutable_finding()->add_assumptions(
-        "steps' levels are independent but for the jump or the line");
+        "the levels of steps are independent, except for the jump or the line");
     return verdict;
   }
 };

@@ -99,15 +99,16 @@ class AccumulationScale : public Rule {
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
     if (told_ || (points_ == 0 && unshared_ < kSharesInARow)) return;
-    v1::Verdict verdict = points_ == 0 ? Inconclusive(
-                                             "no-labels: no cross-entropy was seen in the loss of "
-                                             "several micro-batches; whether it is divided by "
-                                             "their number is not known")
-                          : divided_ > 0  ? Pass("the loss is divided among the micro-batches")
-                          : unusable_ > 0 ? Inconclusive("poisoned: a ratio is NaN or infinite")
-                          : other_ > 0
-                              ? Inconclusive("another-loss: the loss is no mean of these labels")
-                              : Inconclusive("few-steps: fewer than 3 steps were recomputed");
+    v1::Verdict verdict =
+        points_ == 0
+            ? Inconclusive(
+                  "no-labels: no cross-entropy was observed in the loss of several micro-batches, "
+                  "so the rule cannot check whether the loss is divided by their number")
+        : divided_ > 0  ? Pass("the loss is divided by the number of micro-batches")
+        : unusable_ > 0 ? Inconclusive("poisoned: a ratio is NaN or infinite")
+        : other_ > 0
+            ? Inconclusive("another-loss: the loss is not the mean over these labels")
+            : Inconclusive("few-steps: the rule recomputed fewer than 3 steps; it needs 3");
     SetPlace(verdict, "", "loss", run.step_first, run.step_last, std::vector<uint32_t>{});
     out.Add(std::move(verdict));
   }
@@ -145,16 +146,16 @@ class AccumulationScale : public Rule {
     told_ = true;
     FindingBuilder found(own_loop_ ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     if (own_loop_)
-      found.Assume("the step's losses are those of micro-batches, and no sum is meant");
+      found.Assume("the losses of the step belong to micro-batches, and their sum is not intended");
     found.Title(kInfo.title)
         .Explain(absl::StrFormat(
-            "backward gets the whole mean loss of each of %.0f micro-batches (ratio %.4f to the "
-            "mean over the micro-batch's labels) in %d recomputed steps, %d to %d, and nothing "
-            "divides the gradient afterwards: it is %.0f times the gradient of the whole batch.",
+            "backward() gets the undivided mean loss of each of %.0f micro-batches (%.4f times the "
+            "mean over the labels of the micro-batch) in %d recomputed steps, %d to %d. Nothing "
+            "divides the gradient afterwards, so it is %.0f times the gradient of the whole batch.",
             micro, share, whole_, whole_first_, step.step, micro))
         .Cause("not-divided", 0.95)
-        .Measured("share of the micro-batch's mean loss", share * kept)
-        .Threshold(1 / micro, "1 of the micro-batches")
+        .Measured("loss over the mean loss of the micro-batch", share * kept)
+        .Threshold(1 / micro, "1 / number of micro-batches")
         .Samples(whole_)
         .Witness("micro_batches", micro)
         .Witness("share", share)

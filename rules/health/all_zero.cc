@@ -78,7 +78,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kText,
      .unit = "patterns of names",
      .default_value = "",
-     .reason = "what is zero on purpose is said here"},
+     .reason = "tensors that are zero on purpose are listed here"},
 };
 
 constexpr RuleInfo kInfo = {
@@ -292,16 +292,16 @@ class AllZero : public Rule {
     found
         .Title(what == "activation" ? "an activation is all zero"
                                     : absl::StrCat("a ", what, " is all zero"))
-        .Explain(absl::StrFormat(
-            "%s: the %s is 0 in all of %d elements in %d observed steps in a row (%d to %d) on "
-            "%s%s.",
-            place.first, what, shown.count, shown.zeros, shown.zeros_first, step.step,
-            RankWords(ranks), shown.moved ? ", and was not before" : ""))
+        .Explain(absl::StrFormat("%s: the %s is 0 in all %d elements in %d consecutive observed "
+                                 "steps (%d to %d) on %s%s.",
+                                 place.first, what, shown.count, shown.zeros, shown.zeros_first,
+                                 step.step, RankWords(ranks),
+                                 shown.moved ? ", and it was not 0 before" : ""))
         .Cause(CauseOf(site.role), 0.9)
-        .Measured("observed steps in a row with nothing but zeros",
-                  static_cast<double>(shown.zeros), "steps")
+        .Measured("consecutive observed steps with only zeros", static_cast<double>(shown.zeros),
+                  "steps")
         .Threshold(static_cast<double>(std::min(shown.zeros, kZeroSteps)),
-                   "observed steps in a row")
+                   "consecutive observed steps")
         .Fix(FixOf(site.role))
         .Samples(shown.zeros)
         .Witness("elements", static_cast<double>(shown.count))
@@ -309,7 +309,7 @@ class AllZero : public Rule {
         .Witness("first_step", static_cast<double>(shown.zeros_first))
         .At(place.first, place.second, shown.zeros_first, step.step, ranks);
     if (IsComputed(site.role))
-      found.Assume("in these steps the tensor had a part in the loss (option zero)");
+      found.Assume("the tensor contributed to the loss in these steps (option zero)");
     return found.Take();
   }
 
@@ -323,10 +323,10 @@ class AllZero : public Rule {
       return "Follow the graph from the loss to it: detach(), a mask, a weight of 0, a dead ReLU, "
              "or fp16 without a loss scale.";
     if (role == "activation")
-      return "Lower the rate or warm up, or take an activation without a dead side (GELU, SiLU, "
-             "LeakyReLU).";
-    return "Find what resets it: weight decay of 1/rate, an average that copies zeros, a "
-           "checkpoint loaded in part.";
+      return "Lower the learning rate or warm up, or use an activation with a gradient everywhere "
+             "(GELU, SiLU, LeakyReLU).";
+    return "Find the code that resets it: weight decay of 1/learning rate, an average that copies "
+           "zeros, a checkpoint that was loaded in part.";
   }
 
   // Of a site without a finding: what the ranks' worst case is.
@@ -346,32 +346,40 @@ class AllZero : public Rule {
     google::protobuf::Struct details;
     Put(details, "steps", static_cast<double>(steps));
     if (all_moved && zeros == 0 && steps > 0)
-      return Pass("it has elements that are not zero", std::move(details));
+      return Pass("the tensor has elements that are not zero", std::move(details));
     if (zeros >= kZeroSteps && IsComputed(site.role) && IsOfExpert(layer))
-      return Inconclusive("expert: without tokens it is zero; health/dead-expert judges its load",
-                          std::move(details));
+      return Inconclusive(
+          "expert: the gradient of an expert without tokens is zero; health/dead-expert judges its "
+          "load",
+          std::move(details));
     const bool row = site.role == "gradient" && zeros >= kZeroSteps;
     const char* why = nullptr;
     if (by_algebra >= ZeroCourse::kFewSteps) {
-      why = "bias: its layer's weight has a gradient, as where a loss compares means";
+      why =
+          "bias: the weight of its layer has a gradient; a loss that compares means gives a bias "
+          "none";
     } else if (at_rest >= ZeroCourse::kFewSteps) {
-      why = "all-at-once: all gradients are zero, and the loss is at its least";
+      why = "all-at-once: all gradients are zero and the loss is at its minimum";
     } else if (row) {
-      why = used ? "used-between: between looks its weight changes as no decay changes it"
-                 : "now-and-then: too little was seen of it to say that it is used no more";
+      why = used ? "used-between: its weight changes between observations, and weight decay does "
+                   "not explain the change"
+                 : "now-and-then: too few observations show that the tensor is no longer used";
     }
     if (why != nullptr) return Inconclusive(why, std::move(details));
     if (steps == 0 && poisoned > 0)
       return Inconclusive("poisoned: NaN or infinite values", std::move(details));
     if (!all_moved && !IsComputed(site.role))
-      return Inconclusive("made-as-zero: it is zero since it was first seen, and no update of it",
-                          std::move(details));
+      return Inconclusive(
+          "made-as-zero: the tensor is zero since the first observation, and no update of it",
+          std::move(details));
     if (!all_moved && resting > 0)
-      return Inconclusive("rate-zero: it is zero, at a learning rate of 0", std::move(details));
+      return Inconclusive("rate-zero: the tensor is zero and its learning rate is 0",
+                          std::move(details));
     if (steps >= kZeroSteps && all_moved)
-      return Pass("it was not zero in one of ten steps", std::move(details));
-    return Inconclusive(absl::StrCat("few-steps: fewer than ", kZeroSteps, " in which it is zero"),
-                        std::move(details));
+      return Pass("the tensor was not zero in at least one of ten steps", std::move(details));
+    return Inconclusive(
+        absl::StrCat("few-steps: fewer than ", kZeroSteps, " in which the tensor is zero"),
+        std::move(details));
   }
 
   const SeriesRoles roles_;  // what the user said

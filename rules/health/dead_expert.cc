@@ -64,7 +64,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "share of the ideal load",
      .default_value = "0.1",
-     .reason = "customary: a tenth of the tokens is a tenth of the training",
+     .reason = "customary: with a tenth of the tokens an expert gets a tenth of the training",
      .low = 0,
      .high = 1},
 };
@@ -127,19 +127,20 @@ class DeadExpert : public MixtureRule {
     found
         .Title(dead.size() == 1 ? "an expert gets almost no tokens"
                                 : absl::StrCat(dead.size(), " experts get almost no tokens"))
-        .Explain(absl::StrFormat("Over %d steps expert %d kept %d choices where an equal share is "
-                                 "%.0f; chance alone gives "
-                                 "that with probability 10^%.0f.",
+        .Explain(absl::StrFormat("Over %d steps expert %d kept %d choices; an equal share is %.0f. "
+                                 "Chance alone gives so few with probability 10^%.0f.",
                                  w.steps().size(), least, w.kept()[least], Ideal(w),
                                  LogChance(w, w.kept()[least]) / std::log(10.0)));
     const bool refused = w.wanted()[least] > w.kept()[least];
     found.Cause(refused ? "always-refused" : "never-chosen", 1)
-        .Measured("least load over ideal", static_cast<double>(w.kept()[least]) / Ideal(w), "share")
+        .Measured("smallest load / equal share", static_cast<double>(w.kept()[least]) / Ideal(w),
+                  "share")
         .Threshold(share_, "option share");
     FillWitness(w, dead, *found.finding().mutable_witness());
     found.Fix(
         "Balance the router (Megatron-LM --moe-router-bias-update-rate or --moe-aux-loss-coeff; "
-        "Mixtral router_aux_loss_coef) and let it explore early (jitter, noisy gates).");
+        "Mixtral router_aux_loss_coef), and add noise to it early in training (jitter, noisy "
+        "gates).");
     return found;
   }
 
@@ -160,19 +161,21 @@ class DeadExpert : public MixtureRule {
     const double little = Little(w);
     const double most = std::ceil(little) - 1;  // the largest load that is too little
     if (!(most >= 0) || !(LogChance(w, static_cast<uint64_t>(most)) < std::log(kChance))) {
-      return Inconclusive(absl::StrFormat(
-          "few-choices: %d choices over %d experts; chance alone may leave an expert that few",
-          Kept(w), w.experts()));
+      return Inconclusive(
+          absl::StrFormat("few-choices: %d choices over %d experts are too few; chance alone can "
+                          "leave an expert without tokens",
+                          Kept(w), w.experts()));
     }
     for (size_t e = 0; e < w.experts(); ++e) {
       const uint64_t load = w.kept()[e];
       if (static_cast<double>(load - std::min(load, w.padding_choices())) < little) {
-        return Inconclusive(absl::StrFormat(
-            "padding: of what expert %d kept, padding rows' choices (%d in all) may be too much", e,
-            w.padding_choices()));
+        return Inconclusive(
+            absl::StrFormat("padding: too much of the load of expert %d may come from padding rows "
+                            "(%d choices in total)",
+                            e, w.padding_choices()));
       }
     }
-    return Pass("every expert kept its tenth of an equal share");
+    return Pass("every expert kept at least a tenth of an equal share");
   }
 
   void Describe(const MixtureWindow& w, google::protobuf::Struct& details) const override {

@@ -63,7 +63,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kText,
      .unit = "patterns of names",
      .default_value = "",
-     .reason = "what is repeated on purpose is said here"},
+     .reason = "tensors with repeated rows on purpose are listed here"},
 };
 
 constexpr RuleInfo kInfo = {"health/duplicate-rows",
@@ -330,16 +330,18 @@ class DuplicateRows : public Rule {
   static v1::Verdict Rest(const RowCourse& course) {
     if (course.table)
       return Inconclusive(
-          "unused-words: equal rows of a table of words or positions; what never occurs is never "
-          "told apart");
+          "unused-words: the table of words or positions has equal rows; words that never occur "
+          "never become different");
     if (course.keys)
       return Inconclusive(
-          "key-value-heads: equal rows of keys or values; declare them where heads are repeated "
-          "(option repeats)");
+          "key-value-heads: rows of keys or values are equal; if heads are repeated on purpose, "
+          "declare them (option repeats)");
     if (course.steps == 0) return Inconclusive("poisoned: NaN or infinite values");
     if (course.with_equal > 0 && course.steps == 1)
-      return Inconclusive("one-checkpoint: rows are equal, and nothing tells whether they moved");
-    return Pass(course.with_equal > 0 ? "none of its equal rows moved as copies"
+      return Inconclusive(
+          "one-checkpoint: rows are equal; one checkpoint does not show whether they change "
+          "together");
+    return Pass(course.with_equal > 0 ? "none of its equal rows changed together"
                                       : "no rows are equal");
   }
 
@@ -349,7 +351,7 @@ class DuplicateRows : public Rule {
     const std::vector<int64_t>& rows = never ? equal.never_apart : equal.set_equal;
     const bool whole = std::string_view(what) == "tensors";
     const std::string where =
-        whole ? absl::StrCat(key.second, " and ", rows.size() - 1, " of its siblings")
+        whole ? absl::StrCat(key.second, " and ", rows.size() - 1, " tensors like it")
               : absl::StrFormat("%s: %d of %d rows (the first: %d and %d)", key.second, rows.size(),
                                 look.rows, rows[0], rows[1]);
     // Rows of one weight that were never apart may be of classes, words or experts that never
@@ -357,21 +359,24 @@ class DuplicateRows : public Rule {
     const bool may_be_unused = never && !whole;
     FindingBuilder found(may_be_unused ? v1::LEVEL_NOTE : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
     found
-        .Title(whole           ? "experts are trained as copies"
-               : may_be_unused ? "rows move as copies of each other"
+        .Title(whole           ? "experts are trained as copies of each other"
+               : may_be_unused ? "rows change as copies of each other"
                                : kInfo.title)
         .Explain(absl::StrFormat(
-            "%s have the bits of another in step %d; %s in step %d.%s", where, step.step,
-            never ? "they had other, equal ones" : "they were apart", course.step,
-            may_be_unused ? " Rows of classes, words or experts that never occur do so, too." : ""))
+            "%s have the same bits as another in step %d; %s in step %d.%s", where, step.step,
+            never ? "they were also equal, with other values," : "they differed", course.step,
+            may_be_unused
+                ? " Rows of classes, words or experts that never occur behave like this too."
+                : ""))
         .Cause(never ? "never-apart" : "set-equal", 0.8)
-        .Measured(absl::StrCat(what, " that are another's copy and moved"),
+        .Measured(absl::StrCat(what, " that are a copy and changed"),
                   static_cast<double>(rows.size()), what)
-        .Threshold(2, "that moved are no accident")
-        .Fix(never ? "Make each with an initialisation of its own, or disturb copies before the "
-                     "first step."
-                   : "Find what set them equal between the two checkpoints (a reset, a merge, a "
-                     "load of one part into several), and go on from the one before.")
+        .Threshold(2, "equal rows that changed are not an accident")
+        .Fix(
+            never
+                ? "Initialise each one independently, or add noise to copies before the first step."
+                : "Find what made them equal between the two checkpoints (a reset, a merge, one "
+                  "part loaded into several places), and continue from the earlier checkpoint.")
         .Samples(2)
         .Witness("checkpoint_before", static_cast<double>(course.step))
         .Witness("checkpoint", static_cast<double>(step.step))

@@ -27,7 +27,7 @@ nothing, and batch norm normalises with statistics that no longer follow the wei
 newer than 7 steps). The loss even falls a little, so nothing looks wrong.
 
 **What it checks.** `run.watch` looks at each step's first backward pass whether modules with dropout (p > 0) or batch norm, of parts that are trained, are
-in eval mode (`trained/eval`, their number) although they were in train mode before. Three optimizer steps in a row: a warning, with the first
+in eval mode (`trained/eval`, their number) although they were in train mode before. Three consecutive optimizer steps: a warning, with the first
 of them. If the watched model itself is in train mode and only batch norm is not: a note, since statistics are frozen so on purpose.
 
 **Bad.** `3 of 3 modules with dropout or batch norm are in eval mode since step 500: layer1.dropout, ...`
@@ -114,10 +114,11 @@ class EvalMode : public Rule {
       told = std::max(told, course.told);
     }
     if (courses_.empty() || told > 0) return;
-    v1::Verdict verdict = unusable_ > 0 ? Inconclusive("poisoned: a count is NaN or infinite")
-                          : run.step_last - run.step_first + 1 < static_cast<int64_t>(kEvalSteps)
-                              ? Inconclusive("few-steps: fewer than 3 optimizer steps")
-                              : Pass("no module with dropout or batch norm stays in eval mode");
+    v1::Verdict verdict =
+        unusable_ > 0 ? Inconclusive("poisoned: a count is NaN or infinite")
+        : run.step_last - run.step_first + 1 < static_cast<int64_t>(kEvalSteps)
+            ? Inconclusive("few-steps: fewer than 3 optimizer steps were observed")
+            : Pass("no module with dropout or batch norm was in eval mode during training");
     SetPlace(verdict, "", "training", run.step_first, run.step_last, std::vector<uint32_t>{});
     out.Add(std::move(verdict));
   }
@@ -160,7 +161,7 @@ class EvalMode : public Rule {
     FindingBuilder found(level, v1::STRENGTH_PROVED);
     found
         .Title(whole ? "the model is trained in eval mode"
-                     : "batch norm is in eval mode, and the model is not")
+                     : "batch norm is in eval mode while the model trains")
         .Explain(absl::StrFormat(
             "%.0f of %.0f modules with dropout or batch norm are in eval mode since step %d, in %d "
             "optimizer steps, and were in train mode before: %s%s.",
@@ -168,13 +169,13 @@ class EvalMode : public Rule {
             absl::StrJoin(names, ", "), more > 0 ? absl::StrFormat(" and %.0f more", more) : ""))
         .Cause(whole ? "left-in-eval" : "frozen-statistics", whole ? 0.9 : 0.6)
         .Measured("modules in eval mode", eval, "modules")
-        .Threshold(static_cast<double>(kEvalSteps), "optimizer steps in a row")
+        .Threshold(static_cast<double>(kEvalSteps), "consecutive optimizer steps")
         .Samples(course.in_a_row)
         .Witness("modules", std::max(course.modes, eval))
         .Witness("in_eval_mode", eval)
-        .Fix(whole ? "Call model.train() after each evaluation, on every path."
-                   : "Nothing if the statistics are frozen on purpose; else call model.train() "
-                     "after each evaluation.")
+        .Fix(whole ? "Call model.train() after each evaluation, on every code path."
+                   : "If the statistics are frozen on purpose, do nothing. Otherwise call "
+                     "model.train() after each evaluation.")
         .At(names.empty() ? "" : names.front(), "training", course.onset, step.step,
             std::vector<uint32_t>{rank});
     out.Add(found.Take());

@@ -66,16 +66,16 @@ constexpr OptionInfo kOptions[] = {
     kMixtureStepsOption,
     {.name = "factor",
      .type = OptionInfo::Type::kNumber,
-     .unit = "times chance's largest over mean",
+     .unit = "times the largest load over the mean that chance gives",
      .default_value = "2",
-     .reason =
-         "healthy routers differ by tenths; at twice its share an expert sets the step's time",
+     .reason = "experts of healthy routers differ by tenths; an expert with twice its share "
+               "determines the time of the step",
      .low = 1,
      .high = 512},
 };
 
 constexpr RuleInfo kInfo = {"health/expert-imbalance",
-                            "experts are loaded unequally beyond chance",
+                            "the load of experts is more unequal than chance explains",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,
@@ -142,14 +142,14 @@ class ExpertImbalance : public MixtureRule {
     const double chance = ExpectedLargestOverMean(w.choices(), w.experts());
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
     found.FalseAlarm("measured", kMeasuredFalseAlarms)
-        .Title("an expert is wanted far more than its share")
-        .Explain(absl::StrFormat("Over %d steps expert %d was wanted %.2f times as often as the "
-                                 "mean expert; chance alone "
-                                 "gives %.2f for the busiest of %d.",
-                                 w.steps().size(), largest.expert, ratio, chance, w.experts()))
+        .Title("an expert is chosen far more often than its share")
+        .Explain(
+            absl::StrFormat("Over %d steps expert %d was chosen %.2f times as often as the mean "
+                            "expert; chance alone gives %.2f for the busiest of %d experts.",
+                            w.steps().size(), largest.expert, ratio, chance, w.experts()))
         .Cause("router-imbalance", 1)
-        .Measured("largest load over mean", ratio)
-        .Threshold(factor_ * chance, "option factor, times what chance gives")
+        .Measured("largest load / mean load", ratio)
+        .Threshold(factor_ * chance, "option factor times the value that chance gives")
         .Witness("expert", static_cast<double>(largest.expert))
         .Witness("wanted", static_cast<double>(largest.load))
         .Witness("mean", static_cast<double>(w.choices()) / static_cast<double>(w.experts()))
@@ -163,11 +163,11 @@ class ExpertImbalance : public MixtureRule {
   v1::Verdict Rest(const MixtureWindow& w) const override {
     const Largest largest = LargestOf(w);
     if (Exceeds(w, largest.load) && !Exceeds(w, largest.sure)) {
-      return Inconclusive(
-          absl::StrFormat("padding: expert %d may owe its load to the %d choices of padding rows",
-                          largest.expert, w.padding_choices()));
+      return Inconclusive(absl::StrFormat(
+          "padding: the load of expert %d may come from the %d choices of padding rows",
+          largest.expert, w.padding_choices()));
     }
-    return Pass("no expert was wanted more than its share and chance explain");
+    return Pass("no expert was chosen more often than chance explains");
   }
 
   void Describe(const MixtureWindow& w, google::protobuf::Struct& details) const override {

@@ -39,7 +39,7 @@ server found.
 )page";
 
 constexpr RuleInfo kInfo = {"health/hang-between-steps",
-                            "the trainer is alive and begins no step",
+                            "the trainer is alive but begins no step",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,

@@ -91,26 +91,27 @@ step on where nothing was declared; a resume on the flat part of a schedule.
 constexpr OptionInfo kOptions[] = {
     {.name = "steps",
      .type = OptionInfo::Type::kInteger,
-     .unit = "optimizer steps that the run is meant to have; 0: not declared",
+     .unit = "optimizer steps that the run is planned to have; 0: not declared",
      .default_value = "0",
-     .reason = "a record does not say how long the run was to be",
+     .reason = "a record does not contain the planned length of the run",
      .low = 0,
      .high = 1e15},
     {.name = "warmup",
      .type = OptionInfo::Type::kInteger,
-     .unit = "optimizer steps that the warm-up is meant to have; 0: not declared",
+     .unit = "optimizer steps that the warm-up is planned to have; 0: not declared",
      .default_value = "0",
-     .reason = "a record does not say how long the warm-up was to be",
+     .reason = "a record does not contain the planned length of the warm-up",
      .low = 0,
      .high = 1e15},
 };
 
-constexpr RuleInfo kInfo = {"health/learning-rate",
-                            "the learning rate is zero, starts again, runs too fast or differs",
-                            v1::LEVEL_ERROR,
-                            "0.1.0",
-                            kPage,
-                            kOptions};
+constexpr RuleInfo kInfo = {
+    "health/learning-rate",
+    "the learning rate is zero, restarts, advances too fast or differs between ranks",
+    v1::LEVEL_ERROR,
+    "0.1.0",
+    kPage,
+    kOptions};
 
 class LearningRate : public Rule {
  public:

@@ -74,8 +74,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "loss scale",
      .default_value = "1",
-     .reason =
-         "Megatron-LM's and DeepSpeed's minimum; below it the scale takes away what it is for",
+     .reason = "the minimum of Megatron-LM and DeepSpeed; a smaller scale has no effect",
      .low = 0,
      .high = 1e12},
 };
@@ -270,19 +269,19 @@ class LossScale : public Rule {
   static v1::Verdict Storm(const std::string& layer, const std::string& op, const ScaleSeries& s) {
     const bool ended = s.streak.rows == 0;
     FindingBuilder found(ended ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found.Title(ended ? "steps were skipped for long" : "every step is skipped")
-        .Explain(absl::StrFormat("By %s most steps are skipped from step %d %s step %d: none of "
-                                 "these changed a weight.",
+    found.Title(ended ? "many consecutive steps were skipped" : "every step is skipped")
+        .Explain(absl::StrFormat("According to %s most steps were skipped from step %d %s step %d: "
+                                 "no skipped step changes a weight.",
                                  op, s.streak.first, ended ? "to" : "on, up to", s.streak.last))
         .Cause("steps-skipped", 0.9)
         .Measured("skipped steps from", static_cast<double>(s.streak.first), "step")
         .Threshold(static_cast<double>(s.streak.enough()),
-                   "rows in a row; a scaler that looks for its scale has fewer")
+                   "consecutive rows; a loss scaler that searches for its scale skips fewer")
         .Samples(s.points)
         .Witness("step", static_cast<double>(s.streak.first))
         .Fix(
-            "Train in bf16, or find what overflows (precision/non-finite names the first tensor); "
-            "go back to a checkpoint before that step.")
+            "Train in bf16, or find the tensor that overflows (precision/non-finite names the "
+            "first one). Go back to a checkpoint before that step.")
         .At(layer, op, s.streak.first, s.streak.last, std::vector<uint32_t>{});
     google::protobuf::Struct& details = *found.verdict().mutable_details();
     Put(details, "series", op);
@@ -306,20 +305,19 @@ class LossScale : public Rule {
     FindingBuilder found = Begun(step, first->step, "halvings");
     found.Title("the loss scale keeps falling")
         .Explain(absl::StrFormat("%s halved %d times at %d of %d points (steps %d to %d), from "
-                                 "%.6g to %.6g: each time a step's gradients were thrown away.",
+                                 "%.6g to %.6g: each time the gradients of a step were discarded.",
                                  step.site.op(), halvings, points, s.window.size() - 1, first->step,
                                  step.step, before, s.newest.scale))
         .Cause("overflow-storm", 0.9)
         .Measured("halvings within 100 points", static_cast<double>(halvings), "halvings")
         .Threshold(static_cast<double>(kFewHalvings),
-                   "customary: a scaler at its level has one in "
-                   "2,000")
+                   "customary: a stable loss scaler has one halving in 2,000 steps")
         .Samples(s.window.size())
         .Witness("scale_before", before)
         .Witness("scale", s.newest.scale)
         .Fix(
-            "Train in bf16, or find what overflows (precision/non-finite names the first tensor), "
-            "clip behind scaler.unscale_, and lower the rate.");
+            "Train in bf16, or find the tensor that overflows (precision/non-finite names the "
+            "first one). Clip after scaler.unscale_, and lower the learning rate.");
     return found.Take();
   }
 
@@ -333,8 +331,8 @@ class LossScale : public Rule {
     }
     FindingBuilder found = Begun(step, onset, "skipped");
     found.Title("too many steps are skipped")
-        .Explain(absl::StrFormat("By %s at least %.6g of %d steps (%d to %d) were skipped for "
-                                 "gradients that are no numbers.",
+        .Explain(absl::StrFormat("According to %s at least %.6g of %d steps (%d to %d) were "
+                                 "skipped because of NaN or infinite gradients.",
                                  step.site.op(), s.skips.skipped, s.skips.steps,
                                  s.skips.points.front().step, step.step))
         .Cause("steps-skipped", 0.9)
@@ -343,8 +341,8 @@ class LossScale : public Rule {
         .Samples(static_cast<uint64_t>(s.skips.steps))
         .Witness("skipped", s.skips.skipped)
         .Fix(
-            "Train in bf16, or find what overflows (precision/non-finite names the first tensor); "
-            "a static loss scale may be too high.");
+            "Train in bf16, or find the tensor that overflows (precision/non-finite names the "
+            "first one). A static loss scale may be too high.");
     return found.Take();
   }
 
@@ -354,7 +352,7 @@ class LossScale : public Rule {
     FindingBuilder found = Begun(step, step.step, "floor");
     found.Title("the loss scale is at its floor")
         .Explain(absl::StrFormat("%s is %.6g in step %d, point %d of this attempt, and was %.6g: "
-                                 "there is nothing left to take away.",
+                                 "it cannot become smaller.",
                                  step.site.op(), s.newest.scale, step.step, s.points, s.highest))
         .Cause("scale-floor", 0.9)
         .Measured("loss scale", s.newest.scale)
@@ -363,20 +361,19 @@ class LossScale : public Rule {
         .Witness("scale", s.newest.scale)
         .Witness("highest", s.highest)
         .Fix(
-            "Train in bf16; in fp16 find what overflows even at this scale "
+            "Train in bf16; in fp16 find the tensor that overflows even at this scale "
             "(precision/non-finite).");
     return found.Take();
   }
 
   v1::Verdict Rest(const std::string& op, const ScaleSeries& s) const {
-    if (s.points == 0)
-      return Inconclusive("no-number: no value of it is a number that such a series may have");
+    if (s.points == 0) return Inconclusive("no-number: the series has no finite, positive value");
     if (s.judged < kScaleWindow)
       return Inconclusive(absl::StrCat("few-points: fewer than ", kScaleWindow,
                                        " beyond the first ", kScaleStartUp, " of an attempt"));
-    if (!IsLossScale(op)) return Pass("at most one step in twenty was skipped");
-    if (s.highest == s.lowest) return Pass("the scale is constant");
-    return Pass("the scale found its level and kept it");
+    if (!IsLossScale(op)) return Pass("at most 1 step in 20 was skipped");
+    if (s.highest == s.lowest) return Pass("the loss scale is constant");
+    return Pass("the loss scale reached a stable level");
   }
 
   bool IsLossScale(const std::string& op) const { return roles_.Of(op) == SeriesRole::kLossScale; }

@@ -72,11 +72,11 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kText,
      .unit = "nearest or stochastic",
      .default_value = "nearest",
-     .reason = "how masters become weights; frameworks round to nearest"},
+     .reason = "rounding of fp32 masters to weights; frameworks round to nearest"},
 };
 
 constexpr RuleInfo kInfo = {"health/optimizer-state",
-                            "the optimizer begins anew within a run",
+                            "the optimizer's state was reset within a run",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,
@@ -173,15 +173,17 @@ class OptimizerState : public Rule {
       if (course.told || course.told_schedule || course.told_moments || course.told_masters)
         continue;
       v1::Verdict verdict =
-          course.pairs > 0    ? Pass("the optimizer's steps rise with the run's")
+          course.pairs > 0    ? Pass("the step count of the optimizer rises with that of the run")
           : course.others > 0 ? Pass(
-                                    "the schedule's steps and the moments go on; the optimizer "
-                                    "keeps no steps that could be compared")
-          : course.odd > 0 ? Inconclusive("no-number: what a checkpoint keeps as its steps is none")
-          : course.apart   ? Inconclusive(
-                                 "nothing-in-common: no two checkpoints in a row keep the "
-                                   "same of steps, schedule and moments")
-                         : Inconclusive("one-checkpoint: nothing to compare it with");
+                                    "the schedule's step count and the moments continue; the "
+                                    "optimizer stores no step count that could be compared")
+          : course.odd > 0
+              ? Inconclusive("no-number: the step count of a checkpoint is not a number")
+          : course.apart
+              ? Inconclusive(
+                    "nothing-in-common: no two consecutive checkpoints store the same parts (step "
+                    "count, schedule, moments)")
+              : Inconclusive("one-checkpoint: the rule compares two checkpoints, and found one");
       Put(*verdict.mutable_details(), "pairs", static_cast<double>(course.pairs));
       SetPlace(verdict, "", kOptimizerStep, course.step_first,
                course.last ? course.last->step : course.step_first,
@@ -308,21 +310,21 @@ class OptimizerState : public Rule {
   v1::Verdict NotTheirMasters(const StepEnd& step, uint32_t rank, const std::string& name,
                               const std::map<std::string, double>& master, uint64_t weights) const {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found.Title("weights are not their masters, rounded")
+    found.Title("weights differ from their rounded fp32 masters")
         .Explain(absl::StrFormat(
-            "%s: %.0f of %.0f elements are not what %s gives of the fp32 master in the same "
-            "checkpoint (the first that is not the nearest: element %.0f is %.9g, its master "
-            "%.9g). It is so in %d of its weights.",
+            "%s: %.0f of %.0f elements are not the result of %s of the fp32 master in the same "
+            "checkpoint (the first wrong one: element %.0f is %.9g, its master is %.9g). %d "
+            "weights of the checkpoint are affected.",
             name, Wrong(master), Of(master, "compared"),
             stochastic_ ? "rounding in either direction" : "rounding to nearest",
             Of(master, "first"), Of(master, "weight"), Of(master, "value"), weights))
         .Cause("masters-not-copied", 0.8)
-        .Measured("share of elements that are not the rounded master",
+        .Measured("share of elements that differ from the rounded master",
                   Wrong(master) / Of(master, "compared"), "share")
-        .Threshold(0, "a weight is its master, rounded")
+        .Threshold(0, "a weight equals its rounded master")
         .Fix(
-            "Copy the masters to the weights before saving, and load both from one checkpoint; "
-            "declare stochastic rounding where it is used (option rounding).")
+            "Copy the masters to the weights before saving, and load both from one checkpoint. If "
+            "you use stochastic rounding, declare it (option rounding).")
         .Witness("element", Of(master, "first"))
         .Witness("weight", Of(master, "weight"))
         .Witness("master", Of(master, "value"))

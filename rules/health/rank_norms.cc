@@ -130,9 +130,9 @@ class RankNormsRule : public Rule {
       }
       v1::Verdict verdict =
           norms.seen < kFewestNorms
-              ? Inconclusive(absl::StrFormat("few-steps: two ranks have a norm in %d steps, %d are "
-                                             "needed",
-                                             norms.seen, kFewestNorms))
+              ? Inconclusive(absl::StrFormat(
+                    "few-steps: two ranks have a gradient norm in %d steps; the rule needs %d",
+                    norms.seen, kFewestNorms))
               : Pass(absl::StrFormat("ranks differ by more than 1 %% in %d of %d steps",
                                      norms.apart, norms.seen));
       SetPlace(verdict, layer, op, norms.first, norms.last, std::vector<uint32_t>{});
@@ -154,20 +154,20 @@ class RankNormsRule : public Rule {
     found.Title("ranks log different gradient norms")
         .Explain(absl::StrFormat(
             "%s is %.6g on rank %d and %.6g on rank %d in step %d; ranks differ by more than 1 %% "
-            "in %d of %d steps up to step %d. The norm is that of each rank alone: it was logged "
-            "before the reduction, or gradients were clipped by it.",
+            "in %d of %d steps up to step %d. Each rank logs its own norm: it was logged before "
+            "the reduction, or each rank clipped by its own norm.",
             op, norms.low, norms.low_rank, norms.high, norms.high_rank, norms.step, norms.apart,
             norms.seen, norms.last))
         .Cause("local-norm", 0.8)
-        .Measured("largest norm over the smallest", norms.high / norms.low)
-        .Threshold(1 + kNormsApart, "in five steps or more, and in half of them")
+        .Measured("largest norm / smallest norm", norms.high / norms.low)
+        .Threshold(1 + kNormsApart, "in at least 5 steps, and in at least half of them")
         .Samples(norms.seen)
         .Witness("step", static_cast<double>(norms.step))
         .Witness("low", norms.low)
         .Witness("high", norms.high)
         .Fix(
-            "Clip by the norm over all ranks, and log what the clip returns: FSDP1 "
-            "model.clip_grad_norm_, FSDP2 and DDP torch.nn.utils.clip_grad_norm_ after the "
+            "Clip by the norm over all ranks, and log the value that the clip function returns: "
+            "FSDP1 model.clip_grad_norm_, FSDP2 and DDP torch.nn.utils.clip_grad_norm_ after the "
             "reduction.")
         .At(layer, op, norms.step, norms.last,
             std::vector<uint32_t>{std::min(norms.low_rank, norms.high_rank),

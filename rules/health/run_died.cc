@@ -65,7 +65,7 @@ earliest timestamp as the root cause; Python's `sys.excepthook` and `threading.e
 )page";
 
 constexpr RuleInfo kInfo = {"health/run-died",
-                            "a process ended by an error or without a word",
+                            "a process ended with an error, or without a message",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,

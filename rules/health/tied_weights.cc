@@ -61,7 +61,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kText,
      .unit = "names, a.weight=b.weight",
      .default_value = "",
-     .reason = "an embedding and a head are known by their names, others are said here"},
+     .reason = "embedding and head are recognised by name; other pairs are listed here"},
 };
 
 constexpr RuleInfo kInfo = {
@@ -162,11 +162,12 @@ class TiedWeights : public Rule {
       if (pair.told || pair.equal + pair.poisoned == 0) continue;
       v1::Verdict verdict =
           pair.tied() && pair.equal_last == pair.step_last
-              ? Pass("the two are one tensor to the end")
+              ? Pass("the two weights are equal in all observations")
           : pair.equal == 0 || (pair.poisoned > 0 && pair.equal_last != pair.step_last)
               ? Inconclusive("poisoned: NaN or infinite values")
               : Inconclusive(
-                    "one-content: equal in one content alone, as an initialisation makes them");
+                    "one-content: the weights were equal with one set of values only; an "
+                    "initialisation can cause this");
       Say(std::move(verdict), a, b, rank, pair.equal > 0 ? pair.equal_first : pair.step_first,
           pair.step_last, out);
     }
@@ -280,11 +281,10 @@ class TiedWeights : public Rule {
                                  a.name, b.name, before, step.step, hex(a.digest), hex(b.digest),
                                  a.count))
         .Cause("untied", 0.9)
-        .Measured("contents that they had in common", static_cast<double>(pair.contents),
-                  "contents")
-        .Threshold(2, "different contents in common are no accident")
+        .Measured("sets of values that both had", static_cast<double>(pair.contents), "contents")
+        .Threshold(2, "two equal sets of values are not an accident")
         .Fix(
-            "Go on from the last checkpoint in which they were equal, and tie them again after "
+            "Continue from the last checkpoint in which they were equal. Tie them again after "
             "loading, resizing and wrapping (model.tie_weights()).")
         .Samples(pair.equal + 1)
         .Witness("one", a.name)

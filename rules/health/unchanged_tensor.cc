@@ -70,7 +70,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kText,
      .unit = "patterns of names",
      .default_value = "",
-     .reason = "what is frozen has no gradient, unless it is said here"},
+     .reason = "frozen tensors have no gradient; others that must not change are listed here"},
 };
 
 constexpr RuleInfo kInfo = {"health/unchanged-tensor",
@@ -301,16 +301,16 @@ class UnchangedTensor : public Rule {
     const double rate = seen.rate.value_or(rate_.value_or(0));
     const std::string others =
         changed > 0 ? absl::StrCat("of the others ", changed, changed > 1 ? " change" : " changes")
-                    : std::string("no other weight that is observed changes");
+                    : std::string("no other observed weight changes");
     const std::string digest = absl::StrFormat("%016x%016x", seen.weight->high, seen.weight->low);
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-    found.Title(kept ? "a tensor that the optimizer moves does not change" : kInfo.title)
+    found.Title(kept ? "a tensor that the optimizer updates does not change" : kInfo.title)
         .Explain(absl::StrFormat(
             "%s has the same bits (digest %s) over %d %s, steps %d to %d, though its %s (up to "
             "%.3g) and the rate is %.3g; %s.",
             name, digest, weight.still + (kept ? 1 : 0), kept ? "checkpoints" : "observed updates",
             weight.still_first, step.step,
-            kept ? "first moment is not zero and goes on" : "gradient is not zero",
+            kept ? "first moment is not zero and changes" : "gradient is not zero",
             kept ? seen.moment_amax : seen.gradient_amax, rate, others))
         .Cause(kept ? "another-copy" : "not-in-optimizer", 0.8)
         .Samples(weight.still)
@@ -323,19 +323,21 @@ class UnchangedTensor : public Rule {
       found
           .Measured("checkpoints with the same bits", static_cast<double>(weight.still + 1),
                     "checkpoints")
-          .Threshold(static_cast<double>(kCheckpoints), "checkpoints in a row")
+          .Threshold(static_cast<double>(kCheckpoints), "consecutive checkpoints")
           .Fix(
-              "The optimizer moves another copy than the one that is saved: make it after the "
-              "model is on its device and wrapped, copy masters back after each step, and save "
-              "what is trained.");
+              "The optimizer updates a different copy than the one that is saved. Create the "
+              "optimizer after the model is on its device and wrapped, copy masters back after "
+              "each step, and save the trained tensors.");
     } else {
       found.Measured("updates without effect", static_cast<double>(weight.still), "updates")
           .Threshold(static_cast<double>(changed > 0 ? kUpdates : kUpdatesAlone),
-                     "updates in a row")
+                     "consecutive updates")
           .Fix(
-              "Give the optimizer all parameters (make it after the model is whole; "
-              "add_param_group), or freeze the tensor by requires_grad_(False).")
-          .Assume("each observed step ends with an update, and every group's rate was told");
+              "Pass all parameters to the optimizer (create it after the model is complete; "
+              "add_param_group), or freeze the tensor with requires_grad_(False).")
+          .Assume(
+              "each observed step ends with an update, and the learning rate of every group was "
+              "recorded");
     }
     Put(*found.verdict().mutable_details(), "updates", static_cast<double>(weight.updates));
     return found.Take();
@@ -358,27 +360,29 @@ class UnchangedTensor : public Rule {
     const bool moved = weight.still < weight.updates;
     if (weight.held && weight.still > 0)
       return Inconclusive(
-          "update-observed: the optimizer holds it; precision/lost-update tells where its change "
-          "goes");
+          "update-observed: the optimizer holds the tensor; precision/lost-update judges its "
+          "update");
     if (moved) return Pass("the weight changes");
     if (weight.updates >= kUpdates)
-      return Inconclusive(absl::StrCat("nothing-changes: no weight of the run changes; after ",
-                                       kUpdatesAlone, " updates that is a finding"));
+      return Inconclusive(absl::StrCat("nothing-changes: no weight of the run changes yet; after ",
+                                       kUpdatesAlone, " updates this becomes a finding"));
     if (weight.updates > 0)
       return Inconclusive(absl::StrCat("few-updates: fewer than ", kUpdates, " were observed"));
     if (weight.unrated > 0)
-      return Inconclusive("no-rate: no learning rate was told where it has a gradient");
+      return Inconclusive("no-rate: no learning rate was recorded in the steps with a gradient");
     if (weight.resting > 0)
-      return Inconclusive("rate-zero: a learning rate of this run is 0 where it has a gradient");
-    if (weight.clamped > 0)
       return Inconclusive(
-          "one-value: a tensor whose elements are all one number may stand at a bound");
+          "rate-zero: a learning rate of this run is 0 in the steps with a gradient");
+    if (weight.clamped > 0)
+      return Inconclusive("one-value: all elements have one value; the tensor may be at a bound");
     if (weight.tiny > 0)
-      return Inconclusive("too-small: its step is below its last place, or rounding errors alone");
+      return Inconclusive(
+          "too-small: its update is smaller than half a unit in the last place, or only rounding "
+          "errors");
     if (weight.poisoned > 0) return Inconclusive("poisoned: NaN or infinite values");
     return Inconclusive(
-        "no-optimizer-state: it keeps its bits, and no optimizer's state in the checkpoints tells "
-        "whether it was to change");
+        "no-optimizer-state: the tensor keeps its bits, and the checkpoints contain no optimizer "
+        "state that shows whether it was trained");
   }
 
   std::vector<std::string> frozen_;

@@ -32,7 +32,7 @@ any leak looks the same: look at what it does before it is thrown out. Without `
 )page";
 
 constexpr RuleInfo kInfo = {"ledger/evaluation-leak",
-                            "a multiplier that helps on one evaluation set alone",
+                            "a multiplier that helps on one evaluation set only",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,

@@ -29,7 +29,7 @@ lists leave-outs with the smallest effect that each could show, and concludes no
 )page";
 
 constexpr RuleInfo kInfo = {"ledger/not-on-stack",
-                            "a multiplier not measured on top of the others",
+                            "a multiplier that was not measured on top of the others",
                             v1::LEVEL_NOTE,
                             "0.1.0",
                             kPage,

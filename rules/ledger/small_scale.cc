@@ -27,7 +27,7 @@ decades; the ledger allows each change 2 % a decade and all of them together 0.5
 )page";
 
 constexpr RuleInfo kInfo = {"ledger/small-scale",
-                            "a multiplier measured far below its use",
+                            "a multiplier that was measured far below the scale of its use",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,

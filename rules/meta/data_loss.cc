@@ -107,7 +107,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "share of a site's evidence",
      .default_value = "0.01",
-     .reason = "above it, faults that show on one step in a hundred begin to be missed",
+     .reason = "above it, the rules can miss faults that occur in one step of a hundred",
      .low = 0,
      .high = 1},
 };
@@ -122,53 +122,54 @@ struct Cause {
 };
 constexpr Cause kCauses[] = {
     {"queue-full", "the agent's queue was full while the server did not acknowledge",
-     "Give the agent a spool (PLUMBLINE_SPOOL), or raise its queue (PLUMBLINE_QUEUE_BYTES)."},
-    {"spool-full", "the agent's spool was at its bound while the server was away",
-     "Raise the spool (PLUMBLINE_SPOOL_BYTES), or find out why the server was away."},
-    {"spool-write", "the spool's disk refused to take them",
-     "Free space on the spool's file system."},
+     "Set a spool folder (PLUMBLINE_SPOOL), or raise the limit of the queue "
+     "(PLUMBLINE_QUEUE_BYTES)."},
+    {"spool-full", "the agent's spool was full while the server was not reachable",
+     "Raise the limit of the spool (PLUMBLINE_SPOOL_BYTES), or find out why the server was not "
+     "reachable."},
+    {"spool-write", "the spool's disk refused the write", "Free space on the spool's file system."},
     {"spool-damaged", "the spool on disk was damaged",
-     "Suspect the spool's disk: its contents failed their checksums."},
+     "Check the spool's disk: its data failed their checksums."},
     {"ring-full", "the agent's drain thread did not keep up",
-     "Leave the drain thread a core, or sample less often."},
+     "Leave a CPU core for the drain thread, or sample less often."},
     {"record-write", "the record could not be written", "Free space on the record's file system."},
-    {"rejected", "the server refused them", "Compare the versions of agent and server."},
-    {"engine-refused", "the server had acknowledged them and could not judge or store them",
-     "Keep plumbd's log, which states what it could not take, and report it: this is a fault of "
-     "plumbd. The run's own records, if there are any, still hold them."},
+    {"rejected", "the server refused them",
+     "Check that agent and server have compatible versions."},
+    {"engine-refused", "the server acknowledged them but could not judge or store them",
+     "Report plumbd's log, which names the refused evidence: this is a bug in plumbd. The records "
+     "of the run, if there are any, still contain the evidence."},
     {"superseded", "a later attempt of the run repeated their steps",
-     "Nothing: the repeated steps are judged instead."},
-    {"invalid", "their tensors do not fit together",
+     "Do nothing: the repeated steps are judged instead."},
+    {"invalid", "the shapes of their tensors do not match",
      "Fix the observation that the trainer's log names."},
-    {"device-kernels-not-loaded", "they lie on a device that cannot be used",
-     "Observe host tensors, or install the build with device kernels; the trainer's log says what "
-     "is missing."},
-    {"device-tensor-not-read",
-     "CUDA tensors of their size or strides are not copied to be measured",
-     "Hand them over on the host (.cpu()): they are copied whole and are larger than a sample may "
-     "be (8 MiB), or have more than two axes that are not dense."},
-    {"device-ring-full", "the GPU was further behind than its ring could hold",
-     "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
-    {"sample-ring-full", "the GPU held more raw rows than its ring could hold",
-     "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
+    {"device-kernels-not-loaded", "they are on a device that the agent cannot use",
+     "Observe host tensors, or install the build with device kernels; the trainer's log names the "
+     "missing part."},
+    {"device-tensor-not-read", "CUDA tensors of this size or with these strides cannot be measured",
+     "Pass them as CPU tensors (.cpu()). As CUDA tensors they are larger than a sample may be (8 "
+     "MiB), or have more than two axes that are not dense."},
+    {"device-ring-full", "the GPU's ring was full because the GPU was too slow",
+     "Raise the size of the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
+    {"sample-ring-full", "the GPU had more raw rows than its ring can hold",
+     "Raise the size of the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
     {"stream-capture", "their stream was being captured into a CUDA graph",
      "Capture the graph within run.capturing() (C: plumbline_capture_begin)."},
-    {"captured-calls", "CUDA graphs that still exist hold as many calls as a GPU's may",
-     "Destroy graphs that are not replayed any more, or capture fewer calls."},
-    {"device-error", "CUDA refused, or the device failed",
-     "Fix what the trainer's log names; CUDA's own text is there."},
-    {"device-unfinished", "the run was closed while the device was at work",
-     "Wait for the device before the run is closed."},
-    {"device-streams", "the device worked on more streams at once than there is memory for",
+    {"captured-calls", "existing CUDA graphs contain the largest number of calls allowed per GPU",
+     "Destroy graphs that are no longer replayed, or capture fewer calls."},
+    {"device-error", "CUDA returned an error, or the device failed",
+     "Read CUDA's error message in the trainer's log, and fix its cause."},
+    {"device-unfinished", "the run was closed while the device was busy",
+     "Synchronise the device before you close the run."},
+    {"device-streams", "the device used more streams at once than the agent has memory for",
      nullptr},
-    {"device-context", "their stream was of another context of the GPU (a green context)",
+    {"device-context", "their stream belongs to another context of the GPU (a green context)",
      "Observe on a stream of the GPU's primary context."},
-    {"device-starting", "another thread was getting the device ready", nullptr},
-    {"after-step-end", "they were observed while their step was being ended", nullptr},
-    {"too-many-sites", "there was no room for another site", nullptr},
+    {"device-starting", "another thread was initialising the device", nullptr},
+    {"after-step-end", "they were observed while their step ended", nullptr},
+    {"too-many-sites", "the table of sites is full", nullptr},
     {"too-many-open-spans", "too many spans were open", nullptr},
-    {"stage-marks", "they were stages of the loop, and nobody had read them for too long", nullptr},
-    {"too-many-spans", "a block of steps had more spans than its times are made of", nullptr},
+    {"stage-marks", "they were stages of the loop that were not read in time", nullptr},
+    {"too-many-spans", "a block of steps had more spans than it can store", nullptr},
 };
 
 bool OfSamples(std::string_view cause) { return cause.rfind("sample-", 0) == 0; }
@@ -316,7 +317,7 @@ class DataLoss : public Rule {
                                         : " evidence items lost their raw rows, mostly by ";
     found.Title(absl::StrCat(missing, what, main_cause->first))
         .Explain(absl::StrCat("Of ", total, " items measured at this site not all could be kept: ",
-                              Reasons(site), ". Verdicts rest on the rest."))
+                              Reasons(site), ". The verdicts use only the remaining evidence."))
         .Cause(main_cause->first,
                static_cast<double>(main_cause->second) / static_cast<double>(site.all()))
         .Measured("lost share", share, "share")

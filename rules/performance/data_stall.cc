@@ -15,7 +15,7 @@ The GPU waits for data.
 **Why.** A loader that is 10 ms slower than a step of 200 ms costs nothing with prefetching until its queue is empty,
 and from then on 5 % of every step, on every rank: the slowest loader of 64 sets the pace of all.
 
-**What it checks.** Of the spans of data loading on threads that launch kernels (`DataLoader`, `get_batch`, a span called `data`, ...):
+**What it checks.** The ranks the spans of data loading on threads that launch kernels (`DataLoader`, `get_batch`, a span called `data`, ...):
 their union, and how much of it finds the GPU idle. A finding where that is 5 % of the span or more, in at least three spans.
 *Of a trainer's own spans* (`run.span("data")`, and the waits for torch's `DataLoader`, which `run.watch` times by itself; live, and from a run
 record): the same of the thread that ends the steps, in blocks of 16, later 64 steps. Without a GPU the loop itself waits: a warning where
@@ -39,8 +39,8 @@ thread). In front of a GPU nobody knows whether it idles meanwhile, and the find
 )page";
 
 constexpr OptionInfo kOptions[] = {
-    {"share", OptionInfo::Type::kNumber, "of the span", "0.05", "customary: one GPU in twenty", "",
-     0, 1},
+    {"share", OptionInfo::Type::kNumber, "of the span", "0.05",
+     "customary: 5 % is 5 %: one GPU in twenty", "", 0, 1},
 };
 
 constexpr RuleInfo kInfo = {"performance/data-stall",
@@ -53,7 +53,7 @@ constexpr RuleInfo kInfo = {"performance/data-stall",
 constexpr WaitRule::Words kWordsOfData = {
     v1::TimelineGap::CAUSE_DATA_LOADING, "the GPU waits for data", "data-loading spans",
     "annotate the loader: record_function(\"data\")",
-    "More loader workers, pin_memory, prefetch_factor; decode and tokenise ahead of the run."};
+    "Use more loader workers, pin_memory, prefetch_factor; decode and tokenise before the run."};
 
 }  // namespace
 

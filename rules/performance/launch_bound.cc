@@ -57,7 +57,8 @@ class LaunchBound : public TimelineRule {
   // A loop launches all of its own work.
   bool reads_loops() const override { return false; }
   v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
-    if (t.kernels() == 0) return Inconclusive("no-kernels: only copies and memsets ran");
+    if (t.kernels() == 0)
+      return Inconclusive("no-kernels: the trace contains only copies and memsets");
     // If the host stopped once, to warm up or to compile, that is no habit.
     uint64_t longest = 0;
     for (const v1::TimelineGap& gap : t.gaps()) longest = std::max(longest, gap.duration_ns());
@@ -86,15 +87,15 @@ class LaunchBound : public TimelineRule {
     found.Title(kInfo.title)
         .Explain(Capitalised(words) + ".")
         .Cause("launches", 0.8)
-        .Measured("share of the span in which the GPU waits for a launch", share, "share")
+        .Measured("share of the time in which the GPU waits for a launch", share, "share")
         .Threshold(least_, "customary")
         .Samples(t.kernels())
-        .Assume("the profiler itself does not make launches much slower")
+        .Assume("the profiler itself does not slow launches much")
         .Witness("waited_ms", Milliseconds(waited))
         .Witness("kernels", static_cast<double>(t.kernels()))
         .Fix(
-            "CUDA graphs (torch.compile with mode=\"reduce-overhead\"), fused optimizers, a larger "
-            "micro-batch; no .item() within the step.");
+            "Use CUDA graphs (torch.compile with mode=\"reduce-overhead\"), fused optimizers, a "
+            "larger micro-batch; no .item() within the step.");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }

@@ -98,8 +98,8 @@ class CollectiveMismatch : public Rule {
           site.compared > 0
               ? Pass(absl::StrCat("the ranks agree on dtype, count, operation and root"))
               : Inconclusive(
-                    "one-record: one record speaks for all ranks; their own statements "
-                    "were not compared");
+                    "one-record: one record describes all ranks; the calls of single ranks were "
+                    "not compared");
       Put(*verdict.mutable_details(), "calls", static_cast<double>(site.compared));
       SetPlace(verdict, std::get<1>(key), std::get<2>(key), site.step_first, site.step_last,
                site.ranks);
@@ -144,12 +144,12 @@ class CollectiveMismatch : public Rule {
         .Cause(absl::StrCat("different-", m.what), 1)
         .Measured(absl::StrCat("different values of ", m.what),
                   static_cast<double>(ranks_of.size()))
-        .Threshold(1, "every rank must ask for the same")
+        .Threshold(1, "every rank must use the same value")
         .Samples(m.values.size())
         .Fix(
-            "Find what runs on these ranks only (TORCH_DISTRIBUTED_DEBUG=DETAIL; unused "
-            "parameters, an "
-            "uneven last batch, a conditional collective, another reduce dtype).");
+            "Find code that runs on these ranks only (TORCH_DISTRIBUTED_DEBUG=DETAIL; unused "
+            "parameters, an uneven last batch, a conditional collective, a different reduce "
+            "dtype).");
     google::protobuf::Struct& details = *found.verdict().mutable_details();
     Put(details, "what", m.what);
     Put(details, "group", joined.group);
@@ -157,8 +157,7 @@ class CollectiveMismatch : public Rule {
     *found.finding().mutable_details() = details;
     if (!joined.sequence_known) {
       const char* assumption =
-          "ranks made their calls in the same order: no sequence number was "
-          "recorded";
+          "ranks made their calls in the same order (no sequence number was recorded)";
       found.verdict().add_assumptions(assumption);
       found.Assume(assumption);
     }

@@ -117,7 +117,7 @@ constexpr RuleInfo kInfo = {
 constexpr char kFix[] =
     "Sum in fp32: DDP without a 16-bit compression hook, FSDP reduce_dtype=torch.float32, "
     "Megatron-LM --accumulate-allreduce-grads-in-fp32, DeepSpeed communication_data_type fp32; or "
-    "a tree (NCCL_ALGO=Tree), whose partial sums are few.";
+    "a tree (NCCL_ALGO=Tree), which has few partial sums.";
 
 // Half of the rule's budget is for individual streams, half for e-BH.
 constexpr double kCollectiveStreamAlpha = kInfo.alpha_weight * kRunAlpha / 2;
@@ -210,11 +210,10 @@ class CollectiveSum : public Rule {
     FillBias(stream, found.finding(), tally.unit());
     const bool small = stream.interval_side() == BiasSide::kTooSmall;
     found
-        .Title(absl::StrCat("the sum over ", of.c.ranks, " ranks comes out too ",
-                            small ? "small" : "large"))
-        .Explain(absl::StrFormat("Sums over %d ranks in %s are off by %+.3g %s beyond rounding, "
-                                 "between %.3g and %.3g. %s. "
-                                 "%s%s.%s",
+        .Title(
+            absl::StrCat("the sum over ", of.c.ranks, " ranks is too ", small ? "small" : "large"))
+        .Explain(absl::StrFormat("Sums over %d ranks in %s have a bias of %+.3g %s beyond rounding "
+                                 "(interval %.3g to %.3g). %s. %s%s.%s",
                                  of.c.ranks, DTypeName(of.c.wire_dtype), stream.mean(),
                                  tally.unit(), stream.low(), stream.high(), Capitalised(model),
                                  WhatIfText(tally),
@@ -224,8 +223,8 @@ class CollectiveSum : public Rule {
     if (by_ebh) {
       found.finding().mutable_false_alarm()->set_value(kCollectiveEBhAlpha);
       found.Assume(
-          "named by e-BH over all sites: the rate is the expected share of false ones among those "
-          "named");
+          "selected by e-BH over all sites: the rate is the expected share of false findings among "
+          "the selected ones");
     }
     found.Fix(kFix);
     const bool since = known && replay.narrow_partials;
@@ -258,18 +257,19 @@ class CollectiveSum : public Rule {
     const int breaks = tally.growth->breaks_at();
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
     found.Title("a collective keeps its partial sums in 16 bits");
-    std::string grown = "Simulated with addends like these, no bias shows up to 2,048 ranks";
+    std::string grown = "A simulation with similar addends shows no bias up to 2,048 ranks";
     if (tally.growth->tried.empty()) grown = "More ranks were not simulated";
     if (breaks > 0) {
       const GrownBias& g = tally.growth->tried.back();
       grown = absl::StrFormat(
-          "Simulated with addends like these, %d ranks come out %+.2g %s (%+.2g %%) off", breaks,
-          g.mean, tally.unit(), 100 * g.relative);
+          "In a simulation with similar addends, the sum over %d ranks has a bias of %+.2g %s "
+          "(%+.2g %%)",
+          breaks, g.mean, tally.unit(), 100 * g.relative);
     }
     const BiasStream& stream = tally.stream;
     std::string now = absl::StrFormat("%d ranks show no bias so far", tally.narrow->c.ranks);
     if (stream.interval_side() != BiasSide::kNone) {
-      now = absl::StrFormat("%d ranks are %+.3g %s off, on too few samples for an alarm",
+      now = absl::StrFormat("%d ranks have a bias of %+.3g %s, on too few samples for a finding",
                             tally.narrow->c.ranks, stream.mean(), tally.unit());
     }
     found
@@ -280,8 +280,8 @@ class CollectiveSum : public Rule {
     MeasureGrowth(tally, found.finding());
     found.Samples(static_cast<uint64_t>(replay.matches))
         .Assume(
-            "the model is proved; the forecast is a simulation: normal addends with the "
-            "mean and the deviation over ranks of the sampled elements")
+            "the model is proved; the forecast is a simulation of normal addends with the mean and "
+            "the standard deviation over ranks of the sampled elements")
         .Fix(kFix);
     return Complete(key, tally, found.Take(), &replay, true);
   }
@@ -297,7 +297,7 @@ class CollectiveSum : public Rule {
     f.mutable_measured()->set_value(std::max(std::fabs(mean) - half, 0.0));
     f.mutable_measured()->set_unit(tally.unit());
     f.mutable_threshold()->set_value(kBiasBudgetUlp);
-    f.mutable_threshold()->set_source(absl::StrCat("budget of a bias, in ", tally.unit()));
+    f.mutable_threshold()->set_source(absl::StrCat("limit of the bias test, in ", tally.unit()));
   }
 
   // If a bias was already reported together with what to declare, it does not count.
@@ -324,10 +324,11 @@ class CollectiveSum : public Rule {
     } else if (!replay.explained) {
       out.Add(Complete(key, tally, Inconclusive("unexplained: " + tally.ModelText())));
     } else if (const BiasStream* biased = UntoldBias(tally); biased != nullptr) {
-      out.Add(Complete(key, tally,
-                       Inconclusive(absl::StrFormat(
-                           "few-samples: %d sums are off by %+.3g %s, too few for an alarm; %s",
-                           biased->count(), biased->mean(), tally.unit(), tally.ModelText()))));
+      out.Add(Complete(
+          key, tally,
+          Inconclusive(absl::StrFormat(
+              "few-samples: %d sums have a bias of %+.3g %s; they are too few for a finding; %s",
+              biased->count(), biased->mean(), tally.unit(), tally.ModelText()))));
     } else {
       out.Add(Complete(key, tally, Pass("no bias; " + tally.ModelText())));
     }
@@ -341,18 +342,18 @@ class CollectiveSum : public Rule {
     if (known && FormatOf(tally.wire).precision < 24)
       bias = PredictRing(tally.wire, static_cast<int>(std::min(tally.group_size, kMostRanks)));
     if (!known || bias.ranks == 0 || !bias.beyond_budget()) {
-      return Complete(key, tally,
-                      Inconclusive("no-sample: no call of this collective came with values"));
+      return Complete(
+          key, tally,
+          Inconclusive("no-sample: no call of this collective was recorded with values"));
     }
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
     found.Title("a biased sum is predicted")
-        .Explain(absl::StrFormat("Predicted, not measured: a %s ring over %d ranks of addends c(1 "
-                                 "+ 0.3 normal) comes out "
-                                 "%+.2g ulp (%+.2g %%) off.",
+        .Explain(absl::StrFormat("Predicted, not measured: a %s ring over %d ranks with addends "
+                                 "c(1 + 0.3 normal) has a bias of %+.2g ulp (%+.2g %%).",
                                  DTypeName(tally.wire), bias.ranks, bias.mean, 100 * bias.relative))
         .Cause("predicted", 0.5)
         .Measured("predicted mean error beyond rounding", bias.mean, "ulp")
-        .Threshold(kBiasBudgetUlp, "budget of the bias test, in ulp")
+        .Threshold(kBiasBudgetUlp, "limit of the bias test, in ulp")
         .Assume(
             "a ring whose partial sums have the wire's dtype; ranks whose gradients "
             "deviate by 0.3 of their mean")

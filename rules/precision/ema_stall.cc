@@ -77,22 +77,22 @@ constexpr OptionInfo kOptions[] = {
     kUpdateElements,
     {.name = "share",
      .type = OptionInfo::Type::kNumber,
-     .unit = "share of elements able to move",
+     .unit = "share of elements that can change",
      .default_value = "0.1",
-     .reason = "an average of which nine in ten elements stand still is none",
+     .reason = "if nine of ten elements cannot change, the average is useless",
      .low = 0,
      .high = 1},
     {.name = "decay",
      .type = OptionInfo::Type::kNumber,
-     .unit = "of the slowest average that is meant",
+     .unit = "of the slowest average in use",
      .default_value = "0.9999",
-     .reason = "checkpoints do not say it; slower ones are not in use",
+     .reason = "checkpoints do not contain it; slower averages are not in use",
      .low = 0,
      .high = 0.9999999},
 };
 
 constexpr RuleInfo kInfo = {"precision/ema-stall",
-                            "a moving average cannot move",
+                            "a moving average cannot change",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,
@@ -175,9 +175,10 @@ class EmaStall : public Rule {
     const UpdateWindow::Gathered& gathered = window_.Add(step, item, *std::move(sample));
     const AverageCounts n = LookAtAverage(gathered.sample);
     if (n.apart < elements_) {
-      return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
-                                       " sampled elements differ from what they average"),
-                          Describe(gathered.sample, n));
+      return Inconclusive(
+          absl::StrCat("few-elements: fewer than ", elements_,
+                       " sampled elements differ from the weights that they average"),
+          Describe(gathered.sample, n));
     }
     double& log_chance =
         log_chances_[{step.role, step.site.layer(), step.site.op(), item.source->rank()}];
@@ -196,24 +197,24 @@ class EmaStall : public Rule {
     const bool moves = !(static_cast<double>(n.moved) < most);
     const bool able = !(static_cast<double>(n.able) < most);
     if (moves || able || n.chance > 0) log_chance = 0;
-    if (moves && (able || n.arrived())) return Pass("the average moves", Describe(c, n));
+    if (moves && (able || n.arrived())) return Pass("the average changes", Describe(c, n));
     if (moves) {
       return Inconclusive(
-          "moves-otherwise: elements moved that one rounding to nearest would have held, and not "
-          "by "
-          "what was intended (each product rounded by itself)",
+          "moves-otherwise: elements changed that one rounding to nearest would keep, and not by "
+          "the intended change (each product is rounded separately)",
           Describe(c, n));
     }
     if (able) {
       return Inconclusive(
-          "not-rounding: elements stood still that rounding does not hold (an average that is not "
-          "updated in every step)",
+          "not-rounding: elements did not change though rounding does not prevent it (an average "
+          "that is not updated in every step)",
           Describe(c, n));
     }
     log_chance += n.chance > 0 ? 0 : LogChanceIfStochastic(c, update.summary());
     if (n.chance > 0 || !(log_chance < std::log(kStochasticChance))) {
       return Inconclusive(
-          "stochastic-possible: stochastic rounding could have moved as few, and loses nothing",
+          "stochastic-possible: stochastic rounding could also change so few elements, and it "
+          "loses nothing",
           Describe(c, n));
     }
     return Found(update.config(), c, n);
@@ -224,20 +225,18 @@ class EmaStall : public Rule {
     const bool wide = c.dtype == DType::kF32 || c.dtype == DType::kF64;
     const double share = static_cast<double>(n.able) / static_cast<double>(n.apart);
     FindingBuilder found(wide ? v1::LEVEL_NOTE : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-    found.Title(absl::StrFormat("a moving average in %s cannot move", DTypeName(c.dtype)))
+    found.Title(absl::StrFormat("a moving average in %s cannot change", DTypeName(c.dtype)))
         .Explain(absl::StrFormat(
-            "Of %d sampled elements that differ from the weights they average, %d can move: for "
+            "%d sampled elements differ from the weights that they average, and %d can change: for "
             "the others e + (1 - d)(p - e), rounded once to %s, is e. %d kept their bits.",
             n.apart, n.able, DTypeName(c.dtype), n.held))
         .Cause(wide ? "weights-too-near" : "low-precision-average", 1)
-        .Measured("elements able to move", share, "share")
+        .Measured("elements that can change", share, "share")
         .Threshold(share_, "option share")
-        .Fix(wide ? "Nothing, where the weights have hardly moved yet; else a shorter average, "
-                    "or one "
-                    "updated every k steps with decay d^k."
-                  : "Keep the average in fp32 and cast it when it is used (EMAModel or "
-                    "AveragedModel over an fp32 copy), or update it every k steps with decay "
-                    "d^k.")
+        .Fix(wide ? "If the weights have hardly changed yet, do nothing. Otherwise use a shorter "
+                    "average, or update it every k steps with decay d^k."
+                  : "Keep the average in fp32 and cast it on use (EMAModel or AveragedModel over "
+                    "an fp32 copy), or update it every k steps with decay d^k.")
         .Samples(n.apart);
     for (size_t k = 0; k < n.listed.size(); ++k) {
       const size_t i = n.listed[k];

@@ -97,20 +97,20 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "share of finite non-zero values",
      .default_value = "0.01",
-     .reason = "customary: below it training is not seen to differ",
+     .reason = "customary: below it no effect on training is known",
      .low = 0,
      .high = 1},
     {.name = "blocks",
      .type = OptionInfo::Type::kChoice,
      .unit = "",
      .default_value = "declared",
-     .reason = "what nobody means to store in blocks is not held against them",
+     .reason = "tensors that are not planned for block formats are not judged",
      .choices = kBlockChoices},
     {.name = "format",
      .type = OptionInfo::Type::kChoice,
      .unit = "",
      .default_value = "declared",
-     .reason = "of weights: what nobody means to cast is not held against them",
+     .reason = "of weights: tensors that are not planned for a cast are not judged",
      .choices = "declared|bf16|f16|e4m3|e5m2"},
 };
 
@@ -220,15 +220,15 @@ class FormatFitRule : public Rule {
           std::move(details));
     }
     if (dtype == target) {
-      return Inconclusive("already-stored: the values are in their format already",
+      return Inconclusive("already-stored: the values are already in this format",
                           std::move(details));
     }
     const v1::FormatFit* fit = FitOf(s, static_cast<v1::DType>(target), 0);
     if (fit == nullptr) {
       // Every narrower format is measured; f32 and f64 hold what 16 bits and fewer hold.
       const bool holds = DTypeSize(target) >= DTypeSize(dtype);
-      if (holds) return Pass("the format holds every value of the tensor's dtype", details);
-      return Inconclusive("not-measured: this format is not among those measured", details);
+      if (holds) return Pass("the format can represent every value of the tensor's dtype", details);
+      return Inconclusive("not-measured: the probe does not measure this format", details);
     }
     const double share = static_cast<double>(Lost(*fit)) / static_cast<double>(values);
     if (!(share > share_)) return Pass("few values are lost in their format", std::move(details));
@@ -264,7 +264,7 @@ class FormatFitRule : public Rule {
     const auto target = static_cast<DType>(state.target_format());
     if (!IsFloating(target) || !IsFloating(static_cast<DType>(state.dtype()))) return std::nullopt;
     if (!Narrows(static_cast<DType>(state.dtype()), target))
-      return Pass("the format holds every value of the tensor's dtype");
+      return Pass("the format can represent every value of the tensor's dtype");
     const auto sample = DecodeTensor(state);
     if (!sample.ok()) return Inconclusive(std::string(sample.status().message()));
     CastMass mass;
@@ -286,19 +286,18 @@ class FormatFitRule : public Rule {
           std::move(details));
     }
     if (!(mass.lost_share() >= kMassOfWarning))
-      return Pass("the cast loses little of the mass", std::move(details));
+      return Pass("the cast loses little of sum |x", std::move(details));
     const bool error = mass.lost_share() >= kMassOfError;
     FindingBuilder found(error ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
     found.Title(absl::StrFormat("the cast to %s loses values that are summed", DTypeName(target)))
-        .Explain(absl::StrFormat("%.1f %% of the mass does not pass the cast: of %d finite "
-                                 "non-zero values %d become 0 in "
-                                 "%s (%.3g of sum |x| = %.3g) and %d are beyond its largest "
-                                 "value (%.3g); amax is %.4g.",
+        .Explain(absl::StrFormat("%.1f %% of the sum of magnitudes is lost in the cast: of %d "
+                                 "finite non-zero values %d become 0 in %s (%.3g of sum |x| = "
+                                 "%.3g), and %d are above its largest value (%.3g). amax is %.4g.",
                                  100 * mass.lost_share(), mass.values, mass.flushed,
                                  DTypeName(target), mass.flushed_mass, mass.mass, mass.overflowed,
                                  mass.overflowed_mass, mass.amax))
         .Cause(mass.flushed_mass >= mass.overflowed_mass ? "underflow" : "overflow", 1)
-        .Measured("mass lost in the cast", mass.lost_share(), "share")
+        .Measured("share of sum |x| lost in the cast", mass.lost_share(), "share")
         .Threshold(error ? kMassOfError : kMassOfWarning,
                    "warning from 1 % of sum |x|, error from 10 %")
         .Fix(
@@ -310,8 +309,7 @@ class FormatFitRule : public Rule {
         .Witness("least_positive", PowerOfTwo(format.min_exponent - format.precision + 1))
         .Witness("largest_finite", format.max_finite);
     *found.verdict().mutable_details() = std::move(details);
-    found.verdict().add_assumptions(
-        "the values are cast as they were handed over, without a scale");
+    found.verdict().add_assumptions("the values are cast as recorded, without a scale");
     return found.Take();
   }
 
@@ -324,11 +322,10 @@ class FormatFitRule : public Rule {
     found
         .Title(
             absl::StrFormat("%.1f %% of the values do not fit %s", 100 * share, DTypeName(target)))
-        .Explain(absl::StrFormat(
-            "Of %d finite non-zero values %d become 0 in %s and %d are beyond its largest finite "
-            "value, %g; amax is %.4g.%s",
-            values, fit.flushed(), DTypeName(target), fit.saturated(), format.max_finite,
-            state.summary().amax(), scaled))
+        .Explain(absl::StrFormat("Of %d finite non-zero values %d become 0 in %s, and %d are above "
+                                 "its largest finite value, %g. amax is %.4g.%s",
+                                 values, fit.flushed(), DTypeName(target), fit.saturated(),
+                                 format.max_finite, state.summary().amax(), scaled))
         .Cause(flushed ? "underflow" : "overflow", 1)
         .Measured("values lost", share, "share")
         .Threshold(share_, "option share")
@@ -339,8 +336,7 @@ class FormatFitRule : public Rule {
         .Witness("amax", state.summary().amax())
         .Witness("least_positive", PowerOfTwo(format.min_exponent - format.precision + 1))
         .Witness("largest_finite", format.max_finite);
-    found.verdict().add_assumptions(
-        "the values are stored as they were handed over, without a scale");
+    found.verdict().add_assumptions("the values are stored as recorded, without a scale");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }
@@ -350,7 +346,7 @@ class FormatFitRule : public Rule {
     std::string text;
     for (const v1::FormatFit& fit : state.summary().fits()) {
       if (static_cast<DType>(fit.format()) != target || fit.block() == 0) continue;
-      absl::StrAppendFormat(&text, " With a scale per %d elements %.2f %% are lost.", fit.block(),
+      absl::StrAppendFormat(&text, " With one scale per %d elements %.2f %% are lost.", fit.block(),
                             100 * static_cast<double>(Lost(fit)) / static_cast<double>(values));
     }
     return text;

@@ -154,9 +154,9 @@ class GemmAccumulator : public Rule {
   static v1::Verdict One(const MatmulAnalysis& a) {
     if (!a.blocked.empty()) return Inconclusive(a.blocked);
     if (a.replay.samples == 0)
-      return Inconclusive("non-finite: every sample has a factor that is not finite");
+      return Inconclusive("non-finite: every sample has a NaN or infinite factor");
     if (!a.replay.explained()) return NotReplayed(a);
-    if (a.splits()) return Pass("16-bit parts: see precision/split-k; " + Matches(a.replay));
+    if (a.splits()) return Pass("16-bit partial sums: see precision/split-k; " + Matches(a.replay));
     const bool expected = FormatOf(a.c.declared).precision >= FormatOf(DType::kF32).precision;
     if (expected && a.replay.Holds(Narrow)) return a.replay.Proves(Narrow) ? Proved(a) : Few(a);
     return Pass(Matches(a.replay));
@@ -166,30 +166,27 @@ class GemmAccumulator : public Rule {
   static v1::Verdict NotReplayed(const MatmulAnalysis& a) {
     if (a.looks_stochastic() && !a.c.stochastic) {
       return Inconclusive(
-          "stochastic-store: every element is one of the two values next to its sum, on both sides "
-          "and without bias, as stochastic rounding stores it; declare output_rounding = "
-          "stochastic");
+          "stochastic-store: every element is one of the two values next to its sum, without bias, "
+          "as with stochastic rounding; if that is so, declare output_rounding = stochastic");
     }
     if (a.common_factor != 0 && a.c.scale.empty()) {
       return Inconclusive(
-          absl::StrFormat("common-factor: every element is %.7g times its sum, as a scaled product "
-                          "is; declare scale "
-                          "(decimal, or a tensor [1] or [m])",
+          absl::StrFormat("common-factor: every element is %.7g times its sum; if the product is "
+                          "scaled, declare scale (decimal, or a tensor [1] or [m])",
                           a.common_factor));
     }
     const std::string library = absl::AsciiStrToLower(a.c.library);
     if (absl::StrContains(library, "strassen") || absl::StrContains(library, "winograd")) {
       return Inconclusive(
-          "fast-multiplication: the elements of a Strassen or Winograd product are no sums of "
-          "their "
-          "own products, and are off by what the whole matrices are");
+          "fast-multiplication: the elements of a Strassen or Winograd product are not sums of "
+          "their own products; their error depends on the whole matrices");
     }
     if (a.beyond > 0) return Beyond(a);
     if (!a.c.stochastic) return Unexplained(a);
     if (!(std::abs(a.stochastic_z) < 5)) {
       return Inconclusive(
-          "not-stochastic: elements lie on one side of their sums more often than stochastic "
-          "rounding, as declared, would have it");
+          "not-stochastic: elements are on one side of their sums more often than the declared "
+          "stochastic rounding allows");
     }
     return Pass(
         "stored stochastically, as declared: every element is one of the two values next to an f32 "
@@ -198,16 +195,16 @@ class GemmAccumulator : public Rule {
 
   static v1::Verdict Unexplained(const MatmulAnalysis& a) {
     return Inconclusive(absl::StrFormat(
-        "unexplained: no candidate gives every element; nearest: %s (%d of %d), %s (%d)",
+        "unexplained: no candidate gives every element; the best are %s (%d of %d) and %s (%d)",
         a.replay.best, a.replay.matches, a.replay.samples, a.replay.runner_up,
         a.replay.runner_up_matches));
   }
 
   static v1::Verdict Few(const MatmulAnalysis& a) {
-    return Inconclusive(absl::StrFormat(
-        "few-samples: %s, but sums that keep more bits miss fewer than the %d elements that would "
-        "exclude them",
-        Matches(a.replay), a.replay.needed));
+    return Inconclusive(
+        absl::StrFormat("few-samples: %s, but sums with more bits differ on fewer than the %d "
+                        "elements that are needed to exclude them",
+                        Matches(a.replay), a.replay.needed));
   }
 
   static v1::Verdict Proved(const MatmulAnalysis& a) {
@@ -216,18 +213,18 @@ class GemmAccumulator : public Rule {
     FindingBuilder found(declared ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
     found.Title(absl::StrCat("a product accumulates in ", bits, " fraction bits"))
         .Explain(absl::StrFormat(
-            "%s; the only match among %d candidates (the nearest other kind: %s, %d of %d). %s "
-            "was %s. Results are right to %.1f bits of sum|ab|; %.0f %% of those that are not "
-            "exact are too small.",
+            "%s; it is the only match among %d candidates (the best other kind: %s, %d of %d). %s "
+            "was %s. Results are correct to %.1f bits of sum|ab|; %.0f %% of the inexact ones are "
+            "too small.",
             Capitalised(Matches(a.replay)), a.replay.candidates, a.replay.runner_up,
             a.replay.runner_up_matches, a.replay.samples, Capitalised(DTypeName(a.c.declared)),
             declared ? "declared" : "expected", a.effective_bits, 100 * a.toward_zero))
         .Cause("short-accumulator", 1)
         .Measured("fraction bits kept", static_cast<double>(bits), "bits")
-        .Threshold(kEnoughBits, "what f32 accumulation in hardware keeps at least")
+        .Threshold(kEnoughBits, "the fewest bits that hardware f32 accumulation keeps")
         .Fix(kFix)
         .Samples(static_cast<uint64_t>(a.replay.samples));
-    if (!declared) found.Assume("f32 accumulation: no accumulator was declared");
+    if (!declared) found.Assume("the accumulator is f32 (none was declared)");
     return found.Take();
   }
 
@@ -245,11 +242,11 @@ class GemmAccumulator : public Rule {
 
   static v1::Verdict Beyond(const MatmulAnalysis& a) {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
-    found.Title("a product is further off than f32 accumulation can be")
+    found.Title("a product has a larger error than f32 accumulation can cause")
         .Explain(absl::StrFormat(
-            "Sample %d is %.9g, exactly %.9g: %.3g times as far off as (K+1) 2^-24 sum|ab| "
-            "allows, K = %d. %d of %d elements are beyond it. No candidate explains all of them; "
-            "nearest: %s (%d of %d).",
+            "Sample %d is %.9g; the exact value is %.9g. The error is %.3g times the bound (K+1) "
+            "2^-24 sum|ab|, K = %d. %d of %d elements exceed it. No candidate explains all of "
+            "them; the best is %s (%d of %d).",
             a.worst.sample, a.worst.d, a.worst.exact, a.worst.excess(), a.c.inner, a.beyond,
             a.replay.samples, a.replay.best, a.replay.matches, a.replay.samples))
         .Cause("unexplained", 0.5)
@@ -262,8 +259,8 @@ class GemmAccumulator : public Rule {
     Put(witness, "exact", a.worst.exact);
     Put(witness, "bound", a.worst.bound);
     found.Assume(
-        "every element is a sum of its own products, in any order: no Strassen or Winograd "
-        "product");
+        "every element is a sum of its own products, in any order (no Strassen or Winograd "
+        "product)");
     if (!a.c.offsets.empty())
       Put(witness, "element",
           static_cast<double>(a.c.offsets[static_cast<size_t>(a.worst.sample)]));
@@ -325,9 +322,9 @@ class GemmAccumulator : public Rule {
     const char* unit = BiasUnit(a.c.d_dtype);
     FillBias(stream, found.finding(), unit);
     const bool small = stream.interval_side() == BiasSide::kTooSmall;
-    found.Title(absl::StrCat("the product comes out too ", small ? "small" : "large"))
+    found.Title(absl::StrCat("the product is too ", small ? "small" : "large"))
         .Explain(absl::StrFormat(
-            "Elements are off by %+.3g %s beyond rounding, between %.3g and %.3g. %s. %s.",
+            "Elements have a bias of %+.3g %s beyond rounding (interval %.3g to %.3g). %s. %s.",
             stream.mean(), unit, stream.low(), stream.high(),
             a.replay.explained() ? Capitalised(Matches(a.replay)) : "No candidate explains them",
             Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))))
@@ -340,10 +337,9 @@ class GemmAccumulator : public Rule {
     if (!a.blocked.empty()) return verdict;
     a.AddDetails(*verdict.mutable_details());
     if (a.replay.left > 0) {
-      verdict.add_assumptions(
-          absl::StrFormat("%d of %d elements were replayed: the others tell the "
-                          "candidates apart least",
-                          a.replay.samples, a.replay.samples + a.replay.left));
+      verdict.add_assumptions(absl::StrFormat(
+          "%d of %d elements were replayed; the others distinguish the candidates least",
+          a.replay.samples, a.replay.samples + a.replay.left));
     }
     if (!verdict.has_finding()) return verdict;
     *verdict.mutable_finding()->mutable_details() = verdict.details();

@@ -148,25 +148,24 @@ class GradAccumulation : public Rule {
     found.Title(absl::StrCat("micro-batch gradients are summed too ", small ? "small" : "large"));
     std::string lost;
     if (worst.lost.lost > 0) {
-      lost = absl::StrFormat(" %.0f %% of the additions (%.0f %% of the mass) changed nothing.",
-                             100 * worst.lost.lost_share(), 100 * worst.lost.mass_share());
+      lost = absl::StrFormat(
+          " %.0f %% of the additions (%.0f %% of the sum of magnitudes) changed nothing.",
+          100 * worst.lost.lost_share(), 100 * worst.lost.mass_share());
     }
     found
-        .Explain(absl::StrFormat("Sums of %d addends on rank %d come out %.2g %% too %s: %+.3g %s "
-                                 "beyond rounding, between "
-                                 "%.3g "
-                                 "and %.3g.%s %s. In fp32 the same addends give %+.2g. %s.",
-                                 tally.most_adds, worst.rank, 100 * std::fabs(worst.relative()),
-                                 small ? "small" : "large", stream.mean(), tally.unit, stream.low(),
-                                 stream.high(), lost, worst.ModelText(), worst.fp32_mean(),
-                                 Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))))
+        .Explain(absl::StrFormat(
+            "Sums of %d addends on rank %d are %.2g %% too %s: a bias of %+.3g %s beyond rounding "
+            "(interval %.3g to %.3g).%s %s. In fp32 the bias of the same addends is %+.2g. %s.",
+            tally.most_adds, worst.rank, 100 * std::fabs(worst.relative()),
+            small ? "small" : "large", stream.mean(), tally.unit, stream.low(), stream.high(), lost,
+            worst.ModelText(), worst.fp32_mean(),
+            Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))))
         .Cause(worst.CauseId(), worst.match.accepted ? 1 : 0.5);
     if (by_ebh) {
       found.finding().mutable_false_alarm()->set_value(kEBhAlpha);
       found.Assume(
-          "named by e-BH over all tensors: the rate is the expected share of false ones among "
-          "those "
-          "named");
+          "selected by e-BH over all tensors: the rate is the expected share of false findings "
+          "among the selected ones");
     }
     tally.FillWitness(worst, *found.finding().mutable_witness());
     found.Fix(kFix);
@@ -177,17 +176,16 @@ class GradAccumulation : public Rule {
     const LongerSum& last = tally.longer.tried.back();
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
     found.Title("micro-batch gradients are summed in 16 bits")
-        .Explain(absl::StrFormat(
-            "%s. Sums of %d addends show no bias; of the same addends, %d would come out %+.2g ulp "
-            "(%+.2g %%) "
-            "off.",
-            tally.Shown()->ModelText(), tally.most_adds, last.adds, last.mean, 100 * last.relative))
+        .Explain(absl::StrFormat("%s. Sums of %d addends show no bias. A sum of %d such addends "
+                                 "would have a bias of %+.2g ulp (%+.2g %%).",
+                                 tally.Shown()->ModelText(), tally.most_adds, last.adds, last.mean,
+                                 100 * last.relative))
         .Cause("16-bit-accumulator", 1)
-        .Measured("addends at which the bias passes its budget", static_cast<double>(last.adds),
+        .Measured("addends at which the bias exceeds its limit", static_cast<double>(last.adds),
                   "addends")
-        .Threshold(kBiasBudgetUlp, "budget of the bias test, in ulp")
+        .Threshold(kBiasBudgetUlp, "limit of the bias test, in ulp")
         .Samples(tally.Judged())
-        .Assume("addends of longer sums are like these")
+        .Assume("addends of longer sums are similar")
         .Fix(kFix);
     return Complete(key, tally, found.Take());
   }
@@ -199,16 +197,14 @@ class GradAccumulation : public Rule {
     const bool told_apart = shown.match.accepted || shown.match.indistinguishable;
     const bool half = shown.match.accepted && shown.match.model.half();
     if (!told_apart && !tally.WithinBudget()) {
-      return Complete(
-          key, tally,
-          Inconclusive("unexplained: no candidate gives these sums, and the interval is "
-                       "too wide to say that they have no bias"));
+      return Complete(key, tally,
+                      Inconclusive("unexplained: no candidate gives these sums, and the interval "
+                                   "is too wide to exclude a bias"));
     }
     if (!half && !tally.WithinBudget() && !tally.Enough()) {
-      return Complete(
-          key, tally,
-          Inconclusive(absl::StrFormat("few-samples: %d sums; no bias could have raised the alarm",
-                                       tally.Judged())));
+      return Complete(key, tally,
+                      Inconclusive(absl::StrFormat(
+                          "few-samples: %d sums are too few to show any bias", tally.Judged())));
     }
     return Complete(key, tally,
                     Pass(absl::StrFormat("sums of %d addends show no bias; %s", tally.most_adds,

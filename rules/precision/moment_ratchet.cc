@@ -81,7 +81,7 @@ constexpr OptionInfo kOptions[] = {
     kUpdateElements,
     {.name = "share",
      .type = OptionInfo::Type::kNumber,
-     .unit = "share of elements that fell, or are able to",
+     .unit = "share of elements that fell, or can fall",
      .default_value = "0.01",
      .reason = "all of them should",
      .low = 0,
@@ -167,7 +167,7 @@ class MomentRatchet : public Rule {
 
   std::string FewElements() const {
     return absl::StrCat("few-elements: fewer than ", elements_,
-                        " sampled elements have g^2 below half their moment");
+                        " sampled elements have g^2 below half of their moment");
   }
 
   bool Few(size_t n, size_t of) const {
@@ -179,8 +179,9 @@ class MomentRatchet : public Rule {
     if (!Few(f.fell(), f.all))
       return Pass("the second moment falls where its gradient is small", Describe(c, f));
     if (IsOptimizer(config, "amsgrad"))
-      return Inconclusive("amsgrad: its maximum does not fall by design", Describe(c, f));
-    if (!f.moved) return Inconclusive("skipped: neither weights nor moments moved", Describe(c, f));
+      return Inconclusive("amsgrad: the maximum never falls, by design", Describe(c, f));
+    if (!f.moved)
+      return Inconclusive("skipped: neither weights nor moments changed", Describe(c, f));
     const MomentReplay replay = BestReplay(MomentReplays(c, f, config.beta2()));
     if (!ReplayExplains(replay.still, f.still.size())) {
       return Inconclusive(
@@ -190,11 +191,11 @@ class MomentRatchet : public Rule {
     }
     v1::Verdict verdict = Found(
         c, f, replay,
-        absl::StrFormat("Of %d sampled elements with g^2 < v/2, %d fell. Replaying the update (%s, "
-                        "beta2 = %g) in %s gives the recorded bits for %d of the %d others: what "
-                        "should be taken away is rounded away.",
-                        f.all, f.fell(), replay.arithmetic->name, replay.beta2,
-                        DTypeName(c.moment_dtype), replay.still, f.still.size()),
+        absl::StrFormat(
+            "Of %d sampled elements with g^2 < v/2, %d fell. A replay of the update (%s, beta2 = "
+            "%g) in %s gives the recorded bits for %d of the %d others: the decay is rounded away.",
+            f.all, f.fell(), replay.arithmetic->name, replay.beta2, DTypeName(c.moment_dtype),
+            replay.still, f.still.size()),
         "elements that fell", f.fell(), f.all, pool);
     Put(*verdict.mutable_details(), "explained", static_cast<double>(replay.still));
     return Complete(config, replay, std::move(verdict));
@@ -218,17 +219,17 @@ class MomentRatchet : public Rule {
     }
     if (!best) return std::nullopt;
     if (!Few(least, f.telling.size()) && (f.all == 0 || !Few(f.fell(), f.all)))
-      return Pass("the second moment is able to fall", Describe(c, f));
+      return Pass("the second moment can fall", Describe(c, f));
     if (!Few(most, f.telling.size()) || f.fell() > 0) return std::nullopt;
-    v1::Verdict verdict = Found(
-        c, f, *best,
-        absl::StrFormat("Replaying the update (%s, beta2 = %g) in %s gives the recorded bits of %d "
-                        "of %d sampled elements; without any gradient that arithmetic would lower "
-                        "%d of them: what should be taken away is rounded away. Of %d that had to "
-                        "fall (g^2 < v/2) none did.",
-                        best->arithmetic->name, best->beta2, DTypeName(c.moment_dtype),
-                        best->telling, f.telling.size(), most, f.all),
-        "elements able to fall", most, f.telling.size());
+    v1::Verdict verdict =
+        Found(c, f, *best,
+              absl::StrFormat(
+                  "A replay of the update (%s, beta2 = %g) in %s gives the recorded bits of %d of "
+                  "%d sampled elements. Without any gradient this arithmetic would lower %d of "
+                  "them: the decay is rounded away. Of %d that had to fall (g^2 < v/2) none did.",
+                  best->arithmetic->name, best->beta2, DTypeName(c.moment_dtype), best->telling,
+                  f.telling.size(), most, f.all),
+              "elements that can fall", most, f.telling.size());
     Put(*verdict.mutable_details(), "explained", static_cast<double>(best->telling));
     Put(*verdict.mutable_details(), "able", static_cast<double>(most));
     return Complete(config, *best, std::move(verdict));

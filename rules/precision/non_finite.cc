@@ -140,10 +140,10 @@ class NonFinite : public Rule {
     }
     if (found_ || observations_ == 0) return;  // scalars only: health/loss-non-finite
     v1::Verdict verdict =
-        values_ == 0 ? Inconclusive("no-values: what was observed holds no values, or no counts")
+        values_ == 0 ? Inconclusive("no-values: the observations contain no values and no counts")
         : masks_     ? Inconclusive(
-                           "masks: -inf or rows of NaN beside finite values alone, as masks make them")
-                 : Pass("every value that was observed is finite");
+                           "masks: only -inf, or rows of NaN, among finite values; masks produce these")
+                 : Pass("every observed value is finite");
     verdict.mutable_site()->set_step_first(run.step_first);
     verdict.mutable_site()->set_step_last(run.step_last);
     Put(*verdict.mutable_details(), "observations", static_cast<double>(observations_));
@@ -254,13 +254,14 @@ class NonFinite : public Rule {
     if (!group.lost_since || *group.lost_since > step) return "";
     if (*group.lost_since < step) {
       return absl::StrFormat(
-          " The loss is not finite since step %d (health/loss-non-finite)%s.", *group.lost_since,
-          group.looked && *group.looked < *group.lost_since ? "; no tensor was looked at between"
+          " The loss is NaN or infinite since step %d (health/loss-non-finite)%s.",
+          *group.lost_since,
+          group.looked && *group.looked < *group.lost_since ? "; no tensor was observed between"
                                                             : "");
     }
     if (!first.behind_loss()) return "";
-    return " The loss of this step is not finite, and gradients are made from it: look at the loss "
-           "first (health/loss-non-finite).";
+    return " The loss of this step is NaN or infinite, and the gradients are computed from it: "
+           "check the loss first (health/loss-non-finite).";
   }
 
   void Tell(const NonFiniteSighting& s, bool backed_off, VerdictSink& out) {
@@ -271,23 +272,21 @@ class NonFinite : public Rule {
     FindingBuilder found(backed_off ? v1::LEVEL_NOTE : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(absl::StrFormat("first non-finite %s: %s", o.what, CountText(o)))
         .Explain(absl::StrFormat(
-            "In step %d %s the first to observe a value that is no number: %s of %d in %s/%s "
-            "(%s). %s%s",
+            "In step %d %s the first to observe a NaN or infinite value: %s of %d in %s/%s (%s). "
+            "%s%s",
             s.step, s.WhoText(), CountText(o), o.count, o.layer, o.op, DTypeName(o.dtype),
-            s.HistoryText(),
-            backed_off ? " The loss scale backed off from it, as it is meant to." : ""))
+            s.HistoryText(), backed_off ? " The loss scaler reduced its scale, as intended." : ""))
         .Cause(s.Cause(backed_off), s.Confidence(backed_off))
-        .Measured("values that are no numbers", static_cast<double>(o.non_finite()), "values")
+        .Measured("NaN or infinite values", static_cast<double>(o.non_finite()), "values")
         .Threshold(0, "none is expected")
-        .Fix(backed_off ? "Nothing, while it stays rare (health/loss-scale counts it)."
+        .Fix(backed_off ? "Do nothing while it is rare (health/loss-scale counts it)."
              : s.first.at_start()
-                 ? "Look at the gradient of the step before, if it was not observed, and at what "
-                   "else writes "
-                   "to this weight: the update of the step before, loading, "
-                   "averaging, an initialisation, code between two steps; on one rank alone, "
-                   "test that device."
-                 : "Compute what lies between the last finite tensor and the first bad one in "
-                   "bf16 or fp32; or a clamp or a norm there, a loss scale under fp16; "
+                 ? "Check the gradient of the step before, if it was not observed, and find what "
+                   "else writes to this weight: the update of the step before, loading, averaging, "
+                   "an initialisation, code between two steps. If one rank alone is affected, test "
+                   "its device."
+                 : "Compute the operations between the last finite tensor and the first bad one in "
+                   "bf16 or fp32. Or add a clamp or a norm there, or a loss scale under fp16. Run "
                    "torch.autograd.set_detect_anomaly(True) from this step's checkpoint.");
     s.Fill(found.verdict());
     out.Add(found.Take());

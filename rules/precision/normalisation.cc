@@ -98,25 +98,25 @@ RowCounts Count(const std::vector<ProbabilityRow>& rows) {
 // Returns the innocent explanation of sums that are not one. If there is none, returns "".
 std::string Explanation(const std::vector<ProbabilityRow>& rows, const RowCounts& tally) {
   if (tally.of(RowKind::kNoShare) > 0)
-    return "not-shares: values below zero or above one (dropout's scale, or scores that are no "
-           "probabilities)";
+    return "not-shares: values are below zero or above one (scaled by dropout, or scores that are "
+           "not probabilities)";
   if (StoppedNormaliser(rows)) return "";
-  if (OneFactor(rows)) return "one-factor: unlike rows have the same sum: they were scaled";
+  if (OneFactor(rows)) return "one-factor: different rows have the same sum, so they were scaled";
   if (DropoutFactor(rows))
-    return "dropout-factor: the rows are scaled as dropout scales those of which it drops nothing";
-  if (OneFloor(rows)) return "floored: a floor was put under the values";
+    return "dropout-factor: the rows are scaled as dropout scales rows without a dropped value";
+  if (OneFloor(rows)) return "floored: a lower bound was applied to the values";
   if (tally.of(RowKind::kNotOne) > 0)
-    return "not-distributions: sums further from one than any sum in 16 bits explains, or parts of "
-           "rows (a shard, a top-k, sigmoids)";
+    return "not-distributions: sums differ from one by more than any 16-bit sum explains, or rows "
+           "are incomplete (a shard, a top-k, sigmoids)";
   if (tally.of(RowKind::kSteps) > 0)
-    return "quantised: the values are few levels, as integers or 8 bits with a scale have them";
+    return "quantised: the values have few levels, as integers or scaled 8-bit values";
   if (tally.of(RowKind::kGaps) > 0)
-    return "gaps: zeros between the values (dropout, a top-k or a sparse mask)";
+    return "gaps: there are zeros between the values (dropout, a top-k or a sparse mask)";
   if (tally.worst != nullptr) return "";
   if (tally.of(RowKind::kDeficit) > 0)
-    return "deficit: rows sum to less than one; the rest may lie elsewhere (a sink, a shard)";
+    return "deficit: rows sum to less than one; the rest may be in a sink or another shard";
   if (tally.of(RowKind::kNearOne) > 0)
-    return "near-one: rows are beyond the bound by less than exp of an fp32 logarithm errs";
+    return "near-one: rows exceed the bound by less than the error of exp of an fp32 logarithm";
   return "";
 }
 
@@ -139,9 +139,10 @@ class Normalisation : public Rule {
     if (state.role() != "probabilities") return std::nullopt;
     const auto c = DecodeTensor(state);
     if (!c.ok()) return Inconclusive(std::string(c.status().message()));
-    if (!IsFloating(c->dtype)) return Inconclusive("no-probabilities: the values are not floating");
+    if (!IsFloating(c->dtype))
+      return Inconclusive("no-probabilities: the values are not floating point");
     if (c->rows == 0 || c->columns < 2)
-      return Inconclusive("no-rows: rows of at least two values are needed, whole");
+      return Inconclusive("no-rows: the rule needs complete rows of at least two values");
     const std::vector<ProbabilityRow> rows = LookAtRows(*c);
     const RowCounts tally = Count(rows);
     if (const std::string why = Explanation(rows, tally); !why.empty())
@@ -158,16 +159,15 @@ class Normalisation : public Rule {
     const bool stopped = worst.stopped;
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
     found.Title("probabilities sum to more than one")
-        .Explain(absl::StrFormat("%d of %d rows of %d values sum to more than one beyond what fp32 "
-                                 "sums and one rounding "
-                                 "to %s allow; row %d sums to %.6g, %.3g times its bound away%s.",
-                                 tally.of(RowKind::kExcess), c.rows, c.columns,
-                                 DTypeName(RowsDType(c)), worst.index, worst.sum, off / worst.bound,
-                                 stopped
-                                     ? absl::StrFormat(": it was divided by %.5g, where a sum of "
-                                                       "its values in 16 bits stops",
-                                                       1 / worst.largest)
-                                     : ""))
+        .Explain(absl::StrFormat(
+            "%d of %d rows of %d values sum to more than one, beyond the error of fp32 sums and "
+            "one rounding to %s. Row %d sums to %.6g; its error is %.3g times the bound%s.",
+            tally.of(RowKind::kExcess), c.rows, c.columns, DTypeName(RowsDType(c)), worst.index,
+            worst.sum, off / worst.bound,
+            stopped ? absl::StrFormat(": it was divided by %.5g, the value at which a 16-bit sum "
+                                      "of its values stops growing",
+                                      1 / worst.largest)
+                    : ""))
         .Cause("16-bit-normaliser", stopped ? 0.95 : 0.9)
         .Measured("sum of a row minus one", off, "")
         .Threshold(worst.bound, "half an ulp of each value and (n + 2) 2^-24")
@@ -179,7 +179,7 @@ class Normalisation : public Rule {
         .Witness("sum", worst.sum)
         .Witness("largest", worst.largest);
     *found.verdict().mutable_details() = Describe(c, tally);
-    found.verdict().add_assumptions("each row of the last axis is meant to be one distribution");
+    found.verdict().add_assumptions("each row of the last axis is one distribution");
     return found.Take();
   }
 

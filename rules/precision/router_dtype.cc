@@ -73,14 +73,15 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kInteger,
      .unit = "experts",
      .default_value = "64",
-     .reason = "from here on more than 4 % of the tokens have equal scores at the choice's edge",
+     .reason = "from this number of experts on, more than 4 % of the tokens have equal k-th and "
+               "next scores",
      .low = 2,
      .high = 512},
     {.name = "tied-share",
      .type = OptionInfo::Type::kNumber,
      .unit = "share of tokens",
      .default_value = "0.01",
-     .reason = "customary: a router that is undecided on one token in a hundred is not noise",
+     .reason = "customary: ties on one token in a hundred affect training",
      .low = 0,
      .high = 1},
 };
@@ -251,12 +252,12 @@ class RouterDtype : public Rule {
   v1::Verdict Found(const v1::Site& site, const Layer& layer, bool ties) const {
     FindingBuilder found(ties ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
     found.Title(ties ? "router scores tie in 16 bits" : "router scores are bf16 over many experts")
-        .Explain(ties ? absl::StrFormat("Scores are %s; of %d tokens %.1f %% have a k-th and a "
-                                        "next score within 2 ulp.",
+        .Explain(ties ? absl::StrFormat("Scores are %s; for %d tokens, %.1f %% have a k-th and a "
+                                        "next score within 2 ulp of each other.",
                                         layer.coarsest.name(), layer.tokens, 100 * layer.share)
-                      : absl::StrFormat(
-                            "Scores are %s with %d experts; 8 bits do not tell so many apart.",
-                            layer.coarsest.name(), layer.experts))
+                      : absl::StrFormat("Scores are %s with %d experts; 8 significand bits cannot "
+                                        "distinguish so many.",
+                                        layer.coarsest.name(), layer.experts))
         .Cause(layer.coarsest.rounded ? "cast-too-late" : "16-bit-scores", 1)
         .Measured(ties ? "tied tokens" : "experts",
                   ties ? layer.share : static_cast<double>(layer.experts), ties ? "share" : "")
@@ -272,7 +273,7 @@ class RouterDtype : public Rule {
 
   v1::Verdict Rest(const Layer& layer) const {
     if (layer.coarsest.dtype == v1::DTYPE_UNSPECIFIED) {
-      return Inconclusive("dtype-unknown: no evidence says in which dtype the scores were kept");
+      return Inconclusive("dtype-unknown: no evidence contains the dtype of the scores");
     }
     if (layer.seen == 0 && layer.non_finite > 0)
       return Inconclusive("non-finite: every row holds a NaN or infinite score");
@@ -281,11 +282,13 @@ class RouterDtype : public Rule {
     }
     if (!layer.weighed && layer.tokens == 0 && layer.untrained_calls > 0) {
       return Inconclusive(
-          "untrained: every token of every call ties, as with a router initialised to zero");
+          "untrained: every token of every call has tied scores, as with a router initialised to "
+          "zero");
     }
     if (!layer.weighed) {
-      return Inconclusive(absl::StrCat("few-tokens: ", layer.tokens, " tokens were seen, of ",
-                                       kFewTokens, " needed"));
+      return Inconclusive(absl::StrCat("few-tokens: ", layer.tokens,
+                                       " tokens were recorded; the rule needs ", kFewTokens,
+                                       " needed"));
     }
     return Pass("few tokens tie in 16 bits");
   }

@@ -76,9 +76,9 @@ class SplitK : public Rule {
  private:
   static v1::Verdict One(const MatmulAnalysis& a) {
     if (a.replay.samples == 0)
-      return Inconclusive("non-finite: every sample has a factor that is not finite");
+      return Inconclusive("non-finite: every sample has a NaN or infinite factor");
     if (FormatOf(a.c.d_dtype).precision > FormatOf(DType::kF16).precision)
-      return Pass("the result has 32 bits, and so would parts in its dtype");
+      return Pass("the result has 32 bits, so its partial sums have 32 bits too");
     if (!a.replay.explained())
       return Inconclusive(
           "unexplained: no candidate gives every element (see "
@@ -86,8 +86,9 @@ class SplitK : public Rule {
     if (a.splits()) return Found(a);
     const bool some = std::any_of(a.replay.accepted.begin(), a.replay.accepted.end(), NarrowParts);
     if (a.replay.Holds(NarrowParts) || some)
-      return Inconclusive("few-samples: parts in 16 bits and other arithmetics give every element");
-    return Pass("no parts in 16 bits: " + a.replay.Words());
+      return Inconclusive(
+          "few-samples: both 16-bit partial sums and other arithmetics give every element");
+    return Pass("no 16-bit partial sums: " + a.replay.Words());
   }
 
   static v1::Verdict Found(const MatmulAnalysis& a) {
@@ -97,15 +98,15 @@ class SplitK : public Rule {
     const int parts = (a.c.inner + length - 1) / length;
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
     found.Title("a product is split along K with partial sums in 16 bits")
-        .Explain(absl::StrFormat(
-            "%d of %d elements are sums of %s stored in %s (%s); the only match among %d "
-            "candidates (the nearest other kind: %s, %d).",
-            a.replay.matches, a.replay.samples,
-            known ? absl::StrCat(parts, " parts of ", length) : "parts", DTypeName(a.c.d_dtype),
-            a.replay.Words(), a.replay.candidates, a.replay.runner_up, a.replay.runner_up_matches))
+        .Explain(absl::StrFormat("%d of %d elements are sums of %s stored in %s (%s); it is the "
+                                 "only match among %d candidates (the best other kind: %s, %d).",
+                                 a.replay.matches, a.replay.samples,
+                                 known ? absl::StrCat(parts, " parts of ", length) : "parts",
+                                 DTypeName(a.c.d_dtype), a.replay.Words(), a.replay.candidates,
+                                 a.replay.runner_up, a.replay.runner_up_matches))
         .Cause("16-bit-parts", 1)
         .Measured("length of a part", static_cast<double>(length), "products")
-        .Threshold(static_cast<double>(a.c.inner), "K: no part is set aside in 16 bits")
+        .Threshold(static_cast<double>(a.c.inner), "K: no partial sum is stored in 16 bits")
         .Fix(kFix)
         .Samples(static_cast<uint64_t>(a.replay.samples));
     return found.Take();

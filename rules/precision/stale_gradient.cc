@@ -68,7 +68,7 @@ over several steps of the trainer's counting are no fault, and are silent: no up
 )page";
 
 constexpr RuleInfo kInfo = {"precision/stale-gradient",
-                            "gradients of the step before are not cleared",
+                            "gradients of the previous step are not cleared",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,
@@ -200,14 +200,16 @@ class StaleGradient : public Rule {
     }
     FindingBuilder found = Begin(carried.steps, carried.telling);
     found
-        .Explain(absl::StrFormat(
-            "On rank %d the first addend of each of %d steps, the first %d, is what the step "
-            "before it came to: all %d elements that both recorded and that are not zero have the "
-            "same bits. No step began anew: nobody clears the gradients.",
-            *ranks.begin(), carried.steps, carried.step_first, carried.telling))
+        .Explain(
+            absl::StrFormat("On rank %d the first addend of each of %d steps (the first is step "
+                            "%d) is the sum of the step before: all %d non-zero elements recorded "
+                            "in both have the same bits. The gradients are never cleared.",
+                            *ranks.begin(), carried.steps, carried.step_first, carried.telling))
         .Witness("step", static_cast<double>(carried.step_first))
         .Witness("rank", *ranks.begin())
-        .Assume("each recorded step ends with an update: sums that go on by intent look the same")
+        .Assume(
+            "each recorded step ends with an update (accumulation over steps on purpose looks the "
+            "same)")
         .At(std::get<1>(key), std::get<2>(key), carried.step_first, carried.step, ranks);
     *found.verdict().mutable_details() = Describe(parameter);
     return found.Take();
@@ -218,12 +220,10 @@ class StaleGradient : public Rule {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(kInfo.title)
         .Cause("not-cleared", 1)
-        .Measured("steps that begin with the gradient of the step before",
+        .Measured("steps that start with the gradient of the previous step",
                   static_cast<double>(steps), "steps")
-        .Threshold(static_cast<double>(kFewSteps), "steps, of 64 equal elements at least")
-        .Fix(
-            "Call optimizer.zero_grad() once a step (of several optimizers, each its own), or "
-            "model.zero_grad().")
+        .Threshold(static_cast<double>(kFewSteps), "steps, with at least 64 equal elements each")
+        .Fix("Call optimizer.zero_grad() once per step (for each optimizer), or model.zero_grad().")
         .Samples(telling);
     return found;
   }
@@ -268,9 +268,9 @@ class StaleGradient : public Rule {
     FindingBuilder found = Begin(stale.steps, seen.telling);
     found
         .Explain(absl::StrFormat(
-            "On rank %d, step %d begins with the gradient that the step before left and the "
-            "optimizer has used: all %d of its sampled elements that are not zero have the same "
-            "bits. It was so in %d steps, the first %d: nobody clears the gradients.",
+            "On rank %d, step %d starts with the gradient of the previous step, which the "
+            "optimizer has already used: all %d non-zero sampled elements have the same bits. This "
+            "was so in %d steps, first in step %d: the gradients are never cleared.",
             rank, step.step, seen.telling, stale.steps, stale.step_first))
         .Witness("element", static_cast<double>(seen.element))
         .Witness("value", seen.example)
@@ -291,23 +291,23 @@ class StaleGradient : public Rule {
   static v1::Verdict Rest(const Parameter& p) {
     const bool one_stale = !p.stale.empty();
     if (p.looked == 0 && BegunAnew(p))
-      return Pass("each recorded sum begins with a gradient of its own");
+      return Pass("each recorded sum starts with its own gradient");
     if (p.looked == 0)
-      return Inconclusive(
-          "not-looked: nothing says what a step left before the next one added to it");
+      return Inconclusive("not-looked: the gradient between two steps was not observed");
     if (p.malformed == p.looked)
-      return Inconclusive("malformed: left and found differ in shape or dtype, or hold nothing");
+      return Inconclusive(
+          "malformed: the gradients before and after differ in shape or dtype, or are empty");
     if (one_stale)
       return Inconclusive(
-          "one-step: one step began with the gradient that the step before left; a second would "
-          "prove it");
+          "one-step: one step started with the gradient of the previous step; a second one would "
+          "prove the fault");
     if (p.changed > 0)
       return Inconclusive(
-          "changed: steps began with a gradient that is neither zero nor what the step before "
-          "left");
-    if (p.cleared > 0) return Pass("each step that was looked at began with a cleared gradient");
+          "changed: steps started with a gradient that is neither zero nor that of the previous "
+          "step");
+    if (p.cleared > 0) return Pass("each observed step started with a cleared gradient");
     if (p.poisoned > 0)
-      return Inconclusive("poisoned: what the steps left is NaN or infinite throughout");
+      return Inconclusive("poisoned: all gradients between steps are NaN or infinite");
     return Inconclusive(absl::StrCat("few-elements: fewer than ", LeftGradient::kFewElements,
                                      " sampled elements were not zero"));
   }

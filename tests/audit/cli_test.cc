@@ -129,9 +129,7 @@ TEST_F(Cli, AnEmptyDirectoryIsNoPass) {
   const Ended foreign = RunPlumb({"audit", folder, "--format", "json"});
   EXPECT_EQ(foreign.status, 2) << "a foreign file in a directory is no problem; no verdict is one";
   EXPECT_EQ(foreign.errors,
-            "plumb: nothing was judged: 1 file of no format that this version "
-            "reads: " +
-                folder + "/notes.txt\n");
+            "plumb: nothing was judged: 1 file with an unknown format: " + folder + "/notes.txt\n");
   const auto report = CheckReport(foreign.output);
   EXPECT_EQ(report["inputs"][0]["format"], "unknown");
   EXPECT_TRUE(report["inputs"][0]["problems"].empty());
@@ -177,7 +175,7 @@ TEST_F(Cli, WhatIsPackedIsToBeUnpacked) {
   std::string tar(512, '\0');
   tar.replace(257, 5, "ustar");
   const std::pair<std::string, const char*> cases[] = {
-      {tar, "unpack it with tar -xf FILE, then audit what it held"},
+      {tar, "unpack it with tar -xf FILE, then audit its contents"},
       {std::string("\x28\xb5\x2f\xfd", 4) + tar, "unpack it with tar -xf FILE (a tar) or unzstd"},
       {"BZh91AY", "bunzip2"}};
   for (const auto& [bytes, said] : cases) {
@@ -255,7 +253,7 @@ TEST_F(Cli, AMissingLossIsStated) {
     known += row;
   }
   EXPECT_THAT(LastLine(RunPlumb({"audit", dir_.Write("unknown.csv", unknown)}).output),
-              HasSubstr("; no series was taken for a loss"));
+              HasSubstr("; no series was recognised as a loss"));
   EXPECT_THAT(LastLine(RunPlumb({"audit", dir_.Write("known.csv", known)}).output),
               Not(HasSubstr("no series was taken")));
 }
@@ -283,7 +281,7 @@ TEST_F(Cli, NoVerdictAtAllIsAFinding) {
   std::filesystem::create_directory(dir_.File("empty"));
   const Ended text = RunPlumb({"audit", dir_.File("empty")});
   EXPECT_EQ(text.status, 2);
-  EXPECT_EQ(text.output, "nothing was judged: the folder holds no file\n");
+  EXPECT_EQ(text.output, "nothing was judged: the folder contains no file\n");
   EXPECT_EQ(text.errors, "");
   const Ended result = RunPlumb({"audit", dir_.File("empty"), "--format", "json"});
   EXPECT_EQ(result.status, 2);

@@ -232,9 +232,9 @@ class Verdicts(unittest.TestCase):
         return ended.returncode, ended.stdout
 
     def test_where_nothing_could_be_judged(self):
-        for files, reason in (({}, "nothing was judged: the folder holds no file"),
+        for files, reason in (({}, "nothing was judged: the folder contains no file"),
                               ({"a.txt": "hello world\n"}, "nothing was judged: 1 file of no format that this version reads"),
-                              ({"a.csv": "step,foo\n1,2\n2,3\n"}, "nothing was judged: no rule knows what these series are: foo")):
+                              ({"a.csv": "step,foo\n1,2\n2,3\n"}, "nothing was judged: these series have unknown names: foo")):
             status, text = self.text(files)
             self.assertEqual((status, text.strip().splitlines()[-1][:len(reason)]), (2, reason))
             self.assertNotIn("proved", text)

@@ -261,12 +261,12 @@ def unlabel(row):
     row["labels"][:] = -100
 
 
-@case(level="warning", finds={"health/batch-facts": 1}, says="2 rows have no label", opens=False)
+@case(level="warning", finds={"health/batch-facts": 1}, says="2 rows have no valid label", opens=False)
 def rows_without_a_label(_):
     return labelled(lambda number, row: unlabel(row) if number in (1, 2) else None)
 
 
-@case(level="warning", finds={"health/batch-facts": 3, "health/loss-non-finite": 3}, says="4 rows have no label", opens=False)
+@case(level="warning", finds={"health/batch-facts": 3, "health/loss-non-finite": 3}, says="4 rows have no valid label", opens=False)
 def a_batch_without_a_label(_):
     return labelled(lambda number, row: unlabel(row) if 8 <= number < 12 else None)
 

@@ -481,7 +481,7 @@ def test_three_hundred_steps_are_a_run(tmp_path, kind, how, seed):
     assert (kind == "switch") == (refused > 0)
     titles = {f["title"] for f in report["findings"] if f["rule"] == "health/drop-rate"}
     if kind == "switch":  # tokens queue: the late ones of a sequence are refused, at whatever total
-        assert titles <= {"late tokens are refused more than early ones", *(["full experts refuse too many choices"] if refused > 0.08 else [])}
+        assert titles <= {"late tokens are dropped more often than early ones", *(["full experts drop too many tokens"] if refused > 0.08 else [])}
         found = {one for one in found if one[0] != "health/drop-rate"}
     # The least load over the ideal, counted there: of the last 100 steps and of all. What the rule saw are steps of the second kind, most of
     # them late, of a share that moves.

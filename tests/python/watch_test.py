@@ -452,7 +452,7 @@ def test_the_loss_that_is_no_number_is_told_of_its_step(tmp_path, seed):
     (one,) = [f for f in found if f["rule"] == "precision/non-finite"]
     assert one["site"]["op"] == "gradient" and "The loss of this step is not finite" in one["explanation"], one["explanation"]
     assert "/gradient (" in one["explanation"]  # looked at in that step, out of cadence
-    assert "weights were looked at in this step, finite; no activation was." in one["explanation"]
+    assert "weights were observed in this step, and finite; no activation was." in one["explanation"]
 
 
 @real

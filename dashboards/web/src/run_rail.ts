@@ -33,7 +33,7 @@ export function drawRail(rail: HTMLElement, r: RunPage, coverage: Coverage | nul
     const total = c.evidence + c.lost;
     const reasons = new Map<string, number>();
     for (const one of c.reasons) {
-      const id = one.reason.split(':')[0];
+      const id = reasonName(one.reason);
       reasons.set(id, (reasons.get(id) ?? 0) + one.sites);
     }
     const probes = c.reasons.filter((one) => one.rule === 'meta/probe-coverage').slice(0, 3);

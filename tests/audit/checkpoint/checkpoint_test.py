@@ -120,7 +120,7 @@ class Faults(InAFolder):
 
         train(self.folder, plant=plant)
         self.assertEqual([(f["title"], f["level"]) for f in audit(self.folder)[1]["findings"]],
-                         [("the learning-rate schedule begins anew within a run", "warning")])
+                         [("the learning-rate schedule was reset within a run", "warning")])
 
     def test_tied_weights(self):
         for planted in (False, True):

@@ -48,7 +48,7 @@ TEST(Send, ANameThatIsTooLongEndsItAtOnce) {
     if (follow) command.push_back("--follow");
     Process plumb(command);
     EXPECT_EQ(plumb.Wait(), 2) << plumb.errors();
-    EXPECT_THAT(plumb.errors(), HasSubstr(server.address() + " takes nothing of it: hello: "));
+    EXPECT_THAT(plumb.errors(), HasSubstr(server.address() + " refused all of it: hello: "));
     EXPECT_THAT(plumb.errors(), HasSubstr("600"));
     EXPECT_THAT(plumb.errors(), HasSubstr("512"));
   }

@@ -193,7 +193,7 @@ TEST(NonFiniteOrder, WhatWasLookedAtBeforeIsSaid) {
     const v1::Verdict v = steps.Only();
     EXPECT_EQ(Place(v), "w/gradient");
     EXPECT_EQ(Text(v).find("look at the loss first") != std::string::npos, std::isnan(loss));
-    EXPECT_THAT(Text(v), HasSubstr("Before it 2 weights were looked at in this step, finite; 1 "
+    EXPECT_THAT(Text(v), HasSubstr("Before it 2 weights were observed in this step, and finite; 1 "
                                    "activation was, finite."));
   }
 }

@@ -185,7 +185,7 @@ TEST_F(CliTest, WatchWaitsForAServerThatWentAndComesBack) {
   AgentStream agent(*again, 65, {source});
   agent.Send(LeakingStep(source, 0), 1);
   EXPECT_TRUE(Eventually([&] { return watch.output().find("run after") != std::string::npos; }));
-  EXPECT_THAT(watch.errors(), HasSubstr("the server is back"));
+  EXPECT_THAT(watch.errors(), HasSubstr("the server answers again"));
   watch.Signal(SIGTERM);
   EXPECT_EQ(watch.Wait(), 0);
 }
@@ -239,8 +239,9 @@ TEST_F(CliTest, ARunThatTheServerDoesNotKnowIsNotARunWithoutFindings) {
 
 TEST_F(CliTest, AWatchWaitsForARunThatIsYetToCome) {
   Process watch(Plumb({"watch", "later", "--server", server_.address()}));
-  ASSERT_TRUE(Eventually(
-      [&] { return watch.errors().find("(known: none); it may come yet") != std::string::npos; }));
+  ASSERT_TRUE(Eventually([&] {
+    return watch.errors().find("(known: none); it may connect later") != std::string::npos;
+  }));
   Leak("later", 69);
   EXPECT_TRUE(Eventually([&] { return watch.output().find("run later") != std::string::npos; }));
   watch.Signal(SIGINT);
