@@ -57,6 +57,7 @@ void RegisterWatch(CLI::App& app, int* status) {
   AddLevel(command, &o->min_level);
   AddTimeout(command, &o->timeout_seconds, "End after this time");
   command->add_flag("--once", o->once, "Print the present incidents, then end");
+  command->add_flag("-v,--verbose", o->verbose, "Print each finding in full");
   command->callback([o, status] { *status = RunWatch(*o); });
 }
 

@@ -80,9 +80,10 @@ int RunWatch(const WatchOptions& options) {
   request.set_run(options.run);
   request.set_min_level(options.min_level);
   request.set_rule(options.rule);
+  TextStyle style = StyleFor(STDOUT_FILENO);
+  style.verbose = options.verbose;
   WatchPrinter printer(
-      options.format == "json" ? WatchPrinter::Format::kJson : WatchPrinter::Format::kText,
-      StyleFor(STDOUT_FILENO));
+      options.format == "json" ? WatchPrinter::Format::kJson : WatchPrinter::Format::kText, style);
   bool answered = false;
   bool greeted = false;
   uint64_t open = 0;

@@ -76,8 +76,8 @@ class UnreadFiles {
                       "; a line needs a step, a name and a number, such as \"step 10: loss 2.5\"");
     }
     if (files_ > 0)
-      notes.push_back((files_ == 1 ? "1 file is" : std::to_string(files_) + " files are") +
-                      (" with an unknown format: " + names_));
+      notes.push_back((files_ == 1 ? "1 file has" : std::to_string(files_) + " files have") +
+                      (" an unknown format: " + names_));
     return notes;
   }
 

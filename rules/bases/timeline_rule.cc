@@ -30,9 +30,8 @@ v1::Verdict JudgeSound(const v1::Timeline& timeline) {
 // Replaces words about a GPU's trace by words about a loop.
 void SpeakOfLoop(TimelineOf whose, v1::Verdict* verdict) {
   const auto say = [](std::string* text) {
-    absl::StrReplaceAll({{"the GPU idles", "the loop waits"},
-                         {"The GPU idles", "The loop waits"},
-                         {"the GPU idle", "the loop waiting"},
+    absl::StrReplaceAll({{"the GPU is idle", "the loop waits"},
+                         {"The GPU is idle", "The loop waits"},
                          {"the GPU", "the loop"},
                          {"The GPU", "The loop"}},
                         text);
@@ -53,17 +52,23 @@ void ReportBottlenecks(const v1::Timeline& t, bool all, v1::Verdict* verdict) {
   const std::vector<timeline::Bottleneck> bottlenecks = timeline::BottlenecksOf(t);
   TellPaid(bottlenecks, verdict);
   if (bottlenecks.empty() || !all) return;
-  google::protobuf::Struct& shares = PutStruct(*verdict->mutable_details(), "tolls");
-  for (const timeline::Bottleneck& bottleneck : bottlenecks)
-    Put(shares, std::string(bottleneck.id), bottleneck.share);
+  // "tolls" is the former key, for one version.
+  for (const char* key : {"bottlenecks", "tolls"}) {
+    google::protobuf::Struct& shares = PutStruct(*verdict->mutable_details(), key);
+    for (const timeline::Bottleneck& bottleneck : bottlenecks)
+      Put(shares, std::string(bottleneck.id), bottleneck.share);
+  }
 }
 
 }  // namespace
 
 void TellPaid(const std::vector<timeline::Bottleneck>& bottlenecks, v1::Verdict* verdict) {
   if (bottlenecks.size() < 2 || !verdict->has_finding()) return;
-  Put(*verdict->mutable_details(), "toll", std::string(bottlenecks[0].id));
-  Put(*verdict->mutable_details(), "next_toll", std::string(bottlenecks[1].id));
+  // "toll" and "next_toll" are the former keys, for one version.
+  for (const char* key : {"bottleneck", "toll"})
+    Put(*verdict->mutable_details(), key, std::string(bottlenecks[0].id));
+  for (const char* key : {"next_bottleneck", "next_toll"})
+    Put(*verdict->mutable_details(), key, std::string(bottlenecks[1].id));
 }
 
 TimelineOf WhoseTimeline(const v1::Site& site) {

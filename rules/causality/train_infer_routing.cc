@@ -295,8 +295,8 @@ class TrainInferRouting : public Rule {
   }
 
   static v1::Verdict FewTokens(uint64_t tokens) {
-    return Inconclusive(absl::StrCat(
-        "few-tokens: ", tokens, " tokens were compared; the rule needs ", kFewTokens, " needed"));
+    return Inconclusive(
+        absl::StrCat("few-tokens: ", tokens, " tokens were compared; the rule needs ", kFewTokens));
   }
 
   v1::Verdict Rest(const LayerSite& site, const Layer& layer) const {

@@ -270,8 +270,7 @@ class RecordInvalid : public Rule {
     if (test.tokens() == 0) return Inconclusive("nothing-joins: no token has values of both sides");
     if (test.tokens() < kFewRecorded) {
       return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(),
-                                       " tokens were used; the rule needs ", kFewRecorded,
-                                       " needed"));
+                                       " tokens were used; the rule needs ", kFewRecorded));
     }
     return Pass(
         absl::StrFormat("the mean of pi/mu is %.4g over %d tokens; a correct record allows this",

@@ -228,8 +228,7 @@ class SamplerMismatch : public Rule {
     if (test.tokens() == 0) return Inconclusive("no-entropy: neither side's entropy is recorded");
     if (test.tokens() < kFewSampled) {
       return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(),
-                                       " tokens were used; the rule needs ", kFewSampled,
-                                       " needed"));
+                                       " tokens were used; the rule needs ", kFewSampled));
     }
     if (Approximate(test.by()) && test.groups() < ClusterSum::kFewest) {
       return Inconclusive(absl::StrCat("few-sequences: ", test.groups(),

@@ -287,8 +287,7 @@ class RouterDtype : public Rule {
     }
     if (!layer.weighed) {
       return Inconclusive(absl::StrCat("few-tokens: ", layer.tokens,
-                                       " tokens were recorded; the rule needs ", kFewTokens,
-                                       " needed"));
+                                       " tokens were recorded; the rule needs ", kFewTokens));
     }
     return Pass("few tokens tie in 16 bits");
   }

@@ -104,6 +104,7 @@ Json PageFinding(const v1::Finding& finding) {
   Json json = {{"rule", Text(finding.rule())},
                {"level", LevelName(finding.level())},
                {"strength", StrengthName(finding.strength())},
+               {"how_sure", Text(HowSureText(finding))},
                {"title", Text(finding.title())},
                {"explanation", Text(finding.explanation())},
                {"cause",

@@ -148,14 +148,13 @@ TEST_F(Cli, ASpoolIsNamedWithTheCommandThatDeliversIt) {
   const std::string note = "plumb spool send " + spool;
   const Ended alone = RunPlumb({"audit", spool});
   EXPECT_EQ(alone.status, 2);
-  EXPECT_THAT(alone.output,
-              HasSubstr("an audit reads a run record (record= of init), and this is a spool"));
+  EXPECT_THAT(alone.output, HasSubstr("this is a spool for a server; an audit reads a run record"));
   dir_.Write("kept/clean.safetensors", DroplessDump().File());
   const Ended beside = RunPlumb({"audit", folder});
   EXPECT_EQ(beside.status, 0);
   const std::string shown = std::regex_replace(beside.output, std::regex("\\s+"), " ");
   EXPECT_THAT(shown, HasSubstr(note));
-  EXPECT_THAT(shown, Not(HasSubstr("of no format")));
+  EXPECT_THAT(shown, Not(HasSubstr("with an unknown format")));
   // Files with these names that are not a spool are counted as before.
   dir_.Write("other/lock", "");
   const std::string other = dir_.Write("other/1.pls", "something else");
@@ -231,7 +230,7 @@ TEST_F(Cli, RefusalsNameTheWay) {
       {"Nothing here 5\n", "the first line with a number is \"Nothing here 5\""},
       {"<!DOCTYPE html><html></html>", "a web page: export the run's data"},
       {"PAR1xxxx", "a Parquet file: write it as CSV"},
-      {std::string("SQLite format 3\0", 16), "an SQLite database of no tracker"}};
+      {std::string("SQLite format 3\0", 16), "an SQLite database of an unknown tracker"}};
   for (const auto& [bytes, said] : cases) {
     const Ended result = RunPlumb({"audit", dir_.Write("some.file", bytes)});
     EXPECT_EQ(result.status, 2);
@@ -255,7 +254,7 @@ TEST_F(Cli, AMissingLossIsStated) {
   EXPECT_THAT(LastLine(RunPlumb({"audit", dir_.Write("unknown.csv", unknown)}).output),
               HasSubstr("; no series was recognised as a loss"));
   EXPECT_THAT(LastLine(RunPlumb({"audit", dir_.Write("known.csv", known)}).output),
-              Not(HasSubstr("no series was taken")));
+              Not(HasSubstr("no series was recognised")));
 }
 
 TEST_F(Cli, TextSaysWhatMatters) {

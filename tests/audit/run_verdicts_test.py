@@ -54,7 +54,7 @@ class Verdicts(unittest.TestCase):
             found = self.audit(self.log(200, lambda i, n=names: self.parts(i, 1 if i < 120 else 1 + 0.05 * (i - 120), n)))
             self.assertEqual(found, [("error", "health/loss-divergence", "loss", "divergence")])
             self.assertEqual(self.whole[0]["details"]["also"], sorted(names))
-            self.assertIn("The same shows in ", self.whole[0]["explanation"])
+            self.assertIn("The same is visible in ", self.whole[0]["explanation"])
             self.assertEqual(self.audit(self.log(200, lambda i, n=names: self.parts(i, 1, n))), [])
 
     def test_parts_that_are_nan_with_their_sum(self):

@@ -285,7 +285,7 @@ def padding_is_ignored(_):
     return labelled(change)
 
 
-@case(level="error", finds={"health/batch-facts": 2}, says="the model shifts labels itself", opens=False)
+@case(level="error", finds={"health/batch-facts": 2}, says="the model shifts labels again", opens=False)
 def labels_are_shifted_twice(_):
     def change(number, row):
         row["labels"] = torch.cat([row["input_ids"][1:], torch.tensor([-100])])

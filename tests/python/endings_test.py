@@ -566,7 +566,7 @@ def test_a_port_that_nobody_listens_on_is_said_with_the_callers_line(tmp_path):
             status, _, err = wait(start(tmp_path, "time.sleep(2)\nrun.finish(.2)\n",
                                         options={"server": server, "spool": "off"}))  # fmt: skip
             assert status == 0
-            said = [line for line in err.splitlines() if "no server at" in line]
+            said = [line for line in err.splitlines() if "no server answers at" in line]
             assert len(said) == 1, err
             line = (tmp_path / "train.py").read_text().splitlines().index(
                 next(t for t in (tmp_path / "train.py").read_text().splitlines()

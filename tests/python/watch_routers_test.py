@@ -186,7 +186,7 @@ class Ranked(router_kinds.MixtralLike):
 
 def test_a_top_k_over_tokens_that_no_expert_was_given_is_no_expert_choice():
     calls, said, _ = heard(made(Ranked), ids())
-    assert calls == [] and "whether the experts got those could not be seen" in said[0]
+    assert calls == [] and "whether the experts got these tokens" in said[0]
 
 
 def test_the_eval_mode_and_steps_that_are_not_due_are_not_heard():
@@ -352,7 +352,7 @@ w.find = None
 run.watch(nn.Sequential(model), opt).remove()
 print("trained")
 """)  # fmt: skip
-    assert outcome.out == "trained\n" and "said once; the trainer goes on" in outcome.err
+    assert outcome.out == "trained\n" and "printed once; the trainer continues" in outcome.err
 
 
 # ---- the real agent and the rules ---------------------------------------------------------------

@@ -97,7 +97,7 @@ class Changes(Case):
         _, tensors = self.compared(a, b)
         self.assertEqual((tensors["w.a"]["non_finite"], tensors["w.a"]["differ"]), (1, 16))
         self.assertIn("shape [3] in A, [5] in B", tensors["w.b"]["wrong"])
-        self.assertIn("type that is not read", tensors["w.c"]["wrong"])
+        self.assertIn("type that this version cannot read", tensors["w.c"]["wrong"])
         self.assertEqual(tensors["w.d"]["relative_change"], "inf")
         self.assertEqual(tensors["w.e"]["differ"], 5)
 

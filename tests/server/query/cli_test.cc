@@ -137,10 +137,10 @@ TEST(CliPorts, TheHttpPortIsToldFromTheGrpcPort) {
     const Ended ended = RunPlumb(words);
     EXPECT_EQ(ended.status, 2);
     EXPECT_THAT(ended.errors,
-                HasSubstr(http + " speaks HTTP, not gRPC: it is plumbd's --http port"));
+                HasSubstr(http + " answers HTTP, not gRPC: it is plumbd's --http port"));
   }
   ASSERT_EQ(server.Stop(), 0);
-  EXPECT_THAT(RunPlumb({"runs", "--server", http}).errors, Not(HasSubstr("speaks HTTP")));
+  EXPECT_THAT(RunPlumb({"runs", "--server", http}).errors, Not(HasSubstr("answers HTTP")));
 }
 
 // A relay answers no queries: the message names the server to ask, and doctor goes through it.
@@ -280,7 +280,8 @@ TEST_F(CliTest, SpoolSendNamesTheServerThatItWaitsFor) {
   }));
   send.Signal(SIGINT);
   EXPECT_EQ(send.Wait(), 1);
-  EXPECT_THAT(send.errors(), HasSubstr("stopped before " + server_.address() + " had everything"));
+  EXPECT_THAT(send.errors(),
+              HasSubstr("stopped before " + server_.address() + " received everything"));
   // Without a spool there is nothing to wait for.
   std::filesystem::remove_all(spools);
   std::filesystem::create_directory(spools);
