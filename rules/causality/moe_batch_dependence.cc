@@ -38,7 +38,7 @@ Packed documents count as separate sequences.
 **Strength.** As `causality/moe-future-leak`: `proved` where capacity is the configuration's number,
 `pool_id` is recorded and a policy (first come first served among them) replays every assignment with 20
 bits; `heuristic` with less, from 7 bits on: pairs that no policy explains, an exhibited or inferred capacity,
-pools by metadata. The fix says what to record. Level warning in every case.
+pools by metadata. The fix lists what to record. Level warning in every case.
 
 **Inconclusive when** the pool is unrecorded, only one sequence was recorded, capacity is neither
 declared nor exhibited, no expert was full, ids are redacted and the pool spans ranks (`order-redacted`), or the

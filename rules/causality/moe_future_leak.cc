@@ -26,7 +26,7 @@ A token's expert depends on tokens that come later in its own sequence.
 not there, so the model meets a router it was never trained with. With 64 experts of capacity 40 over
 sequences of 4,096 tokens, drop by score can carry 64·log2(41) = 343 bits a layer from a sequence's
 second half into its first. The loss looks better than it is, and nothing crashes.
-`plumbline.leak_consequence` says by how much: on the example after 2,000 steps expert choice looks 0.005
+`plumbline.leak_consequence` computes by how much: on the example after 2,000 steps expert choice looks 0.005
 nats a token better than dropless routing with the same weights (99 % interval 0.0015 to 0.0089).
 
 **What it checks.** From a recording of one router call it rebuilds what every token's own scores would
@@ -39,10 +39,10 @@ Expert choice: every expert takes its C best tokens of the whole sequence.
 **Good.** Dropless token choice; first come first served in time order; a stored balancing bias.
 
 **How to fix it.**
-- Megatron-LM: no `--moe-expert-capacity-factor`. `--moe-token-drop-policy position` takes the top of ties in 0.16.1,
-  which is no queue: use it only if `causality/moe-tie-order` passes with it.
-- DeepSpeed: `drop_tokens=False`; with capacity, `use_rts=False`, and top-1 only (its second choices
-  queue behind all first choices).
+- Megatron-LM: no `--moe-expert-capacity-factor`. `--moe-token-drop-policy position` takes the top of ties in
+  0.16.1, which is not a queue. Use it only if `causality/moe-tie-order` passes with it.
+- DeepSpeed: `drop_tokens=False`; with capacity, `use_rts=False`, and top-1 only (its second
+  choices queue after all first choices).
 - Tutel: `batch_prioritized_routing=False`, or capacity factor 0 (dropless).
 - Expert choice: keep it for encoders; for a decoder use token choice with a stored bias.
 
@@ -50,19 +50,19 @@ Expert choice: every expert takes its C best tokens of the whole sequence.
 - capacity is a number of the router's configuration (`capacity`; `capacity_source: inferred` is none), and
   pools are recorded row by row (`pool_id`);
 - a leaking policy (drop by score, batch-prioritised, rank-major, a queue out of time order, expert choice)
-  replays every assignment, worth 20 bits: log2 of the ways to keep as many of each full expert's candidates,
-  less what ties leave open; of expert choice, that own thresholds hit exactly C. That own thresholds left
-  the capacity exactly must be worth 10 bits beside a drop by score. No clean policy replays it;
-- the policy is the configuration's own (`policy`), so that two who know say the same;
-- no stored number gives every assignment. In one pool a bar an expert, or a place in its queue, that was
-  stored does what the policy does: so other pools, micro-batches or steps of this layer must ask for another
+  replays every assignment, with 20 bits of evidence: log2 of the number of ways to keep as many of each
+  full expert's candidates, minus the choices that ties leave open; of expert choice, that own thresholds hit exactly C. That own thresholds left
+  the capacity exactly must have 10 bits of evidence in addition to a drop by score. No clean policy replays it;
+- the policy is the configuration's own (`policy`), so that two independent sources agree;
+- no stored number gives every assignment. In one pool, a stored threshold or queue position per expert
+  gives the same result as the policy. Therefore other pools, micro-batches or steps of this layer must need another
   number, and the first call of a run with one pool is a hint. Nor is it one threshold for all experts, one a
   sequence, one that moves along it; and tokens are not of kinds that occur equally often.
 
 Calls of one layer count together: if a single call is worth fewer bits, the calls so far that refused at one number, and whose
 refusals one leaking policy gives, may be worth 7 in all (an exhibited capacity each with another expert or number of candidates).
 
-All else that has 7 bits is `heuristic`, a warning whose fix says what to record, or what to run
+Everything else with 7 bits is `heuristic`, a warning whose fix lists what to record, or what to run
 (`check_router`, `moe-intervention.replay=on`), for a proof or an acquittal: an exhibited capacity
 (Σ ½·log2(2πC(1−C/candidates)) over refusing cells without the largest), however many bits, since data have
 structure; pools by metadata; *pairs*, refusals that no policy explains (a draw, ties, a race), worth
@@ -80,7 +80,7 @@ met the capacity by accident (2^-7), leaves a hint.
 
 **Inconclusive when** the configuration says `capacity: none` and choices were refused, an expert kept nothing and all else would pass (a null expert,
 or one left out for its load), the recorded policy is not the one that passes, all rows of a sequence have the same scores (they are not the tokens'
-own), sequence ids or positions are missing or occur twice, more than half of the rows are tied or not finite, refusals or what experts hold
+own), sequence ids or positions are missing or occur twice, more than half of the rows are tied, NaN or infinite, refusals or what experts hold
 contradict the capacity, ranks of a shared pool are missing, randomness of the token's own was declared that the scores do not hold, own scores do not
 explain the choices, ids are redacted and the pool spans ranks whose sequences have no known order (`order-redacted`) or who used different
 keys (`keys-differ`), or a clean and a leaking policy both fit.

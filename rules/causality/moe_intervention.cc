@@ -18,11 +18,11 @@ constexpr char kPage[] = R"page(
 
 The router itself, run again with another suffix, changes an earlier assignment.
 
-**Why.** A recording shows who was refused; an intervention shows why. With 8 experts of capacity 16, 64
+**Why.** A recording shows which tokens were refused; an intervention shows why. With 8 experts of capacity 16, 64
 tokens and k = 2, drop by score moved an earlier token in 93 of 100 such interventions (normal scores),
 first come first served in none. It needs no theory of the router: any callable will do.
 
-**What it checks.** It runs a router on a batch twice, then with the tokens behind a cut replaced, and
+**What it checks.** It runs a router on a batch twice, then with the tokens after a cut replaced, and
 compares every earlier token's experts exactly. Cuts are at 1, the powers of two and their neighbours,
 and before the last token; suffixes are random, copies of the prefix's strongest tokens (they compete for
 the same experts), and floods of one expert. Then whole other sequences are replaced, earlier ones, later
@@ -37,7 +37,7 @@ shows, if it gives every recorded assignment.
 **Bad.** `token 0 (sequence 0, position 0) lost expert 4 with the tokens from position 1 of sequence 0
 replaced by copies of the strongest tokens before`.
 
-**Good.** No assignment moves. Routers that are random under a fixed seed are no fault.
+**Good.** No assignment moves. Routers that are random under a fixed seed are not a fault.
 
 **How to fix it.**
 - Choose by the token's own scores: dropless top-k with a stored balancing bias.
@@ -52,7 +52,7 @@ sequence or rank does. From a recording, what is run is our router, so the findi
 evidence that it is the trainer's: `proved` needs 20 bits for the policy, capacity recorded as the
 configuration's number and pools row by row; from 7 bits on `heuristic`, a warning.
 
-A recording stands for no router where its refusals rest on what was not recorded: random selection (the
+A recording cannot be replayed if its refusals depend on data that were not recorded: random selection (the
 draws), Sinkhorn and auctions (how far they were run), keys other than functions of the scores (they
 cannot be computed for another suffix).
 

@@ -16,7 +16,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # causality/moe-tie-order
 
-A full expert chose among equal keys, in an order that nobody wrote down.
+A full expert chose among equal scores, in an order that is not defined.
 
 **Why.** The top-C of a 0/1 mask has only ties: with 4,096 candidates for 1,024 places it is the
 library's selection that picks one of 2^3,317 sets. Another kernel, another batch size or another GPU picks
@@ -37,8 +37,8 @@ other.
 - DeepSpeed: `use_rts=False`, and `drop_tokens=False` where memory allows.
 - Own code: `cumsum(mask)` in time order, or `sort(stable=True)`.
 
-**Strength.** `proved`, a warning: two recordings of one call have bit-identical scores and another kept
-set, and the difference lies among equal keys. `heuristic`, a warning: in one recording the kept of some
+**Strength.** `proved`, a warning: two recordings of one call have bit-identical scores but different
+kept tokens, and they differ among equal scores. `heuristic`, a warning: in one recording the kept of some
 tie are not its first in any time-ordered queue.
 
 **Inconclusive when** no expert was full, the pool is unrecorded, refusals contradict the capacity, no

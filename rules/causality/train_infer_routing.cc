@@ -29,8 +29,8 @@ see other inputs: hence the first divergent one.
 (a rollout process, or a dump with `mode: eval`) and training. For each joined token it compares the sets
 of chosen experts, their order, and the gates. Where both sides recorded scores, a flip has a margin:
 the smaller of the two sides' top-k margins (k-th less (k+1)-th score). The layer's median score difference
-is taken at the experts on the edge of either choice. Where a side recorded none, choices are compared as they
-stand: that all are equal needs no margin; other choices are counted, and rounding may be the reason of some.
+is taken at the experts on the edge of either choice. Where a side recorded none, choices are compared
+directly: if all are equal, no margin is needed. Other choices are counted, and rounding may be the reason of some.
 A flip whose margin exceeds 4 times that difference
 on more than 0.1 % of the tokens is a finding. Where the scores themselves are far apart, by more than an eighth of their
 spread over the experts (from quartiles: no law is assumed), no margin is large: choices of which one side alone made
@@ -53,8 +53,8 @@ layers.3 is the first`.
 - Same bias: send `expert_bias` (`e_score_correction_bias`) with each weight update.
 - Or replay inference's choices in training (routing replay); then -1 entries must not be replayed.
 - Exploration noise, jitter and dropout off wherever the two are meant to agree (`model.eval()` does not reach a
-  router that adds its noise by a flag of its own).
-- -1 for prompts: prefix caching skipped the tokens; record routing with the cache off, or store it beside the cache.
+  router that adds its noise under its own flag).
+- -1 for prompts: prefix caching skipped the tokens; record routing with the cache off, or store it with the cache.
 
 **Level.** A warning; near ties a note; choices that differ without scores are a note up to that share of all choices (bf16
 scores move 2 to 4 % of them), a warning beyond.
@@ -63,13 +63,15 @@ scores move 2 to 4 % of them), a warning beyond.
 is derived for scores that are nearly normal over the experts. -1 entries, zero gates and lengths: `proved`,
 given that equal ids name the same token.
 
-**Inconclusive when** nothing joins; the sides redacted their ids under different keys (`keys-differ`); ids or positions are missing or repeat; the sides have other numbers
-of experts; the
+**Inconclusive when** nothing joins; the sides redacted their ids under different keys (`keys-differ`); ids or
+positions are missing or repeat; the sides have different
+numbers of experts; the
 joined tokens' scores are no closer than those of unrelated tokens (ids do not mean the same, or weights are far apart); fewer than 1,000 tokens.
 
-**What it cannot see.** What moves all scores of a layer alike, as weights that one update left behind:
-that is the median difference then (it stands in the details, with the overlap of the sets). Layers that
-were not recorded: a token that flipped there counts in the next one that was. Sides that record different steps; flips whose margin is small because both routers are undecided.
+**What it cannot see.** A cause that changes all scores of a layer equally, such as weights that
+missed one update: then this is the median difference (the details contain it, with the overlap of the sets). Layers that
+were not recorded: a token that flipped there counts in the next one that was. Sides that record different steps;
+flips whose margin is small because both routers are undecided.
 
 **Cost.** Of a sampled step one side's 2,048 tokens a layer (those whose ids hash lowest) wait for the other
 side, about 250 bytes each; at most 64 MiB in all, the oldest steps given up first and counted.

@@ -32,16 +32,16 @@ tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/stale
   sign, and counts only beyond var(d)/var(log μ), which honest noise reaches, and below 0.05 only where it explains
   30 % (few distinct tokens give small slopes by chance). Looked for in all tokens and in those of
   each worker, each version, even and odd steps, within one chance of a false alarm: workers at 0.85 and 1.15 have no
-  slope together. A context that comes again (the same entropy to the bit, else the same token and log μ) shows the same noise
-  again: standard errors are over contexts as well as over sequences, the larger counts, and a slope through
-  fewer than eight contexts says nothing. (b) d that moves with the advantage: what was rewarded is scored
+  slope together. A context that is repeated (the same bits of the entropy, else the same token and log μ) has the same noise
+  again: standard errors are over contexts as well as over sequences, the larger counts, and a slope
+  through fewer than eight contexts means nothing. (b) d that moves with the advantage: what was rewarded is scored
   otherwise. (c) With full logits, the slope of the affine fit of one side's logits on the other's.
-- *Noise* has no slope. k1 = −d has the mean KL(μ‖π) even so: a negative mean of d is no bias. k3 = e^d − 1 − d and
+- *Noise* has no slope. k1 = −d still has the mean KL(μ‖π): a negative mean of d is not a bias. k3 = e^d − 1 − d and
   KL are its size.
 - *A noise floor*, where one is recorded: a batch scored twice by the trainer, its third pass (`behaviour_logprobs`) at
   lag 0, or the engine rescoring its own tokens (`rescore_k2`). Half of k2 or more is then named batch variance. Logits
   rounded to 16 bits are named from values on that grid, from d on multiples of a power of two, or from full logits.
-- Printed beside: tails beyond factors of 1.1, 2, 5 and 100, the effective sample size, mean squares by log μ,
+- Also printed: tails beyond factors of 1.1, 2, 5 and 100, the effective sample size, mean squares by log μ,
   position, turn, worker and lag, and the row of the context table that the size falls in.
 
 **Context.** Healthy dense bf16 has k3 of about 6e-4 and mean |d| of 0.010 to 0.013, mixtures of experts 1.5e-3, FP8
@@ -51,8 +51,8 @@ rollouts up to 3e-3; deterministic stacks have exactly 0.
 
 **Good.** `k3 6.2e-4 over 65,536 tokens; healthy dense bf16: k3 about 6e-4`.
 
-**How to fix it.** By the cause that the finding names; `unknown` means that two causes leave the same marks, and the
-words say which.
+**How to fix it.** By the cause that the finding names; `unknown` means that two causes have the same effect; the
+text names them.
 
 **Level.** A bias is a warning, an error where the slope passes 0.1. Without one: a warning where k3 or KL(μ‖π) is
 above 5e-3 (k3 by its 99 % lower bound, KL by 5 standard errors), a note above 3e-3, else a pass. Small drift can collapse a run and large drift can
@@ -63,10 +63,11 @@ be benign: size is reported, harm is not predicted.
 
 **Inconclusive when** there are fewer than 256 finite tokens of lag 0, or none at all.
 
-**What it cannot see.** A temperature in a record of few contexts; a bias that both sides share (`drift/sampler-mismatch`); one whose slope explains less than
-60 % of d beside larger noise; whether the trainer or the engine is the one that is off.
+**What it cannot see.** A temperature in a record of few contexts; a bias that both sides share
+(`drift/sampler-mismatch`); one whose slope explains less than
+60 % of d beside larger noise; whether the trainer or the engine is wrong.
 
-**Cost.** About 0.1 µs a token, once for all rules on drift; 100 bytes a step.
+**Cost.** About 0.1 µs a token, once for all rules for drift; 100 bytes per step.
 
 **Sources.** Schulman, "Approximating KL divergence", 2020, for k1, k2, k3; Yao et al., "Your efficient RL framework
 secretly brings you off-policy RL training", 2025, on mismatch between engines; Liang and Zeger, 1986, on clusters.

@@ -23,8 +23,8 @@ e^d quietly pays. In simulation, four versions of 0.03 a logit raise the mean of
 
 **What it checks.** Per step, the log of the mean of d² over the tokens labelled lag 0. One upward jump is fitted at
 every step and compared with the best straight line. A finding where the best one is at least ln 2 and at least 6
-standard errors, leaves at most half of the squares that the line leaves, and has 8 steps on each side: until they have
-come it is not told, as the step would be the wrong one. `step_at_least` and `step_at_most` are the steps that are a
+standard errors, leaves at most half of the squares that the line leaves, and has 8 steps on each side: before that it
+is not reported, because the step would be wrong. `step_at_least` and `step_at_most` are the steps that are a
 twentieth as likely as the one named, or more. Each step is a version of its own, so that a jump between steps is one
 at a version change.
 
@@ -33,7 +33,7 @@ at a version change.
 **Good.** A straight series, or one that grows evenly (`drift/drift-growth`).
 
 **How to fix it.** Compare checksums of the engine's weights, tensor by tensor and worker by worker, with the
-trainer's after each update; the strata by worker show who missed it.
+trainer's after each update; the strata by worker show which worker missed it.
 
 **Strength.** `statistical`, a warning. Six standard errors with 14 or more degrees of freedom are 3e-5 at one
 place; the three conditions together fired in none of 10,000 simulated healthy runs.
@@ -41,7 +41,7 @@ place; the three conditions together fired in none of 10,000 simulated healthy r
 **Inconclusive when** no lag is recorded, fewer than 16 steps have tokens of lag 0, the jump has fewer than 8 steps on
 one side, or the record is not true.
 
-**What it cannot see.** An update missed in the first 8 steps or the last 8; one that the next update mends; tokens
+**What it cannot see.** An update missed in the first 8 steps or the last 8; one that the next update repairs; tokens
 that are honestly labelled stale (`drift/staleness`).
 
 **Cost.** One pass over the steps, at each look.

@@ -24,7 +24,7 @@ logged, the importance weights are wrong by 10 % on average for a token of -ln m
 sign of a bonus for unlikely tokens, on every update. No k3 or KL threshold tells this from staleness; this test
 does, within 2,000 tokens.
 
-**What it checks.** The rollout's record says: this token was drawn with probability mu. If that is so, the
+**What it checks.** The rollout's record states: this token was drawn with probability mu. If that is so, the
 ratio rho = pi/mu to *any* other distribution pi, however stale, noisy or different, has a mean of at most 1
 given the prefix: it sums pi over what mu can draw. Two bets are placed against the record, token by token:
 - *Upward*: the product of 1 + lambda (rho - 1), mixed over lambda = 1 .. 1/256. Under a true record wealth of
@@ -35,11 +35,11 @@ given the prefix: it sums pi over what mu can draw. Two bets are placed against 
   divided by and kappa is not used.
 
 Both are kept for all tokens together and for parts of them: each worker's, each weight version's, even and odd steps'.
-What is looked at is the sum of the wealths, each times its share (one half for all, 1/8 for the first worker, 1/24 for the
+The rule checks the sum of the wealths, each times its share (one half for all, 1/8 for the first worker, 1/24 for the
 second, ...; `analysis/rollout/slices.h`), so that the chance of a false alarm stays what it is. A worker that is wrong
 alone is named (`part`).
 
-Rounding of the logged values is taken off first: half a unit of bf16 or f16 where all of a side's values lie on
+Rounding of the logged values is subtracted first: half a unit of bf16 or f16 where all of a side's values lie on
 that grid, or of the text's last decimal. Masked tokens do not enter; a value that is NaN or infinite is counted
 apart, but log pi = -inf is rho = 0. Where the halves of a sequence name different token ids, that is a fact and
 no bet. So is a turn of a conversation whose prompt (masked tokens, from the same position on) does not begin with
@@ -60,8 +60,8 @@ the trainer's probabilities are over more tokens (*supports differ*, downward on
 `bounded`, as rho is divided by 1 + 2 rescore_k2. Downward `bounded`, by kappa; with full logits `statistical`.
 Different token ids `proved`, in halves an error, in prompts of later turns a warning.
 
-**Inconclusive when** sequences were filtered and no kept_share says how many at least are kept; values were rescored
-and no rescore_k2 says how far the engine is from itself; all values are non-finite; fewer than 1,000 tokens; for
+**Inconclusive when** sequences were filtered and kept_share is not recorded; values were rescored and rescore_k2
+(the engine's distance from itself) is not recorded; all values are non-finite; fewer than 1,000 tokens; for
 the downward side alone, when mean rho d^2 over d > 0 exceeds kappa (`downward` in the details); where nothing
 joins because the sides redacted their ids under different keys (`keys-differ`).
 

@@ -27,7 +27,7 @@ is learnt: at T = 0.7 a token of probability 0.05 is drawn 0.014 of the time, 3.
 **What it checks.** The surprise -ln mu of a token drawn from mu is its entropy H on average, whatever mu is. So
 x = -ln mu - H sums to nothing but noise. Where the sum leaves the noise, the tokens were drawn from something else.
 The best of these that the record has columns for is used:
-- *Full logits*: the exact law of x is known; bets on ±theta x, theta = 1/2 .. 1/128, may be looked at at any time.
+- *Full logits*: the exact law of x is known; bets on ±theta x, theta = 1/2 .. 1/128, may be evaluated at any time.
 - *The rollout's entropy and varentropy*: bets of second order, whose mean these two columns give exactly.
 - *The rollout's entropy alone*, or *the trainer's entropy*: Student's t over sequences of x, or of
   rho (-ln pi - H_pi), whose mean is 0 under any true record, drifted or not. Approximate; one look, at the run's end.
@@ -45,14 +45,14 @@ was drawn from.
 **How to fix it.** Sample at temperature 1 with top_p = 1 and top_k off; or log processed log-probabilities (vLLM
 `logprobs_mode=processed_logprobs`) and let the trainer divide its logits by the same temperature.
 
-**Strength.** `statistical`, at this site's share of one in a million; exact for logits and for bets of second order. A warning
-where the record declares the temperature beside raw values (the ratios then use a distribution that was not
+**Strength.** `statistical`, at this site's share of one in a million; exact for logits and for bets of second order. A
+warning if the record declares the temperature together with raw values (the ratios then use a distribution that was not
 sampled), or where the test is approximate.
 
 **Inconclusive when** no entropy is recorded on either side; only the trainer's is and the record is processed with
 top-p or top-k (the trainer's support is another); sequences were filtered without a kept_share, or values rescored;
-fewer than 1,000 tokens, or 50 sequences for the approximate tests; or `drift/record-invalid` fires: then nothing
-that rests on the record can be said.
+fewer than 1,000 tokens, or 50 sequences for the approximate tests; or `drift/record-invalid` fires: then the
+record cannot be used.
 
 **What it cannot see.** A sampler whose wrong distribution has the entropy of the claimed one in cross-entropy; entropies
 that were computed from the wrong distribution as well; penalties for repetition, unless they shift the mean surprise.

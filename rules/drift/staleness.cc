@@ -31,7 +31,7 @@ that the record has:
   sequence that was under way during an update has several.
 - *Updates in flight*: k2 of up to 16 tokens right before a change of version inside a sequence and right after it.
   The fall between them came from age, what is left after it is at least numerics: a finding where the fall exceeds
-  what is left. This needs no token of lag 0. Where both this and the lag speak, each at half the chance.
+  what is left. This needs no token of lag 0. If both this and the lag are evidence, each gets half of the probability.
 
 **Bad.** `at the median lag of 4 versions staleness adds 2.1e-3 to k2, numerics are 3.2e-4`.
 
@@ -43,12 +43,12 @@ clipped). Otherwise bound the lag, or update the engine more often.
 **Strength.** `statistical`, 99 % by sequences, a note.
 
 **Inconclusive when** neither a lag nor a third pass is recorded, no token has lag 0 and no sequence saw an update
-(then a cannot be told from the rest), none is stale, fewer than 8 sequences have what is needed, or the record is not
+(then a cannot be distinguished from the rest), none is stale, fewer than 8 sequences have what is needed, or the record is not
 true.
 
 **What it cannot see.** Staleness and sharpening of one lag only; the exponent of lag is printed and nothing is inferred from
-it: independent updates give 1, one push or momentum 2. Sequences drawn by the same weights share their change, so that over
-few versions the interval speaks of those versions alone. Without a third pass, drift that falls by half within 16
+it: independent updates give 1, one push or momentum 2. Sequences drawn by the same weights share their change, so with few
+versions the interval describes only those versions. Without a third pass, drift that falls by half within 16
 tokens for another reason than new weights.
 
 **Cost.** Eight sums a token, six more with a third pass.

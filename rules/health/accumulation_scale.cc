@@ -18,7 +18,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/accumulation-scale
 
-With several micro-batches a step, each one's whole mean loss goes into the gradient: nothing divides by their number.
+With several micro-batches per step, the whole mean loss of each one goes into the gradient: nothing divides by their number.
 
 **Why.** With 4 micro-batches the gradient is 4 times the one that the batch of all of them has. Clipping hides a part of it, Adam
 most of it, and the logged loss is 4 times too large. In transformers 5.24 this is the state of each class whose `forward` takes
@@ -28,14 +28,16 @@ most of it, and the logged loss is 4 times too large. In transformers 5.24 this 
 and labels, and compares it with the loss that `backward` gets (`trained/share`, their ratio), for k micro-batches (`trained/micro`).
 It also compares the gradient that the optimizer reads with the one that was accumulated (`trained/kept`, their ratio before a clip).
 In a loop of one's own with three micro-batches or more the mean is that of torch's cross-entropy in the loss's graph; then the finding is a
-warning, for losses that are meant to add up look the same. If the product is 1 in three such steps in a row, nothing was divided. It must be 1/k, or the micro-batch's share of the step's labels.
+warning, because losses that are summed on purpose look the same. If the product is 1 in three such steps in a row,
+nothing was divided. It must be 1/k, or the micro-batch's share of the step's labels.
 
 **Bad.** `backward gets the whole mean of each of 4 micro-batches (5.31 of 5.31), and nothing divides the sum`
 
 **Good.** A share of 1/k; of n/N for n of the step's N labels; a sum that is divided before the optimizer's step.
 
 **How to fix it.**
-- Divide in `compute_loss` by `args.gradient_accumulation_steps`, or set `trainer.loss_is_scaled_for_ga = False` (before transformers 5.24 `model_accepts_loss_kwargs`): then the Trainer divides.
+- Divide in `compute_loss` by `args.gradient_accumulation_steps`, or set `trainer.loss_is_scaled_for_ga = False`
+  (before transformers 5.24 `model_accepts_loss_kwargs`): then the Trainer divides.
 - In a loop of one's own: `(loss / k).backward()`.
 
 **Strength.** `proved`: one micro-batch is recomputed, to a part in a thousand.
@@ -43,7 +45,7 @@ warning, for losses that are meant to add up look the same. If the product is 1 
 **Inconclusive when** fewer than 3 such steps were seen, the ratio is NaN, infinite or above 1, or the loss of several
 micro-batches holds no cross-entropy (`no-labels`): then nothing states by what a mean would be divided.
 
-**What it cannot see.** Losses that are no cross-entropy of logits and labels; micro-batches weighted unequally among each other.
+**What it cannot see.** Losses other than cross-entropy of logits and labels; micro-batches weighted unequally among each other.
 
 **Cost.** One cross-entropy of one micro-batch in a step that is due.
 

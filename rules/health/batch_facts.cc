@@ -27,7 +27,8 @@ the collator shifted, for a model that shifts them itself, train it to predict t
 the first steps, then ever more rarely, and in each step whose loss is NaN. It counts rows (`batch_facts/rows`), rows whose labels are
 all -100 (`batch_facts/unlabelled_rows`), labels where the attention mask is 0 (`batch_facts/labelled_padding`), ids and labels outside of the
 vocabulary (`batch_facts/beyond_vocabulary`), labels that all are the token after their own, for a causal model of transformers
-(`batch_facts/shifted_labels`, from 64 of them on), NaN and infinity in floating inputs (`batch_facts/non_finite`). Of TRL's GRPO and RLOO with a KL term it
+(`batch_facts/shifted_labels`, from 64 of them on), NaN and infinity in floating inputs (`batch_facts/non_finite`). Of
+TRL's GRPO and RLOO with a KL term it
 counts trained parameters that the reference model shares with the policy (`batch_facts/reference_is_policy`).
 
 **Bad.** `8 of 8 rows have no valid label: the loss of such a micro-batch is NaN`
@@ -46,7 +47,7 @@ none; padding is a warning, the others errors.
 
 **What it cannot see.** Models that are called by position; batches that it did not look at.
 
-**Cost.** A few comparisons of ids and labels in a step that is looked at.
+**Cost.** A few comparisons of ids and labels in an observed step.
 
 **Sources.** transformers, `DataCollatorForLanguageModeling`; PyTorch, `cross_entropy` ("ignore_index": the mean of nothing is NaN).
 )page";

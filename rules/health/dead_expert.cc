@@ -15,10 +15,10 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/dead-expert
 
-An expert has had almost no tokens for a hundred steps: its parameters are paid for and not trained.
+An expert has had almost no tokens for a hundred steps: its parameters use memory but are not trained.
 
-**Why.** An expert without tokens gets no gradient, and a router without gradient for it does not
-change its mind: dead experts stay dead. With 256 experts and 8,192 choices a step an expert's share is
+**Why.** An expert without tokens gets no gradient, and a router without gradient for it does
+not change: dead experts stay dead. With 256 experts and 8,192 choices a step an expert's share is
 3,200 in 100 steps, and chance leaves one with fewer than 320 with probability below 10^-900. With 6 of
 64 experts dead, 9 % of the experts' memory and optimizer state hold nothing, silently. (Single small
 batches differ: of 200 choices a step, a given one of 256 experts gets none in 46 % of the steps by chance.)
@@ -27,8 +27,8 @@ batches differ: of 200 choices a step, a given one of 256 experts gets none in 4
 steps of a layer, over the ideal (kept choices / experts). Below a tenth the expert is dead, provided
 that chance alone gives so little with probability below 1e-6: E·P(Binomial(N, 1/E) ≤ load), summed in
 the log domain. Kept, not wanted: an expert whose every token is refused learns nothing either.
-Padding is not counted: its choices are in the recorded loads, so a load is taken as it stands when
-that is little, and the verdict is inconclusive where it would depend on padding.
+Padding is not counted: its choices are in the recorded loads, so a load is used directly if
+padding is small, and the verdict is inconclusive if it would depend on padding.
 
 **Bad.** `experts 3, 11 kept 0.4 % and 1.1 % of the ideal load over steps 900-999`.
 
@@ -47,7 +47,8 @@ that is little, and the verdict is inconclusive where it would depend on padding
 An expert that no token chose at all needs 4 steps that span 100 or more, three of them after the first quarter: chance is a matter
 of the choices in them, not of their number.
 
-**Inconclusive when** under 100 steps were recorded and no 20 that lie evenly in 100 or more (4 for an expert that no token chose), chance alone could leave an expert so
+**Inconclusive when** under 100 steps were recorded and no 20 steps spread evenly over 100 or more (4 for an expert
+that no token chose), chance alone could leave an expert so
 few (too few choices for that many experts), or padding rows may be all that an expert got.
 
 **What it cannot see.** An expert that gets tokens and returns nothing (gates of zero); deadness

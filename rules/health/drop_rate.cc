@@ -18,8 +18,8 @@ constexpr char kPage[] = R"page(
 Full experts refuse too many choices, or refuse those late in the sequence more than the early ones.
 
 **Why.** A refused choice is a token whose expert never sees it; with k = 1 the layer passes it by
-unchanged. At 10 %, a model of 32 such layers has every token refused 3.2 times on its way. And a mean
-hides who pays: under first come first served in batch order with 4,096 positions, capacity factor 1.0
+unchanged. At 10 %, a model of 32 such layers has every token refused 3.2 times on its way. A mean
+hides which tokens are affected: under first come first served in batch order with 4,096 positions, capacity factor 1.0
 and a total of 6 % refused, the first quarter of the queue loses nothing and the last quarter loses 24 %:
 a slope of 25 points. The model learns to read the beginning of its context.
 
@@ -29,7 +29,7 @@ are counted in 16 bins of position (relative to the longest sequence of the call
 least-squares line through the bins' shares, weighted by the choices made, in points from first to last
 bin. A step without drops has slope 0. The slopes' mean has a 99 % interval from the means of ten blocks
 of ten steps, so that neither the likeness of tokens within a step nor that of neighbouring steps makes
-it too narrow. Starvation: the interval lies above 5 points.
+it too narrow. Starvation: the interval is above 5 percentage points.
 
 **Bad.** `12.4 % of 1.6 million choices were refused`; `refusals rise by 21 points along the sequence`.
 
@@ -48,7 +48,7 @@ measured: of 1,000 simulated runs of 300 steps with refusals even along the sequ
 refused, steps alike or correlated at 0.8, sequences of unlike lengths) none alarmed, so at most 0.3 %
 with 95 % confidence; a true slope of 10 points is found in all of 100 runs.
 
-**Inconclusive when** under 100 steps were recorded and no 20 that lie evenly in 100 or more; or something was refused and positions were not
+**Inconclusive when** under 100 steps were recorded and no 20 steps spread evenly over 100 or more; or something was refused and positions were not
 recorded (or the recording is older than the count of choices by position), the share being below 10 %.
 
 **What it cannot see.** Drops that the recording does not show (no `keep_mask` or `routing_map`); drops

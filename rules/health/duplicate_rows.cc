@@ -26,11 +26,12 @@ constexpr char kPage[] = R"page(
 
 Rows of a weight, or whole experts, are trained and hold the same bits.
 
-**Why.** Two neurons with the same weights in and out get the same gradient, and stay one neuron for ever: the model pays for two. It comes from weights
+**Why.** Two neurons with the same weights in and out get the same gradient, and stay one neuron for ever: the model
+pays for two. It comes from weights
 that were made equal (a constant, one seed for every expert, a copy that was to be disturbed) or set equal later (a reset, a merge). Where two of 8
 experts are one, an eighth of the experts' parameters is paid for and does nothing.
 
-**What it checks.** The rows of a weight (what lies behind one index of its first axis: a neuron, a filter, an expert of a stacked tensor) of at least 64
+**What it checks.** The rows of a weight (one index of its first axis: a neuron, a filter, an expert of a stacked tensor) of at least 64
 elements, by a digest of their bits; beyond 65,536 rows every n-th. And tensors of one shape whose names differ in the number of an expert or head
 (`experts.3.w1`, `experts.4.w1`). Two count where they have the same bits and are not zero, and the checkpoint before tells that they moved: they were
 equal then too and had other bits (never apart; of rows a note, since what never occurs is never told apart, of whole experts a
@@ -43,13 +44,14 @@ step of Adam from zero they may meet).
 
 **How to fix it.**
 - Give every row and expert an initialisation of its own: `torch.nn.init.normal_` over the whole tensor, another seed for each expert.
-- Copies on purpose (upcycled experts): disturb them, or let the router's noise tell them apart, before the first step.
+- Copies on purpose (upcycled experts): add noise to them, or let the router's noise make them different, before the first step.
 - Key-value heads that are repeated on purpose: `--set health/duplicate-rows.repeats='*.k_proj.weight'` (again for more).
 
 **Strength.** `proved`: two different rows share a digest of 63 bits once in 10¹⁰ weights.
 
-**Inconclusive when** only one checkpoint has equal rows, values are NaN or infinite, equal rows are in a table of words or positions (what never occurs
-is never told apart), or in a projection to keys or values that is not declared (grouped heads are repeated on purpose).
+**Inconclusive when** only one checkpoint has equal rows, values are NaN or infinite, equal rows are in a table of
+words or positions (words that never
+occur never become different), or in a projection to keys or values that is not declared (grouped heads are repeated on purpose).
 
 **What it cannot see.** Copies up to a sign, a scale or a permutation; rows below 64 elements; more than 4,096 equal or zero rows of a weight.
 

@@ -26,7 +26,8 @@ Dropout or batch norm of a trained module stays in eval mode after it was in tra
 nothing, and batch norm normalises with statistics that no longer follow the weights (in train mode, at momentum 0.1, half of a running mean is
 newer than 7 steps). The loss even falls a little, so nothing looks wrong.
 
-**What it checks.** `run.watch` looks at each step's first backward pass whether modules with dropout (p > 0) or batch norm, of parts that are trained, are
+**What it checks.** `run.watch` looks at each step's first backward pass whether modules with dropout (p > 0) or batch
+norm, of parts that are trained, are
 in eval mode (`trained/eval`, their number) although they were in train mode before. Three consecutive optimizer steps: a warning, with the first
 of them. If the watched model itself is in train mode and only batch norm is not: a note, since statistics are frozen so on purpose.
 
@@ -36,7 +37,7 @@ of them. If the watched model itself is in train mode and only batch norm is not
 
 **How to fix it.**
 - Call `model.train()` at the begin of each step or epoch, or restore `was_training = model.training` in a `finally` after each evaluation.
-- On purpose, from a step on: suppress the finding.
+- If it is on purpose from a step on: suppress the finding.
 
 **Strength.** `proved`: `module.training` is read.
 
@@ -45,9 +46,10 @@ of them. If the watched model itself is in train mode and only batch norm is not
 **What it cannot see.** `torch.nn.functional.dropout` with a flag of the caller's; a module that never was in train mode after `run.watch`; fused
 kernels that take a dropout rate as a number.
 
-**Cost.** In `run.watch` one flag of each such module a step, 256 of them at most.
+**Cost.** In `run.watch` one flag per such module and step, at most 256 modules.
 
-**Sources.** PyTorch documentation, `torch.nn.Module.eval`; Karpathy, "A Recipe for Training Neural Networks", 2019 ("you forgot to toggle train/eval mode").
+**Sources.** PyTorch documentation, `torch.nn.Module.eval`; Karpathy, "A Recipe for Training Neural Networks", 2019
+("you forgot to toggle train/eval mode").
 )page";
 
 constexpr RuleInfo kInfo = {

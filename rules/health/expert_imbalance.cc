@@ -18,9 +18,9 @@ One expert is wanted far more than its share, for a hundred steps, beyond what c
 
 **Why.** Chance alone is not even: with 64 experts and 256 choices a step the busiest expert of a perfect
 router holds 2.34 times the mean, so a threshold of "twice the mean" on one batch would fire always. Over
-100 such steps chance gives 1.12. An expert at 3.0 times the mean then is no accident: every expert-parallel
-step waits for it, so the layer takes 3 times as long, and with capacity factor 1.25 it refuses
-1 − 1.25/3 = 58 % of those who want it.
+100 such steps chance gives 1.12. An expert at 3.0 times the mean is then not an accident: every
+expert-parallel step waits for it, so the layer takes 3 times as long, and with capacity factor 1.25 it
+refuses 1 − 1.25/3 = 58 % of the tokens that choose it.
 
 **What it checks.** The choices of all tokens, over all ranks, micro-batches and the last 100 recorded
 steps of a layer, are counted for each expert. It is the *wanted* load, kept and refused: a capacity makes
@@ -35,7 +35,7 @@ one expert exceeds both in each of them by itself.
 **Bad.** `expert 5 was wanted 3.02 times as often as the mean over steps 0-99; chance gives 1.02`.
 
 **Good.** Largest over mean below twice chance's. Batches may each favour some expert, as text changes:
-what counts is that it is not the same one for 100 steps. `maxvio_batch` says how uneven single steps were.
+what counts is that it is not the same one for 100 steps. `maxvio_batch` shows how uneven single steps were.
 
 **How to fix it.**
 - Megatron-LM: raise `--moe-aux-loss-coeff` (1e-2 is usual) with `--moe-router-load-balancing-type aux_loss`,
@@ -49,9 +49,9 @@ uniform one: 0 findings in 1,000 simulated healthy runs of 300 steps (uniform; t
 alike; popularity that wanders by 20 % and differs by 10 % between experts; 8 and 64 experts), so at most
 0.3 % of runs with 95 % confidence. An expert at 2.5 times its share is found in all of 100 runs.
 
-**Inconclusive when** under 100 steps were recorded no 20 that lie evenly in 100 or more, and no 4 that
+**Inconclusive when** under 100 steps were recorded no 20 steps spread evenly over 100 or more, and no 4 that
 agree (above), or padding rows chose so much that the answer
-depends on where (their choices are counted but not told apart: the bound that is kindest to the router is used).
+depends on where (their choices are counted but not separated: the bound most favourable to the router is used).
 
 **What it cannot see.** Imbalance between devices that hold several experts each; an expert that is popular
 in fewer than 100 steps at a time; choices that no probe recorded.

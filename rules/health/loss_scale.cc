@@ -22,9 +22,9 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/loss-scale
 
-The loss scale keeps falling, lies at its floor, or too many steps are skipped: gradients overflow again and again.
+The loss scale keeps falling, is at its floor, or too many steps are skipped: gradients overflow repeatedly.
 
-**Why.** Each halving is a step whose gradients were thrown away. A scaler that has found its scale loses one step in 2,000.
+**Why.** Each halving is a step whose gradients were discarded. A scaler that has found its scale loses one step in 2,000.
 One that halves every 30 steps loses one in 30, and after ten such halvings the scale is a thousandth of what it was: gradients below
 6e-8 over it are 0 in fp16, and more of the small ones with every halving. At 1 there is nothing left to take away, and a run that
 overflows there skips every step.
@@ -37,7 +37,8 @@ starts high and looks for its level. Then, each once:
 - *skipped*: more than 50 skipped steps within 1,000, by the halvings or by the series of what was skipped (a flag, a count since
   the last point, or a running count: as long as it never falls it is taken for one; fractions count, too);
 - *floor*: the scale is 1 or less (option `floor`), and was higher once;
-- *storm*: in ten points in a row (50 if they begin with the attempt) half of the steps or more were skipped, by a series that counts them, the first 100 points
+- *storm*: in ten points in a row (50 if they begin with the attempt) half of the steps or more were skipped, by a
+  series that counts them, the first 100 points
   included: an error while it lasts, a warning once it has ended. `number of ...` counts the steps since the point before.
 
 **Bad.** `loss_scale halved 3 times in points 140 to 191, from 65,536 to 8,192`
@@ -46,8 +47,8 @@ starts high and looks for its level. Then, each once:
 
 **How to fix it.**
 - Train in bf16: PyTorch `torch.autocast(dtype=torch.bfloat16)`, Megatron-LM `--bf16`, DeepSpeed `"bf16": {"enabled": true}`.
-- Look for what grows: `health/gradient-spike`, `precision/non-finite` names the first tensor that is no number.
-- Lower the rate, clip (`clip_grad_norm_` behind `scaler.unscale_`), keep softmax, norms and the loss in fp32.
+- Look for what grows: `health/gradient-spike`, `precision/non-finite` names the first NaN or infinite tensor.
+- Lower the learning rate, clip (`clip_grad_norm_` after `scaler.unscale_`), keep softmax, norms and the loss in fp32.
 - The scaler: Megatron-LM `--min-loss-scale`, `--hysteresis`; DeepSpeed `"hysteresis"`, `"loss_scale_window"`.
 
 **Strength.** `statistical`, its false-alarm rate measured: of 1,000 simulated healthy runs of 4,000 steps (dynamic scalers that start
@@ -55,12 +56,13 @@ at 2^16 and 2^32, grow every 1,000 or 2,000 steps, gradients log-normal with cor
 alarmed, so at most 0.3 % with 95 % confidence. The thresholds themselves are customary. Of 300 such runs of 1,000 steps with a flag of
 skipped steps none is a storm; one is found in its tenth row, in a run of 20, 60 or 200 points alike (docs/measurements/short_runs.md).
 
-**Inconclusive when** fewer than 100 points beyond the start-up were told, or none is a positive number.
+**Inconclusive when** fewer than 100 points after the start-up were recorded, or none is a positive number.
 
-**What it cannot see.** Overflow in a run that logs no scale; a scale that falls for long within the first 100 points, without a count of skipped steps; a static scale that is too high where nothing counts
+**What it cannot see.** Overflow in a run that logs no scale; a scale that falls for long within the first 100 points,
+without a count of skipped steps; a static scale that is too high where nothing counts
 what is skipped; a flag that is logged in every tenth step alone, which is taken for the count of ten.
 
-*Of a trainer's log* `plumb audit` counts what a loss scaler says in sentences (`OVERFLOW! ... reducing to 32768`, `Gradient overflow. Skipping step`,
+*Of a trainer's log* `plumb audit` counts the sentences of a loss scaler (`OVERFLOW! ... reducing to 32768`, `Gradient overflow. Skipping step`,
 `overflow detected, setting loss scale to`): a note, or an error if the scale falls ten times in a row to the end of the log, or to 1.
 
 **Cost.** 1,100 points a series.

@@ -33,7 +33,8 @@ fault in their experts, and it was not seen for months.
 - some, although their module's forward pass ran: warning;
 - some, and their module never ran (an unused head, LayerDrop): note.
 
-An optimizer that never stepped, while the others made 64 steps and its parameters had gradients in each (`trained/unstepped`): a warning. None that stepped by the run's end, after
+An optimizer that never stepped, while the others made 64 steps and its parameters had gradients in each
+(`trained/unstepped`): a warning. None that stepped by the run's end, after
 16 backward passes or more (`trained/passes`), and no weight that changed: error.
 
 An optimizer that holds none of the model's trained parameters is an error, if no weight has changed. Parameters that
@@ -50,7 +51,7 @@ were replaced or made trainable after `run.watch`, have gradients and are held b
 - If an optimizer holds none: make it after the model is whole (after `from_pretrained`, `fully_shard`, or a new head).
 - What is frozen on purpose: `requires_grad_(False)`.
 
-**Strength.** `proved`: `.grad` was None at each step; it is no threshold.
+**Strength.** `proved`: `.grad` was None at each step; this is not a threshold.
 
 **Inconclusive when** fewer than 3 optimizer steps were seen, a count is NaN or infinite, or the optimizer holds copies of the weights
 (then weights change although it holds none of them).

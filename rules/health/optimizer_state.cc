@@ -20,35 +20,40 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/optimizer-state
 
-A run goes on from a checkpoint, and its optimizer or its schedule does not.
+A run continues from a checkpoint, but its optimizer or its schedule does not.
 
 **Why.** Where `optimizer.load_state_dict` is left out, Adam's moments begin at zero again: with β₂ = 0.999 the second one needs some 1,000 steps to
 estimate a gradient's size, and until then steps are of the size of a warm-up's without being warmed up. The loss jumps, comes back after hours,
 and ends higher. Where the schedule is left out, the rate begins at its warm-up again.
 
-**What it checks.** What checkpoints of one run say of themselves: the largest `step` that the optimizer keeps of a parameter (series
+**What it checks.** The counters in the checkpoints of one run: the largest `step` that the optimizer keeps of a parameter (series
 `optimizer.step`) and the schedule's `last_epoch` (`scheduler.step`), against the checkpoint before. The optimizer's step falls while the checkpoint's
-rises: error. The schedule's falls while the optimizer's does not, or while the checkpoint's rises where the optimizer keeps no steps (SGD): warning. The
+rises: error. The schedule's falls while the optimizer's does not, or while the checkpoint's rises where the optimizer
+keeps no steps (SGD): warning. The
 whole number of schedule's steps an optimizer's step changes: warning. The optimizer's step is the number of steps since an earlier checkpoint of at
 least step 8 that has no optimizer state: error, `heuristic`.
-The second moment (`exp_avg_sq`, or `momentum_buffer`) of a parameter that an optimizer's group lists is gone, or zero, although the checkpoint before
-had it and the optimizer's step does not fall: error. The same of all parameters at once, named or not: their state is empty, or holds
+The second moment (`exp_avg_sq`, or `momentum_buffer`) of a parameter that an optimizer's group lists is missing or zero, although the checkpoint
+before had it and the optimizer's step does not fall: error. The same of all parameters at once, named or not: their state is empty, or holds
 `momentum_buffer: None`, while the groups (series `optimizer.held`) list them; a warning where no step is kept. A bf16 or fp16 weight is not its fp32
-master of the same checkpoint (`master_param`), rounded to nearest: error. Where stochastic rounding is declared, only what rounding in neither direction gives counts.
+master of the same checkpoint (`master_param`), rounded to nearest: error. Where stochastic rounding is declared, only
+what rounding in neither direction gives counts.
 
 `run.watch` reports the steps that the state of a live run's first optimizer has made (at powers of two, and if they fall to 1): a new optimizer, or a
-state that was cleared, within the run is the same error. Across attempts (processes) it reports whether the first update found a state, and how the loss
-stood at the beginning and last. If a framework goes on with its count of steps (`trained/resumed`: transformers, Lightning) and the first update finds no
-state, that is an error in this step. If an attempt begins without a state, and its first losses keep half or more of the fall of the attempt before (which must
+state that was cleared, within the run is the same error. Across attempts (processes) it reports whether the first update found a state, and the first
+and last values of the loss. If a framework continues its step count (`trained/resumed`: transformers, Lightning) and the first update finds no
+state, that is an error in this step. If an attempt begins without a state, and its first losses keep half or more of
+the fall of the attempt before (which must
 exceed 4 standard deviations), its weights are not fresh: warning, `heuristic`. An optimizer without moments (plain SGD) reports nothing.
 
 **Bad.** `the optimizer had taken 12,000 steps in step 12000 and 500 in step 12500`
 
-**Good.** Both rise. A schedule that is stepped a constant whole number of times (Accelerate: once a process), skipped steps of a loss scale, parameters
+**Good.** Both rise. A schedule that is stepped a constant whole number of times (Accelerate: once a process), skipped
+steps of a loss scale, parameters
 that are frozen, unused or join later: the largest counts.
 
 **How to fix it.**
-- PyTorch: save and load `optimizer.state_dict()` and `scheduler.state_dict()` beside the model; load them after `optimizer` has all its parameter groups.
+- PyTorch: save and load `optimizer.state_dict()` and `scheduler.state_dict()` together with the model; load them
+  after `optimizer` has all its parameter groups.
 - transformers: `trainer.train(resume_from_checkpoint=True)`, with `optimizer.pt` and `scheduler.pt` in the folder.
 - Megatron-LM: without `--no-load-optim`, `--finetune`; DeepSpeed: `load_optimizer_states=True, load_lr_scheduler_states=True`.
 - Weights that are not their masters: copy the masters to the weights before saving; load both from one checkpoint. Stochastic rounding on purpose:
@@ -57,10 +62,10 @@ that are frozen, unused or join later: the largest counts.
 
 **Strength.** `proved`: the numbers are what the files hold.
 
-**Inconclusive when** only one checkpoint tells them, no two in a row tell the same, or one is no number.
+**Inconclusive when** only one checkpoint contains them, no two consecutive ones contain the same, or one is not a number.
 
 **What it cannot see.** That an optimizer without a `step` (SGD) was not loaded, once its first step has filled its momentum again;
-parameters whose number in the state could not be named (unless all are gone); a state that is kept outside of the checkpoint.
+parameters whose number in the state could not be named (unless all are gone); a state that is stored outside the checkpoint.
 
 **Cost.** Some 60 bytes a rank, and the name of each parameter.
 

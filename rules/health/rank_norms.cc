@@ -23,12 +23,16 @@ constexpr char kPage[] = R"page(
 
 Ranks of one run log different gradient norms in the same step.
 
-**Why.** A gradient is clipped by the norm over all parameters. If each rank clips by the norm of its own shard or of its gradient before the all-reduce, ranks scale
-their parts by different factors: with norms of 1.0 and 1.5 and a limit of 1.0, one rank's update is 1.5 times as long as the other's. Data-parallel replicas then drift apart;
+**Why.** A gradient is clipped by the norm over all parameters. If each rank clips by the norm of its own shard or of
+its gradient before the all-reduce, ranks scale
+their parts by different factors: with norms of 1.0 and 1.5 and a limit of 1.0, one rank's update is 1.5 times as long
+as the other's. Data-parallel replicas then drift apart;
 shards of one model change the update's direction. If the value is only logged, the log shows a norm that no step had.
 
-**What it checks.** Logs and tables in which several ranks print a gradient norm (`[rank1]: step: 10 ... grad_norm: 1.50`), in steps with finite values above 0 on two ranks or more. A step
-differs if the largest value is more than 1 % above the smallest. A warning if five steps or more differ, and half of those that were seen. The first finding is made in the fifth
+**What it checks.** Logs and tables in which several ranks print a gradient norm (`[rank1]: step: 10 ... grad_norm:
+1.50`), in steps with finite values above 0 on two ranks or more. A step
+differs if the largest value is more than 1 % above the smallest. A warning if five steps or more differ, and half of
+those that were seen. The first finding is made in the fifth
 such step. Losses of ranks differ as their batches do: they are not compared.
 
 **Bad.** `grad_norm is 1.00 on rank 0 and 1.50 on rank 1 in step 10`
@@ -43,9 +47,10 @@ such step. Losses of ranks differ as their batches do: they are not compared.
 
 **Strength.** `heuristic`: some frameworks log a norm per pipeline stage on purpose.
 
-**Inconclusive when** two ranks or more have a norm in fewer than five steps. A run of which one rank is known has no verdict.
+**Inconclusive when** two ranks or more have a norm in fewer than five steps. A run with one known rank has no verdict.
 
-**What it cannot see.** Which of the two norms clipped; norms that differ by less than 1 %; what `run.watch` records, whose norm is that of its own rank where a model is sharded.
+**What it cannot see.** Which of the two norms clipped; norms that differ by less than 1 %; what `run.watch` records,
+whose norm is that of its own rank where a model is sharded.
 
 **Cost.** A comparison a value.
 

@@ -49,7 +49,7 @@ without a finite entropy are counted apart and do not blind the rule.
 certain and whose experts' popularity wanders by 20 % (correlation 0.95 from step to step) one alarmed; of
 100 that collapse within 110 steps all are found.
 
-**Inconclusive when** under 100 steps with a finite entropy were recorded, and no 20 that lie evenly in 100 or more.
+**Inconclusive when** under 100 steps with a finite entropy were recorded, and no 20 steps spread evenly over 100 or more.
 
 **What it cannot see.** A collapse that was complete before recording began does not rise any more:
 `health/expert-imbalance` and `health/dead-expert` report it. Sigmoid routers whose scores were recorded

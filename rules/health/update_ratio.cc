@@ -25,25 +25,27 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/update-ratio
 
-A step moves the weights by far too little, or by far too much, of what they are.
+A step changes the weights by far too little or far too much, relative to their size.
 
 **Why.** A step of the optimizer usually changes a weight matrix by about a thousandth of its norm. At 10^-7 a run of 100,000 steps
 moves the weights by a hundredth, if all its steps point in one direction: the rate is a thousand times too small, and the loss falls as
 slowly as if the data were hard. At 0.3 three steps replace what the weights held, and nothing that was learned stays.
 
 **What it checks.** log10 of |change| / |weight| (Euclidean norms), against [-4, -1] (options `low`, `high`):
-- series whose role is the update ratio; `run.watch` tells `update_ratio`, of up to 1,024 elements of each of the 16 largest
-  parameters. A negative value is taken for the log10 itself;
+- series whose role is the update ratio; `run.watch` records `update_ratio`, from up to 1,024 elements of each of the 16 largest
+  parameters. A negative value is treated as the log10 itself;
 - observed updates of tensors with at least two axes, by the sampled elements before and after, or, where no elements were kept, by the mean
   magnitudes of the change and of the weight that was observed beside it. Biases and gains are left out: near 0 a bias has no scale.
 
-A point counts where the weight is not zero and the rate is at work: told ten times without a new maximum (a warm-up is none),
-and at least a tenth of its maximum. A finding needs 100 consecutive points on one side (option `points`), or 20 of them that lie
+A point counts if the weight is not zero and the learning rate is in use: recorded ten times without a new maximum (not in a
+warm-up), and at least a tenth of its maximum. A finding needs 100 consecutive points on one side (option `points`), or 20 of them that lie
 over 200 steps or more. A ratio that was inside before must lie twice as far from there, and by two deviations of what was inside, as the
-gradient's fall explains: noise that stays for tens of steps about a limit is no wrong rate.
+gradient's fall explains: noise that stays near a limit for tens of steps is not a wrong rate.
 
-**In checkpoints** many steps lie between two weights, and no limit fits: the ratio is shown (the verdict of `weights`: median, lowest and highest over
-2,048 sampled elements of each weight with two axes), and judged against the run's own weights alone. A note, `heuristic`, needs a weight whose ratio, over the
+**In checkpoints** many steps lie between two weights, and no limit fits: the ratio is shown (the verdict of
+`weights`: median, lowest and highest over
+2,048 sampled elements of each weight with two axes), and judged against the run's own weights alone. A note,
+`heuristic`, needs a weight whose ratio, over the
 rate of its parameter group, is a thousand times the median's or a thousandth of it, on the same side between each two
 of four checkpoints, and eight weights that changed. (The second factor of a LoRA begins as zeros and moves so for a
 while.)
@@ -63,7 +65,7 @@ rates; the ratio log-normal around 10^-2 to 10^-3.2 at the peak, with correlated
 step or each tenth, with the rate and without) one alarmed (SGD, noise that stays for tens of steps), so at most 0.5 %
 with 95 % confidence. The limits themselves are customary.
 
-**Inconclusive when** fewer than 100 points counted, the rate was never at work, the ratio is too low and no rate was told that would show it is no
+**Inconclusive when** fewer than 100 points counted, the learning rate was never in use, the ratio is too low and no recorded rate excludes a
 decay or warm-up, or the gradient's norm fell as far as the ratio did, or further, or to 0: then the loss is at its minimum or the gradients
 vanish (`health/gradient-vanish`, `health/all-zero`), and no rate is wrong.
 

@@ -6,7 +6,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # ledger/not-on-stack
 
-A kept change that was never taken out of the run that has all of them.
+A kept change that was never removed from the run with all changes.
 
 **Why.** Two changes that do the same thing are each worth x1.10 alone and x1.10 together, not x1.21. Ablations on the
 baseline cannot see that, however many there are.

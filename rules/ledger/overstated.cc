@@ -9,7 +9,7 @@ constexpr char kPage[] = R"page(
 All changes together gain less than the product of what is claimed for each.
 
 **Why.** Claims are made of what looked good: of nine changes tried four are kept, and each claim holds the luck that
-got it kept. Four claims of x1.62 together were x1.48 when somebody ran them together, and plans for x1.62 miss by 9 %.
+got it kept. Four claims of x1.62 together were x1.48 when they were run together, and plans for x1.62 miss by 9 %.
 
 **What it checks.** The sum of ln `claimed` of the kept changes against the stack, in standard deviations of the stack
 (seeds, the baseline's curve, 0.05 % of loss that all ablations may share): 2.33 or more is a finding.

@@ -20,7 +20,7 @@ allowances. 3 or more is a finding.
 **Good.** Some shrink and some grow.
 
 **How to fix it.** Find what the small runs share: a learning rate that was tuned for one size, a short warm-up, their
-data, their evaluation. Mend the baseline there, or measure at the largest scale alone.
+data, their evaluation. Fix the baseline there, or measure only at the largest scale.
 
 **What it cannot see.** A bias that all scales share. Multipliers of one scale; where all are: inconclusive.
 

@@ -9,7 +9,7 @@ constexpr char kPage[] = R"page(
 A change that was measured at less than a fifth of the compute that it is for.
 
 **Why.** What helps a model of 1e19 FLOPs may be what a model of 5e20 learns by itself. Between those two lie 1.7
-decades; the ledger allows each change 2 % a decade and all of them together 0.5 % more, and knows no better.
+decades; the ledger allows each change 2 % per decade and all of them together 0.5 % more, without better knowledge.
 
 **What it checks.** The largest scale of the change against `target` / 5.
 
@@ -23,7 +23,7 @@ decades; the ledger allows each change 2 % a decade and all of them together 0.5
 
 **Cost.** None.
 
-**Strength.** `heuristic`: a fifth is customary; how a change goes on with scale is not known.
+**Strength.** `heuristic`: a fifth is customary; how a change continues with scale is not known.
 )page";
 
 constexpr RuleInfo kInfo = {"ledger/small-scale",

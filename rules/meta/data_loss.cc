@@ -19,22 +19,21 @@ constexpr char kPage[] = R"page(
 Evidence was measured, or due, and could not be kept, or not be judged with the rest of its step.
 
 **Why.** A verdict over what is left can be wrong in one direction: the steps that were lost are the
-busy ones. With 1 % of a site gone, a fault that shows on one step in a hundred is missed on average
+busy ones. If 1 % of a site is lost, a fault that shows on one step in a hundred is missed on average
 once in every 37 % of runs; so more than 1 % is an error, anything less a warning.
 
 **What it checks.** Every place that can drop evidence counts what it drops, by cause: a full ring,
-queue or spool in the agent, a failed write, a refused batch, a rank that was closed over. This rule
-adds the counts up for each site and says each cause in words. Causes that begin with `sample-` count
-raw rows whose summaries arrived; they are told apart. Causes that begin with `late` count evidence
+queue or spool in the agent, a failed write, a refused batch, a rank that was closed over. This
+rule adds the counts for each site and describes each cause. Causes that begin with `sample-` count
+raw rows whose summaries arrived; they are counted separately. Causes that begin with `late` count evidence
 that arrived after its step had been closed over its rank: it is stored and shown, and judged by
 the rules that look at each item by itself, but nothing joins it with the other ranks any more. That
-is told at once, in one finding for each cause; so is `engine-refused`; all else at the run's end,
-by site.
+is reported at once, in one finding for each cause, like `engine-refused`. Everything else is reported at the run's end, by site.
 
 **Bad.** 120 of 1,000 items of `layers.3/routing` lost, cause `queue-full`: the server was away for
 longer than the agent's queue could hold.
 
-**Good.** No loss. The rule then says nothing.
+**Good.** No loss. The rule then has no finding.
 
 **How to fix it.**
 - `queue-full`: give the agent a spool (`plumbline.init(..., spool=DIR)`, `PLUMBLINE_SPOOL`), which keeps
@@ -42,22 +41,22 @@ longer than the agent's queue could hold.
   (`PLUMBLINE_QUEUE_BYTES`).
 - `spool-full`: the server was away for longer than the spool could hold: raise it
   (`PLUMBLINE_SPOOL_BYTES`), or find out why the server was away.
-- `spool-write`: the spool's disk refused (full, or gone); what memory could not hold meanwhile is
-  missing. Free space there.
+- `spool-write`: the spool's disk refused writes (full, or missing); evidence that did not fit
+  into memory is lost. Free space there.
 - `spool-damaged`: what was read back from the spool fails its checksum: suspect that disk. What an
   ended process left there counts as at least one.
 - `ring-full`: the drain thread was starved of CPU; leave it a core, or sample less often.
-- `record-write`: the record's file system is full or gone.
-- `late-rank-slow`: a rank that was connected and had nothing waiting to be sent fell 64 steps behind
+- `record-write`: the record's file system is full or missing.
+- `late-rank-slow`: a rank that was connected, with nothing in its queue, was 64 steps later than
   the others (`ingest.window_steps`): find out why it is slow.
 - `late-stream-broken`: a rank's connection broke, and it came back after the grace (`--grace`): look at
   its process and at the network, or raise the grace.
 - `late-server-away`: the server was away, and the rank came back to it after the grace.
-- `late-rank-silent`: a rank was connected and said nothing for the grace: its process was stopped, or
-  its network lost.
-- `late-never-came`: a rank said its first hello after the grace: start the ranks closer together.
+- `late-rank-silent`: a rank was connected and sent nothing for the grace period: its process was
+  stopped, or its network lost.
+- `late-never-came`: a rank connected only after the grace period: start the ranks closer together.
 - `late-next-attempt`: the next attempt of the run had begun when the last steps of a killed process
-  arrived. They lie before its first step, so they are judged; nothing has to be done.
+  arrived. They are before its first step, so they are judged; nothing has to be done.
 - `late`: steps were closed before all had come, as in a record that was put together by hand.
 - `quarantined`: plumbd died over this run's evidence, or had no memory to judge it; it is kept, and not
   judged until `plumb runs --retry`.
@@ -69,12 +68,12 @@ longer than the agent's queue could hold.
 - `sample-queue-full`, `sample-spool-full`, `sample-spool-write`: raw rows were given up, their
   summaries arrived; as without `sample-`. A spool gives its last quarter to summaries alone.
 - `invalid`: the observation's tensors do not fit together; the trainer's log names the first.
-- `device-kernels-not-loaded`: tensors are on a GPU that cannot be used; the trainer's log says why
+- `device-kernels-not-loaded`: tensors are on a GPU that cannot be used; the trainer's log has the reason
   (`libplumbline_cuda.so` missing, a driver older than it, no such device).
 - `device-tensor-not-read`: of CUDA tensors that are copied to be measured, those larger than a
   sample may be (8 MiB) or without regular strides are not; hand them over on the host (`.cpu()`).
-- `device-ring-full`, `sample-ring-full`: a GPU was further behind than its ring could hold, or held
-  more raw rows (their summaries arrived): raise `PLUMBLINE_DEVICE_RING_BYTES`, pinned memory.
+- `device-ring-full`, `sample-ring-full`: the GPU's ring was full because the GPU was too slow, or
+  it held more raw rows (their summaries arrived): raise `PLUMBLINE_DEVICE_RING_BYTES`, pinned memory.
 - `stream-capture`: the call came while its stream was captured into a CUDA graph; capture the graph
   within `run.capturing()` (C: `plumbline_capture_begin`), and its replays are measured.
 - `captured-calls`: CUDA graphs that still exist hold 1,024 calls of one GPU; a call counts until its
@@ -88,9 +87,9 @@ longer than the agent's queue could hold.
 - `after-step-end`, `too-many-sites`, `too-many-open-spans`: calls outside a step (or between
   `together_begin` and an end that came behind the step's), over 8,192 sites, or spans that never
   end: see the probes' placing.
-- `stage-marks`: stages of the training loop, of which only their times are told: the drain thread did
+- `stage-marks`: stages of the training loop, of which only times are recorded: the drain thread did
   not read them for 4,096 of them, or no step ended for 32,768.
-- `too-many-spans`: over 32,768 of a block of steps; the spans are kept, what the loop spent its time with is not told.
+- `too-many-spans`: over 32,768 of a block of steps; the spans are kept, but the shares of the loop's time are not known.
 
 **What it cannot see.** Losses of a process that was killed before it could report them: the step
 numbers of its last batches then end early.

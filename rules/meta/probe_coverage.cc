@@ -17,20 +17,23 @@ The probes are there, but they show nothing.
 **Why.** Silence looks like health. A hook on a module that is bypassed in training mode has been seen
 to watch 0 of 10,000 steps without a word.
 
-**What it checks.** Three things, at the end of a run. No rule had anything to say, not even
+**What it checks.** Three things, at the end of a run. No rule gave a verdict, not even
 `inconclusive`: error. A site was declared and then never sent evidence, though the run went on for
-`quiet-steps` steps or more: warning. And what `run.watch` says it could not hook (sharded parameters, for one): warning, with what would make it possible; sums of several processes that no wrapper makes, which a trainer may do by itself: note. A run of
+`quiet-steps` steps or more: warning. And modules that `run.watch` could not hook (for example, sharded parameters):
+warning, with what would make it possible; sums of several processes that no wrapper makes, which a trainer may do by
+itself: note. A run of
 3 updates or more in which no rank's loss was seen (`the loss`): note, for no rule on losses judges it.
 
-**Bad.** `run.observe_routing("layers.3", ...)` stands in a branch that `torch.compile` removed: the
+**Bad.** `run.observe_routing("layers.3", ...)` is in a branch that `torch.compile` removed: the
 site is declared in step 0 and never seen again.
 
 **Good.** Every declared site reports, and at least one rule reaches a verdict.
 
-**How to fix it.** `plumb doctor` tells what can be hooked here. Move the observation to code that runs
+**How to fix it.** `plumb doctor` lists what can be hooked here. Move the observation to code that runs
 in every step, and call it on the values the trainer really uses.
 
-**What it cannot see.** Code that no probe was ever placed in. A site of micro-batches (`accumulation`) may be silent: one micro-batch a step is no sum.
+**What it cannot see.** Code that no probe was ever placed in. A site of micro-batches (`accumulation`) may be silent:
+one micro-batch per step is not a sum.
 
 **Cost.** None.
 

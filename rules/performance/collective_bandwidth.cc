@@ -20,11 +20,13 @@ constexpr char kPage[] = R"page(
 
 Collectives move their bytes far more slowly than the links could.
 
-**Why.** One cable of eight that runs at half its rate, a ring that leaves its node through one network card where eight could carry it, a library that
-fell back to sockets: no error says so. An all-reduce of 1 GiB among 64 GPUs takes 42 ms at 50 GB/s and 423 ms at 5.
+**Why.** One cable of eight that runs at half its rate, a ring that leaves its node through one network card instead of eight, a library that fell
+back to sockets: there is no error message. An all-reduce of 1 GiB among 64 GPUs takes 42 ms at 50 GB/s and 423 ms at 5.
 
-**What it checks.** The ranks traces whose communication kernels say what they move (PyTorch's profiler writes `Collective name`, `In msg nelems`, `Out msg
-nelems`, `dtype`, `Group size` and `Process Group Ranks` to NCCL's): with B the whole gathered, scattered or reduced tensor (for all-to-all the sum over
+**What it checks.** Of traces whose communication kernels state what they transfer (PyTorch's profiler writes
+`Collective name`, `In msg nelems`, `Out msg
+nelems`, `dtype`, `Group size` and `Process Group Ranks` to NCCL's): with B the whole gathered, scattered or reduced
+tensor (for all-to-all the sum over
 ranks), N the members and T the time of the kernel, what leaves one GPU in a second is B(N−1)/(N·T) for all-gather and reduce-scatter, twice that for
 all-reduce, an N-th of it for all-to-all. A kernel's time has waiting in it, so the best counts: calls under which nothing else communicates,
 of these the tenth that is done soonest, over all members that left a trace, and over all sizes from 16 MiB on. At
@@ -41,22 +43,24 @@ where that is under half of what the links give: `domain_gb_s` where all members
 **How to fix it.**
 - Run the library's own test on these hosts (`all_reduce_perf -b 16M -e 1G -g 8`): is it as slow there, look at cables and cards (`ibstatus`,
   `nvidia-smi nvlink -s`, error counters); else at what the job sets.
-- `NCCL_DEBUG=INFO`: which transport (`NET/IB`, not `NET/Socket`), how many channels, does each GPU use its own card (`NCCL_IB_HCA`, `GPU Direct RDMA`)?
+- `NCCL_DEBUG=INFO`: which transport (`NET/IB`, not `NET/Socket`), how many channels, does each GPU use its own card
+  (`NCCL_IB_HCA`, `GPU Direct RDMA`)?
 - `flat`: `NCCL_ALGO`, `NCCL_CROSS_NIC`, a topology file; groups whose members follow each other within a node.
 
-**Strength.** `heuristic`: half of the link is customary, and what the links give is what the options say.
+**Strength.** `heuristic`: half of the link is customary, and the options declare the bandwidth of the links.
 
-**Inconclusive when** no option says what the links give (what was measured stands in the details), fewer than 100
+**Inconclusive when** no option declares the bandwidth of the links (the details contain the measured value), fewer than 100
 calls of 16 MiB were alone on the link, or the group's
-members are not known (not listed, or not at equal distances). A trace without such calls says nothing. Where not all
+members are not known (not listed, or not at equal distances). A trace without such calls gives no verdict. Where not all
 members left a trace, one that always comes last may be among the others: a `note`.
 
-**What it cannot see.** A link that is slow now and then; collectives whose kernels do not say what they move; latency
+**What it cannot see.** A link that is slow now and then; collectives whose kernels do not state what they transfer; latency
 of small ones; other jobs on the same network.
 
 **Cost.** A median a size and group.
 
-**Sources.** NVIDIA, nccl-tests, `doc/PERFORMANCE.md` (bus bandwidth); Thakur et al. 2005, "Optimization of Collective Communication Operations in MPICH".
+**Sources.** NVIDIA, nccl-tests, `doc/PERFORMANCE.md` (bus bandwidth); Thakur et al. 2005, "Optimization of Collective
+Communication Operations in MPICH".
 )page";
 
 constexpr OptionInfo kOptions[] = {

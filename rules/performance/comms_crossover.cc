@@ -18,37 +18,38 @@ namespace {
 constexpr char kPage[] = R"page(
 # performance/comms-crossover
 
-A GPU gets too few tokens a step to hide what the network carries meanwhile.
+A GPU gets too few tokens per step to hide the network transfers.
 
-**Why.** A sharded model moves its weights and gradients once a step, whatever the batch. 100 B parameters on 64 H100
-in domains of 8, at 50 GB/s a GPU out of the domain, take 1.5 s for
-that, and 40 % of the peak computes 989 tokens a GPU in 1.5 s: at 500 tokens a GPU half of each step is waiting for the cable, however well the code overlaps.
+**Why.** A sharded model transfers its weights and gradients once per step, for any batch. 100 B parameters on 64 H100
+in domains of 8, at 50 GB/s per GPU out of the domain, need 1.5 s
+for that, and 40 % of the peak computes 989 tokens per GPU in 1.5 s: at 500 tokens per GPU, half of each step is a
+wait for the network, however well the code overlaps.
 
-**What it checks.** The tokens of a step, summed over its ranks (the series `tokens`, which `run.watch` tells), over
+**What it checks.** The tokens of a step, summed over its ranks (the series `tokens`, which `run.watch` records), over
 the GPUs, median of the newest 64 steps, against
 
     critical tokens a GPU = T_comm · F · MFU / (6 · P_active),   T_comm = P · (2·b_w·m + b_g·r) / (D·BW)
 
 with the options' model and cluster, as `plumb plan` has them: b_w and b_g bytes a weight and a gradient, m
 micro-batches that gather the weights again, r reductions a step, D·BW what leaves a
-domain (the link times its GPUs, never above the domain's own link). A finding where a GPU gets fewer. It says what
-moves the crossover, and what a pipeline would.
+domain (the link times its GPUs, never above the domain's own link). A finding where a GPU gets fewer. It lists
+what moves the crossover, and the effect of a pipeline.
 
-**Bad.** `a GPU gets 500 tokens a step; below 989 the network takes longer than computing`.
+**Bad.** `a GPU gets 500 tokens per step; below 989 the network takes longer than the computation`.
 
-**Good.** `a GPU gets 4,096 tokens a step, 4.1 times what hides the network`.
+**Good.** `a GPU gets 4,096 tokens per step, 4.1 times the number that hides the network`.
 
-**How to fix it.** A larger batch or fewer GPUs; weights gathered once a step and not for each micro-batch; bytes (fp8
-gathers, bf16 gradients); zero2 where the weights fit; a pipeline, which
-lets each GPU hold a part and so move a part. `plumb plan` with the same figures gives a table of these.
+**How to fix it.** A larger batch or fewer GPUs; weights gathered once per step instead of for each micro-batch;
+fewer bytes (fp8 gathers, bf16 gradients); zero2 if the weights fit; a pipeline, in which each GPU holds and transfers
+only a part. `plumb plan` with the same figures gives a table of these.
 
 **Strength.** `bounded`: the network cannot be faster than its link; that computing reaches the share `mfu` of the
 peak, and that all ranks are data parallel, are assumptions.
 
-**Inconclusive when** fewer than 8 steps tell tokens of all ranks that are above 0. Without `parameters`, `peak_tflops` and `link_gb` it says nothing.
+**Inconclusive when** fewer than 8 steps have tokens above 0 of all ranks. Without `parameters`, `peak_tflops` and `link_gb` it says nothing.
 
 **What it cannot see.** Latency, congestion, and how much is overlapped in fact (`performance/exposed-communication`
-on a trace); tokens that tensor-parallel ranks tell twice.
+on a trace); tokens that tensor-parallel ranks count twice.
 
 **Cost.** 64 numbers.
 

@@ -20,19 +20,23 @@ constexpr char kPage[] = R"page(
 The batch is far past the size from which on more of it buys no progress, or smaller than the cluster.
 
 **Why.** At B = B_simple a step makes half of the progress that an infinite batch would make. At 8·B_simple it makes 89 % of it with eight
-times the tokens: of 64 GPUs some 56 work for the last 39 points. Other way round: under FSDP a step of fewer sequences than GPUs leaves GPUs without work.
+times the tokens: of 64 GPUs some 56 work for the last 39 points. Other way round: under FSDP a step of fewer
+sequences than GPUs leaves GPUs without work.
 
-**What it checks.** Four series, told in steps of the trainer's choice: `gradient_noise.small_norm` and `gradient_noise.big_norm`, the norms of the
-gradient over a small and over a big batch of the same weights, and their sizes `gradient_noise.small_batch` and `gradient_noise.big_batch` in one unit
-(sequences, tokens). Under data parallelism the small one is a rank's own gradient before it is averaged, the big one the average. The ranks each step
+**What it checks.** Four series, recorded in steps of the trainer's choice: `gradient_noise.small_norm` and
+`gradient_noise.big_norm`, the norms of the
+gradient over a small and over a big batch of the same weights, and their sizes `gradient_noise.small_batch` and
+`gradient_noise.big_batch` in one unit
+(sequences, tokens). Under data parallelism the small one is a rank's own gradient before it is averaged, the big one the average. Of each step
 
     S    = (|g_s|² − |g_b|²) / (1/B_s − 1/B_b)
     |G|² = (B_b·|g_b|² − B_s·|g_s|²) / (B_b − B_s)
 
-and, averaged over the steps before they are divided, B_simple = S / |G|². With D = B_b·|G|² − 4·S of each step a finding where the mean of D is above 0 by
-2.58 standard errors: the big batch is more than 4·B_simple. A run is looked at whenever its steps have doubled, from 64 on, and at its end.
+and, averaged over the steps before they are divided, B_simple = S / |G|². With D = B_b·|G|² − 4·S of each step a
+finding where the mean of D is above 0 by
+2.58 standard errors: the big batch is more than 4·B_simple. A run is judged whenever its steps have doubled, from 64 on, and at its end.
 
-`sequences` (of a step, all ranks), where it is told: a finding where it is smaller than the number of ranks.
+`sequences` (per step, all ranks), if it is recorded: a finding if it is smaller than the number of ranks.
 
 **Bad.** `the batch of 4096 is 12 times the critical one, 341 (S = 0.0683, |G|² = 0.0002, 128 steps)`.
 
@@ -42,14 +46,14 @@ and, averaged over the steps before they are divided, B_simple = S / |G|². With
 for longer; grow the batch over the run, since the
 critical one grows as the loss falls. Fewer sequences than GPUs: shard over fewer of them, and use the rest for tensor or pipeline parallelism.
 
-**Strength.** `heuristic`: four times is customary; a `note`. The ranks 2,000 simulated runs of 128 steps whose batch
+**Strength.** `heuristic`: four times is customary; a `note`. Of 2,000 simulated runs of 128 steps whose batch
 is exactly four times the critical one 21 were
 accused, of those at twice none, of those at eight times all.
 
-**Inconclusive when** fewer than 64 steps tell all four, or the mean of S or |G|² is not above 0: single steps give
-that in 4 of 10, and noise alone tells nothing.
+**Inconclusive when** fewer than 64 steps have all four, or the mean of S or |G|² is not above 0: single steps give
+that in 4 of 10, and noise alone means nothing.
 
-**What it cannot see.** What a larger batch buys besides (a smaller share of communication); a critical size that
+**What it cannot see.** Other advantages of a larger batch (a smaller share of communication); a critical size that
 changes within the run; which part of the ranks is data
 parallel, for `sequences`: all of them, it assumes.
 

@@ -18,42 +18,43 @@ namespace {
 constexpr char kPage[] = R"page(
 # performance/hang
 
-Ranks stand still, and the others wait for them.
+Some ranks are blocked, and the others wait for them.
 
 **Why.** One rank that does not launch a collective holds all others until the communication library's
 time limit, 10 minutes with PyTorch's NCCL backend: 4,096 GPUs that wait so long cost 683 GPU hours, and
 their utilisation reads 100 % meanwhile.
 
-**What it checks.** Every agent sends a heartbeat each half second from a thread of its own, which says how
-long its trainer has stood in the same step, or that it is between two steps and within no span: a notebook between
-two cells, a loop that has ended, a person who thinks. Where all are, nobody hangs; beside others in a later step such a rank is awaited
-as any other. `plumbd` takes the processes of a run, an attempt and a role
-together: when all of them have stood for longer than 10 s (`liveness.hang_seconds`), 5 median steps and
-twice the longest pause that the run came back from, it names those that stand in the earliest step; in one step, where some are
+**What it checks.** Every agent sends a heartbeat each half second from a thread of its own, which states
+how long its trainer has been in the same step, or that it is between two steps and within no span: a notebook between
+two cells, a loop that has ended, a person who thinks. If all are in this state, no rank hangs. If others are in a later step, such a
+rank is treated like any other. `plumbd` takes the processes of a run, an attempt and a role
+together: when all of them have made no progress for longer than 10 s (`liveness.hang_seconds`), 5 median steps and
+twice the longest pause that the run came back from, it names those that are in the earliest step; in one step, where some are
 within a collective (its span is open: `run.span("collective")`, or the wait for the last gradients of
 DistributedDataParallel on the CPU) and others are not, those that are not. A rank
-whose connection broke is named instead: `process-gone` where its heartbeats came until then;
-`network-lost` one that fell silent before, or is connected still and has not been heard of since before the others stood: a stopped
-process (`SIGSTOP`, a debugger) looks so, too. It is an `error` where somebody can be named; where
-all stand in one step it is a `warning`, and an `error` after 30 times as long. The ranks a loop that stopped before five looks, half a second
-apart, had seen it go on, nobody knows the pace: told after 30 times `hang_seconds` (five minutes), as a `warning` where somebody can be named,
-else as a `note`. The incident closes when those that stood go on or
-say goodbye, or when all that waited have ended well.
+whose connection broke is named instead: `process-gone` if its heartbeats arrived until then;
+`network-lost` for one that sent nothing before that, or is still connected but has sent nothing since before the others stopped: a stopped
+process (`SIGSTOP`, a debugger) looks so, too. It is an `error` if a rank can be named. If all
+are in one step it is a `warning`, and an `error` after 30 times as long. If a loop stopped before five observations, half a
+second apart, saw progress, the length of its steps is not known: it is reported after 30 times `hang_seconds` (five
+minutes), as a `warning` if a rank can be named, else as a `note`. The incident closes when the blocked ranks
+continue or report their end, or when all waiting ranks have ended normally.
 
 *Of flight-recorder dumps* (offline): a rank's head is its oldest pending operation. It waits for each member of the group that has not
 launched it, or holds it pending behind an older one; a send or receive waits for the peer named in it, unless that
 peer's head is the counterpart. `mismatched`: the ranks in the minority by operation, dtype or shape (as the library
 compares them: counts of elements where they must
 agree, never how a tensor is viewed; bytes where an all-gather or broadcast only moves them; a tie names all), those
-that began two operations in another order than most, and those of which each sends to the next
-and nobody receives. `not-launched`: ranks that others wait for and that hold nothing pending; ranks without a dump only where no rank with one is such.
+that began two operations in another order than most, and those of which each sends to the
+next and none receives. `not-launched`: ranks that others wait for and that hold nothing pending; ranks without a dump
+only where no rank with one is such.
 `not-completed`: ranks whose oldest pending all-reduce, all-gather, reduce-scatter, all-to-all or barrier of a group a peer has
 completed. `not-started`: fewer than half of the ranks, whose recorders have the operation as `scheduled` while it is
 `started` on the others: what runs before it on
-their devices holds them. Else all at one operation: a `note` that names nobody. A graph over *any* pending collective names false ranks in 4 of 10
+their devices holds them. Else all at one operation: a `note` that names no rank. A graph over *any* pending collective names false ranks in 4 of 10
 simulated hangs, because ranks run ahead by different depths; this one in none of 480.
 
-**Bad.** Ranks 0, 1 and 3 are in step 20 and rank 2 is in step 19, for 12 s where a step takes .5 s. The ranks dumps: `rank 5
+**Bad.** Ranks 0, 1 and 3 are in step 20 and rank 2 is in step 19, for 12 s where a step takes .5 s. Of dumps: `rank 5
 has not launched all_reduce 1,204 of group default_pg; 7 ranks wait for it`.
 
 **Good.** A checkpoint of two minutes inside `run.span("checkpoint")`; the first three steps of a
@@ -62,27 +63,30 @@ process, whatever they compile; a pause half as long again as one that the run c
 **How to fix it.** `not-launched`: that rank's stack (`py-spy dump`), its log, its host. `not-completed`: its GPU and its links.
 `mismatched`: code that runs on some ranks only; `TORCH_DISTRIBUTED_DEBUG=DETAIL`. `stuck`: take the stacks of the
 named ranks (`py-spy dump`, `gdb`), and the flight
-recorder with NCCL. `process-gone`: the exit status and the kernel's log (out of memory); the others wait
-for ever, so restart. `network-lost`: the host and its network. A stage that is meant to be long:
+recorder with NCCL. `process-gone`: the exit status and the kernel's log (out of memory); the others
+wait forever, so restart. `network-lost`: the host and its network. A stage that is long on purpose:
 declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
 
 **Inconclusive when** all that is pending in any dump was launched less than 30 s before the files were written (by
-the files' own time): somebody asked a job for
-them that may well go on, and dumps of two moments look like ranks that wait. When dumps prove to be of different times (one member completed what another had
-not launched), nobody waits, more of the awaited ranks left no dump than there are dumps, or what they hold explains nothing.
+the files' own time): they were requested
+from a job that may continue, and dumps of two moments look like waiting ranks. When dumps prove to be of different
+times (one member completed what another had
+not launched), no rank waits, more of the awaited ranks have no dump than there are dumps, or the dumps explain nothing.
 
-**What it cannot see.** Who holds the others where all stand in the same step, and no span tells who is within a collective. Hangs
-of a run of which any process is not heard of. Processes that all stop between two steps, within no span
+**What it cannot see.** Which rank blocks the others if all are in the same step, and no span shows which ranks are within a collective. Hangs
+of a run with a process that sends nothing. Processes that all stop between two steps, within no span
 (`health/hang-between-steps` reports those); or, where the step
 has stages (`run.watch`, spans of forward and backward), between two of them; one alone within a forward pass. Records
-have no heartbeats, so an offline audit of them says nothing of this rule; that of a stored run
-(`plumb audit --server`) repeats what was said. The ranks dumps: what the recorder had overwritten (raise `TORCH_NCCL_TRACE_BUFFER_SIZE`), and
-whether the job stood at all where files were copied without their times (`cp -p`, `rsync -a` keep them): that dumps are written on a time-out is an assumption.
+have no heartbeats, so an offline audit of them gives no verdict of this rule; an audit of a
+stored run (`plumb audit --server`) repeats the earlier findings. Of dumps: what the recorder had overwritten (raise
+`TORCH_NCCL_TRACE_BUFFER_SIZE`), and
+whether the job was blocked at all if files were copied without their times (`cp -p`, `rsync -a` keep them): that
+dumps are written on a time-out is an assumption.
 
 **Cost.** A heartbeat of some 40 bytes each half second when there is nothing else to send.
 
-**Strength.** `bounded`: that nobody goes on is measured; that it is no stage which takes so long is
-an assumption, and the finding says so.
+**Strength.** `bounded`: it is measured that no rank continues; it is an assumption, stated in the
+finding, that no stage takes this long.
 )page";
 
 constexpr RuleInfo kInfo = {"performance/hang",
@@ -176,12 +180,12 @@ std::string Explain(const Frozen& frozen) {
       std::string text = absl::StrCat(ranks, one ? " has" : " have", " not launched ", op, ", and ",
                                       one ? "holds" : "hold", " nothing pending.", waiting);
       if (frozen.ranks == frozen.without_dump) {
-        text = absl::StrCat("Of ", ListRanks(frozen.ranks),
-                            " has no readable dump, and the others wait for it in ",
-                            one ? "it" : "them", " at ", op, ".", waiting);
+        text = absl::StrCat(ranks, one ? " has" : " have",
+                            " no readable dump, and the others wait for ", one ? "it" : "them",
+                            " at ", op, ".", waiting);
       } else if (!frozen.without_dump.empty()) {
-        absl::StrAppend(&text, " The ranks ", ListRanks(frozen.without_dump),
-                        " have no readable dump.");
+        absl::StrAppend(&text, " There is no readable dump of ", ListRanks(frozen.without_dump),
+                        ".");
       }
       return text;
     }

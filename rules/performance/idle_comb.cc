@@ -15,25 +15,27 @@ namespace {
 constexpr char kPage[] = R"page(
 # performance/idle-comb
 
-The GPU idles again and again at the same place of a step: a comb in the graph of utilisation.
+The GPU is idle repeatedly at the same place of a step: the graph of utilisation looks like a comb.
 
 **Why.** A loader that holds the step for 30 ms of 200 costs 15 % of every GPU of the job: of 64 GPUs ten do nothing,
 and no single step looks slow.
 
-**What it checks.** The ranks a trace, U being the length of a union of intervals: idle = 1 − U(kernels, copies, memsets) / span, from
+**What it checks.** Of a trace, U being the length of a union of intervals: idle = 1 − U(kernels, copies, memsets) / span, from
 the start of the first to the end of the last. All GPU events count, whatever they are called and whether their launch was recorded or
 not: with only those that a launch record names, a run that idles 1.8 % reads 17.1 %. Gaps of at least 1 ms are grouped by the
 GPU operation that ends them. A group recurs where at least three of its gaps are 3 % of a step or longer, three
 quarters of the distances between these (counted in occurrences of that operation) are within 2 % of their median,
-and they reach over half of the span. A finding where a group recurs; a `warning` from 5 % of the span on, else a `note`.
+and they cover half of the span. A finding where a group recurs; a `warning` from 5 % of the span on, else a `note`.
 
-*The cause* of a gap is asked of the thread that launched the first kernel after it: the first of garbage collection,
+*The cause* of a gap is taken from the thread that launched the first kernel after it: the first of garbage collection,
 checkpoint, data loading, compilation and communication whose spans there cover half of the gap; else `synchronisation`,
-where a call that waits for the GPU was open as the gap began and returned right then; else `unknown`. The ranks a comb: what holds half of its time.
+where a call that waits for the GPU was open as the gap began and returned right then; else `unknown`. Of a comb: what holds half of its time.
 
 *Of a trainer's own spans* (`run.span`, and those that `run.watch` makes by itself: data, full garbage collections, the wait for the last gradients;
-live, and from a run record) the loop of the thread that ends the steps takes the place of the GPU, in blocks of 16, later 64 steps: it waits in spans of
-data, checkpoints, compilation and garbage collection, and whatever else it does is work. So each gap has its cause. In front of a GPU a finding is a note.
+live, and from a run record) the loop of the thread that ends the steps takes the place of the GPU, in blocks of 16,
+later 64 steps: it waits in spans of
+data, checkpoints, compilation and garbage collection, and whatever else it does is work. So each gap has its cause.
+In front of a GPU a finding is a note.
 
 **Bad.** `the GPU idles 15 % of the time; 15 % in 12 gaps of up to 31 ms, one each 200 ms, while data are loaded`.
 
@@ -49,8 +51,8 @@ data, checkpoints, compilation and garbage collection, and whatever else it does
 - `unknown`: record with `with_stack=True`, and look at the host's thread in the gap that the witness names.
 
 **Strength.** `statistical`, measured: of 6,400 simulated healthy ranks (16 steps; in each a gap of up to 4 % of it at a random place) none
-got a warning, so that fewer than 0.05 % do (95 %), and 0.3 % a note: three gaps can lie evenly by chance. The 5 %
-between note and warning is customary. The ranks a trainer's own spans it is `heuristic`: on a busy machine any loop
+got a warning, so that fewer than 0.05 % do (95 %), and 0.3 % a note: three gaps can be evenly spaced by chance. The 5 %
+between note and warning is customary. Of a trainer's own spans it is `heuristic`: on a busy machine any loop
 waits more, and the share is that machine's.
 
 **Inconclusive when** the trace has no GPU events, or idles more than 5 % and marks fewer than three steps; and where no step is marked and

@@ -19,8 +19,9 @@ The GPU has nothing to do because the host has not launched it yet.
 8 ms to compute. The GPU idles 80 % of the time, and a faster GPU changes nothing.
 
 **What it checks.** For each stretch in which the GPU idles: how long of it the operation that ends it was not launched yet. Stretches
-that garbage collection, checkpoints, data loading, compilation or communication explain are left out, those of a millisecond or more (no launch
-takes so long: the host did something else, see `performance/idle-comb`), and one that is more than half of all: a host that stopped once is no habit. A finding from 10 % of the span on.
+that garbage collection, checkpoints, data loading, compilation or communication explain are excluded, as are those of a millisecond or more
+(no launch takes this long: the host did something else, see `performance/idle-comb`), and one that is more than half
+of all: a host that stopped once is not a pattern. A finding from 10 % of the span on.
 
 **Bad.** `the GPU waits 46 % of the time for launches; 83 % of its kernels take under 10 µs`.
 
@@ -33,7 +34,8 @@ a larger micro-batch; take synchronisations (`.item()`, prints) out of the step,
 
 **Inconclusive when** there are no GPU events, no kernels, or fewer than half of them have a launch record.
 
-**What it cannot see.** Loops by their own spans: all that they do they launch themselves. What the profiler itself costs the host: recording stacks and shapes makes launches slower. Compare a trace without.
+**What it cannot see.** Loops by their own spans: all that they do they launch themselves. What the profiler itself
+costs the host: recording stacks and shapes makes launches slower. Compare a trace without.
 
 **Cost.** None beside `performance/idle-comb`'s.
 )page";

@@ -23,11 +23,11 @@ constexpr char kPage[] = R"page(
 
 Memory grows from step to step and will reach its limit.
 
-**Why.** A list that keeps the loss with its graph (`losses.append(loss)` instead of `loss.item()`) holds some 2 MB a step: with 20 GB free the run
-dies of memory at step 10,000, on a Sunday, and the error names an innocent allocation.
+**Why.** A list that keeps the loss with its graph (`losses.append(loss)` instead of `loss.item()`) keeps about 2 MB per step: with 20 GB free the
+run ends out of memory at step 10,000, and the error names an unrelated allocation.
 
-**What it checks.** Series of memory (`memory.allocated`, `memory.reserved`, ...; not peaks), of each rank: the smallest value of each
-step, which is what is left when activations are gone; the first 10 points of an attempt do not count. A finding where
+**What it checks.** Series of memory (`memory.allocated`, `memory.reserved`, ...; not peaks), of each rank: the smallest value of
+each step, which remains when activations are freed; the first 10 points of an attempt do not count. A finding where
 
 - the slope of the newer half of the steps by Theil and Sen, and of all steps since growth began, is above 0 with 99 % confidence;
 - it grew by at least twice as much as it ever fell back by: what was given back was not kept, and noise has to be outgrown;
@@ -37,16 +37,18 @@ step, which is what is left when activations are gone; the first 10 points of an
 - no newer part of it slows down, either (the newest 70, 50, 35 and 25 %): a cache that began to fill late; and none
   of the newer four eighths brings less than a third
   of its part: a jump or two;
-- the newest eighth of it and the newest five points lie on the line of those before: growth that ended is none;
+- the newest eighth of it and the newest five points lie on the line of those before: growth that has ended does not count;
 - the line reaches the limit within ten times as many steps as it grew in.
 
 The limit is a series beside it (`memory.limit`, `memory.total`), the option `limit` in the series' own unit, 1 for a share, 100 for a percentage.
 
-While a run goes on nobody knows whether growth will end: with the first epoch, or when a cache is full. Growth that lasted for n steps goes on for
-another n/9 in nine of ten cases, if nothing else is known. So it is told before the end of a run only where the limit is within a ninth of the steps that it
-has grown in (it is looked at sixteen times a doubling of the steps, from the 64th on), which is when nine tenths of
-the room are used up; at the end of a run, or of a
-file, whenever the above holds. A warning that was told early is made a note at the end where the memory fell or stood still since.
+While a run continues, it is not known whether growth will end: with the first epoch, or when a cache is full. Growth
+that lasted for n steps continues
+for another n/9 in nine of ten cases, if nothing else is known. So it is reported before the end of a run only if the
+limit is within a ninth of the steps of
+the growth (checked sixteen times per doubling of the steps, from the 64th on), which is when nine tenths of the free
+memory are used; at the end of a run, or of a
+file, whenever the above holds. An early warning becomes a note at the end if the memory fell or stayed constant since.
 
 **Bad.** `memory.allocated grows by 2.1e+06 a step (steps 40 to 399), in the newer half of them at 0.97 or more of the older half's rate; it reaches
 8e+10 in 1,900 steps`.
@@ -54,27 +56,30 @@ file, whenever the above holds. A warning that was told early is made a note at 
 **Good.** `memory.allocated does not grow (99 % interval -310 to 290 a step)`.
 
 **How to fix it.** Host references to tensors that have a graph: `.item()` or `.detach()` before anything is kept; metrics that gather; hooks that
-store activations; caches by shape (`torch.compile` with dynamic shapes). `torch.cuda.memory._record_memory_history()` and `_dump_snapshot()` name
-who allocated what is still there. If `allocated` is flat and `reserved` grows it is fragmentation: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
+store activations; caches by shape (`torch.compile` with dynamic shapes). `torch.cuda.memory._record_memory_history()` and `_dump_snapshot()` list
+the code that allocated the memory. If `allocated` is flat and `reserved` grows it is fragmentation:
+`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
 
-**Strength.** `statistical`, measured: of 2,200 simulated healthy series of 150 to 2,000 steps, with noise of 0.02 to 2 % of the memory, 2 alarmed, so at most
-0.29 % do (95 %): 200 each that are flat, uneven, wander, saturate (time constants of 20 to 1,000 steps), grow like a root or a logarithm, are emptied 2 to 20
-times, step up once or three times, grow until a first epoch ends, or fill twice, of which kind both are. The ranks
+**Strength.** `statistical`, measured: of 2,200 simulated healthy series of 150 to 2,000 steps, with noise of 0.02 to
+2 % of the memory, 2 alarmed, so at most
+0.29 % do (95 %): 200 each that are flat, uneven, wander, saturate (time constants of 20 to 1,000 steps), grow like a
+root or a logarithm, are emptied 2 to 20
+times, step up once or three times, grow until a first epoch ends, or fill twice, of which kind both are. Of
 400 leaks of 0.01 to 1 % a step (even, in stairs,
 faster and faster, begun late) that end in a full memory all are found, 90 % of them while the run goes on, the middle one when 95 to 98 % of
 its life is over; of 400 runs with such a leak that end at 65 % of the memory 85 % are found, at 80 % 98 %: the others
 have fewer than 60 steps, or too much noise.
 
-**Inconclusive when** no rank has 50 steps and 40 points of it behind its start, memory grows by less than half and no
-limit is told (a series that lies above what is told as
-its limit has none: the two are of different units; growth by half and more is a note that asks for the limit), or at
-its noise it cannot be told whether growth slows down.
+**Inconclusive when** no rank has 50 steps and 40 points of it behind its start, memory grows by less than half and
+its limit is not known (a series above its recorded limit has none: the two are of different units; growth by half and
+more is a note that asks for the limit), or
+its noise hides whether growth slows down.
 
-**What it cannot see.** Growth that begins late, until it is half of the steps; a leak that slows down; memory that no
-series tells; growth in fewer than some ten
+**What it cannot see.** Growth that begins late, until it is half of the steps; a leak that slows down; memory that
+no series records; growth in fewer than some ten
 jumps; growth under noise, or under a single fall, of more than half of it. That a file ends in the midst of a first
-epoch, or of a first filling that is even: such growth
-is told, for it looks like any other.
+epoch, or of a first filling that is even: such
+growth is reported, because it looks like any other.
 
 **Cost.** 4 KB a series and rank.
 
@@ -333,7 +338,7 @@ class MemoryCreep : public Rule {
             ranks, ranks == 1 ? "rank" : "ranks", creep.faded, creep.now, seen.soonest.limit,
             seen.soonest.left))
         .Cause("memory-grows", 0.8)
-        .Measured("growth a step", creep.slope.slope, "")
+        .Measured("growth per step", creep.slope.slope, "")
         .Threshold(0,
                    "99 % interval above 0, growth not slower than before, and limit within ten "
                    "times the observed steps")
@@ -365,7 +370,7 @@ class MemoryCreep : public Rule {
                                  "Since then the growth has slowed, and it is at %.4g.",
                                  op, told.slope, told.last, told.now, told.limit, seen.shown.now))
         .Cause("memory-grows", 0.8)
-        .Measured("growth a step", seen.shown.slope.slope, "")
+        .Measured("growth per step", seen.shown.slope.slope, "")
         .Threshold(0, "half of the reported rate, since the report")
         .FalseAlarm("measured", kFalseAlarmsOfCreep)
         .Witness("now", seen.shown.now)

@@ -25,25 +25,26 @@ constexpr char kPage[] = R"page(
 
 A utilisation that cannot be, one that is not what its own facts make it, or one that fell.
 
-**Why.** MFU decides what is bought and what is tuned, and its mistakes are powers of two: an H100 has 989 TFLOP/s in
+**Why.** MFU decides about purchases and tuning, and its usual errors are factors of two: an H100 has 989 TFLOP/s in
 bf16 and 1,979 in fp8 or in bf16 with sparsity, so
-a run at 40 % reads 20 % by the data sheet's larger number; a mixture of 671 B parameters of which a token uses 37 B reads 18 times too high by the total.
+a run at 40 % reads 20 % by the data sheet's larger number; a mixture of 671 B parameters of which a token uses 37 B
+reads 18 times too high by the total.
 
 **What it checks.** Series with the word `mfu` in their names, shares or per cent (by the name, else by what most values are).
 
 - *Impossible*: a value above 1 (100 %).
-- *Not its own facts*: where the options tell the model and the cluster, and a series `tokens_per_second` the speed of
+- *Not its own facts*: if the options describe the model and the cluster, and a series `tokens_per_second` the speed of
   the whole job (`tokens_per_second_per_gpu`: of one GPU),
 
       MFU = tokens/s · (6·N + 12·L·H·Q·T) / (G · peak)
 
-  with N the parameters that a token uses. A finding where this is above 1, or where the median of told / computed
-  over 8 steps and more is further than a tenth from 1; a half
+  with N the parameters that a token uses. A finding where this is above 1, or where the median of logged /
+  computed over at least 8 steps differs from 1 by more than a tenth; a half
   and two are named as the wrong peak (sparsity, another dtype), total / active parameters as the total used for the active.
 - *It fell*: the median of 64 points is a tenth or more below that of the 64 before, by six of their deviations, and so is each half of it.
 
-**Bad.** `mfu is 1.31 in step 40: more than 100 % of the peak`; `mfu tells half of what 12,000 tokens/s make: a peak
-with sparsity, or of half the width`; `mfu fell from .41 to .33 at step 5,120`.
+**Bad.** `mfu is 1.31 in step 40: more than 100 % of the peak`; `mfu is half of the value computed from 12,000
+tokens/s: a peak with sparsity, or of half the width`; `mfu fell from .41 to .33 at step 5,120`.
 
 **Good.** `mfu is .41 (median of 640 points)`.
 
@@ -58,7 +59,7 @@ a drop, measured: of 2,000 simulated healthy series of 1,024 points
 
 **Inconclusive when** a series has fewer than 8 points that are numbers.
 
-**What it cannot see.** A wrong figure that is not impossible, without the options; a drop that the trainer explains
+**What it cannot see.** A wrong value that is not impossible, without the options; a drop that the trainer explains
 (a longer sequence, fewer GPUs): it assumes there is none;
 one that creeps, less than a tenth in 64 points.
 

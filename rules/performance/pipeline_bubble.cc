@@ -22,7 +22,7 @@ A pipeline's stages wait longer than its schedule makes them.
 with 4 stages and 16 micro-batches. Where one stage
 takes a fifth longer than the others, all the others wait for it in every micro-batch, and of four stages three pay: another 12 %.
 
-**What it checks.** The ranks the traces of all ranks of a pipeline (kernels that send and receive and say with whom),
+**What it checks.** Of the traces of all ranks of a pipeline (kernels that send and receive and state their peers),
 over the steps that they mark: measured = 1 − U(computation) /
 time, over all ranks; predicted = (p − 1)/(v·m + p − 1), p the stages that were seen, m the option `micro_batches`, v
 the option `virtual_stages` of an interleaved schedule.
@@ -30,7 +30,8 @@ A finding where measured ≥ predicted + 5 points. It is a `warning` of cause `s
 where the imbalance, 1 − mean / largest computing time of a stage,
 is at least half of that excess; else a `note` of cause `other-waiting`.
 
-**Bad.** `the stages wait 41 % of the time, where 4 stages and 16 micro-batches make it 15.8 %; stage 2 computes 1.6 times as long as the mean of all`.
+**Bad.** `the stages wait 41 % of the time, where 4 stages and 16 micro-batches make it 15.8 %; stage 2 computes 1.6
+times as long as the mean of all`.
 
 **Good.** `the stages wait 18 % of the time, where 4 stages and 16 micro-batches make it 15.8 %`.
 
@@ -38,15 +39,15 @@ is at least half of that excess; else a `note` of cause `other-waiting`.
 over 128,000 words of a 4,096 wide model costs as much as three layers);
 with experts look at their load. `other-waiting`: `performance/exposed-communication`, `performance/idle-comb`. The
 bubble itself: more micro-batches, an interleaved schedule;
-`plumb plan` says what each gives.
+`plumb plan` computes the gain of each.
 
-**Strength.** `heuristic`: 5 points are customary. The ranks 402 simulated healthy pipelines (2 to 8 stages of two
+**Strength.** `heuristic`: 5 points are customary. Of 402 simulated healthy pipelines (2 to 8 stages of two
 ranks, spread 1 % between ranks, 1 ms of 180 for the last reduction) none was accused; with one stage 1.3 times
 as large all 402 were, at that stage.
 
-**Inconclusive when** the micro-batches are not told (`--set performance/pipeline-bubble.micro_batches=16`), a stage
-has no trace, it is not known which ranks are of one
-stage, or fewer than three steps are marked. Traces without a pipeline are none of its business.
+**Inconclusive when** the number of micro-batches is not known (`--set performance/pipeline-bubble.micro_batches=16`), a stage
+has no trace, it is not known which ranks belong to
+one stage, or fewer than three steps are marked. Traces without a pipeline are none of its business.
 
 **What it cannot see.** Which of two imbalanced halves is the right one; work that does nothing useful (padding); that
 a pipeline waits for the network rather than for a stage

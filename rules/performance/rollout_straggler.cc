@@ -27,8 +27,8 @@ with at least 20 timed sequences. A finding from 20 % on.
 **Good.** `the last 5 % of sequences take 4.1 % of generation time`.
 
 **How to fix it.** Generate more sequences than a batch needs and train when it is full; update weights in flight;
-or train on what is there under a bounded lag. The details say what that wins back at most (`share`), and what it
-costs: `late_token_share` of the tokens would have been drawn by weights one version older (`drift/staleness` then
+or train on what is there under a bounded lag. The details contain the largest possible gain (`share`), and its
+cost: `late_token_share` of the tokens would have been drawn by weights one version older (`drift/staleness` then
 measures what that does). If one worker holds the last sequence far more often than its share, look at that worker first.
 
 **Strength.** `heuristic`: 20 % is customary. A note.

@@ -22,15 +22,16 @@ One rank makes the others wait.
 **Why.** A collective ends when its last rank has arrived. One GPU of 512 that runs at three quarters of its clock makes 511
 others idle a quarter of every step: 128 GPUs' worth, and each of the 511 shows the waiting as communication.
 
-**What it checks.** The ranks the traces of all ranks, for each step that all have marked: own time = step − exposed communication. Ranks are
+**What it checks.** Of the traces of all ranks, for each step that all have marked: own time = step − exposed communication. Ranks are
 compared within a cohort only: those of equal place in their send and receive group (a pipeline stage), else all. s is the
 median over steps of own time / the others' median. From 12 steps on a rank is a culprit where more than half of its
 excess s − 1 is there in three quarters of the steps, and s ≥ 4/3, or, in cohorts of 16 and more, s ≥ 1.1 and six median
 deviations (× 1.4826) above the others'. With 5 to 11 steps: 4/3 in every step. In all cases
-ln s ≥ 4 √(π/2 / steps) d, d being the others' scatter between steps (median deviations of logarithms, × 1.4826; the lesser of that of their ratios and that of
+ln s ≥ 4 √(π/2 / steps) d, d being the others' scatter between steps (median deviations of logarithms, × 1.4826; the
+lesser of that of their ratios and that of
 their own times × √(1 + π/2 / other ranks)): sequences of very different lengths make some rank's median long by
 chance, and it is not to blame. `slow`: computing holds at least half of the
-excess; else the rank comes `late` (its host is busy with something else). And somebody must wait: the others' exposed communication is at least half of
+excess; else the rank comes `late` (its host is busy with something else). And other ranks must wait: their exposed communication is at least half of
 the excess. *Of trainers' own spans*, live and from run records, a step reaches from the end of the one before to its own, and exposed
 communication is what `run.span("collective")`, or under DistributedDataParallel on the CPU the wait for the last gradients, takes.
 
@@ -38,9 +39,11 @@ communication is what `run.span("collective")`, or under DistributedDataParallel
 
 **Good.** `no rank takes more than 1.04 times as long as the others`.
 
-*What the driver says* (live and from run records, by NVML where `libnvidia-ml.so.1` is there; once a second, in series `gpu.clocks_held`, `gpu.clock_reasons`,
-`gpu.ecc_uncorrected`, `gpu.xid`) is told of the culprit where half of the others' does not say the same: cause `xid`, `memory-errors`, or `clocks-held`
-(heat, a power brake or a hardware slowdown in half of the looks; a power cap is none). `details.driver` says `not asked` where nobody could be.
+*What the driver reports* (live and from run records, by NVML where `libnvidia-ml.so.1` is there; once a second, in
+series `gpu.clocks_held`, `gpu.clock_reasons`,
+`gpu.ecc_uncorrected`, `gpu.xid`) is reported for the culprit if half of the others do not report the same: cause
+`xid`, `memory-errors`, or `clocks-held`
+(heat, a power brake or a hardware slowdown in half of the looks; a power cap is none). `details.driver` is `not asked` if no driver could be queried.
 
 **How to fix it.** `slow`: clocks, temperature and ECC counts of that GPU (`nvidia-smi -q -d CLOCK,TEMPERATURE,ECC`), another process on it, a larger
 share of tokens or experts; swap the node. `late`: what its host does: a loader, garbage collection, a checkpoint, a
@@ -52,13 +55,14 @@ one of 1.25 among 64, at a spread of 2 %, in 98.6 % of 666. Loops whose work dif
 lognormal factor of σ 0.2 to 0.8 (2, 8 and 64 ranks, 7 to 64 steps): 4 of 4,800 accused a rank; at σ 0.3 and 64 steps
 a rank 1.67 times as slow was named alone in all of 400.
 
-**Inconclusive when** there is one rank, fewer than 5 steps that all have marked, a rank without GPU events, kernels that send and receive without
-saying with whom (nobody knows which ranks are of one stage), a rank that takes longer while nobody waits for it, or hosts that run ahead of their GPUs: then
-marks say what the host does, and nothing of the GPU. Loops without a GPU whose block of steps takes the rank less
-than 2 s. Loops in which no span says when they wait for others.
+**Inconclusive when** there is one rank, fewer than 5 steps that all have marked, a rank without GPU events, kernels that send and receive
+without their peers (the stages of the ranks are not known), a rank that takes longer while no rank waits for it, or
+hosts that run ahead of their GPUs: then
+marks describe the host, not the GPU. Loops without a GPU whose block of steps takes the rank less
+than 2 s. Loops without a span for the wait for others.
 
-**What it cannot see.** A whole stage that is slow (its cohort agrees); ranks whose trace is missing; who of two ranks
-of a cohort is the normal one, but that the slower makes the faster wait.
+**What it cannot see.** A whole stage that is slow (its cohort agrees); ranks whose trace is missing; which of two
+ranks of a cohort is the normal one, except that the slower makes the faster wait.
 
 **Cost.** A few medians a rank and step.
 

@@ -19,14 +19,14 @@ constexpr char kPage[] = R"page(
 
 The ranks of one collective disagree on what they reduce: dtype, number of elements, operation or root.
 
-**Why.** NCCL does not compare what the ranks ask for. A rank that reduces 1,000,000 elements with another's
+**Why.** NCCL does not compare the calls of the ranks. A rank that reduces 1,000,000 elements with another's
 999,936 either hangs, or adds memory that belongs to something else; a rank that sends bf16 where the others send
 fp16 adds bit patterns: 1.0 in bf16 (0x3f80) reads as 1.875 in fp16.
 
 **What it checks.** Calls joined by (group, sequence number), or by (step, n-th call) where no number is known:
 every rank must state the same wire dtype, count, operation and root. Calls that may differ in count by design
-(`variable_count`) are compared in the rest; point-to-point calls are exempt. `run.reducing` states what it is about to ask for before a
-site's first call and before one of another size, so that a process which ends within the call has said it.
+(`variable_count`) are compared in the rest; point-to-point calls are exempt. `run.reducing` records a call before it is made (the
+first call of a site, and each change of size), so that it is known even if the process ends within the call.
 
 **Bad.** `count: 999936 on rank 3, 1000000 on ranks 0, 1, 2`.
 

@@ -25,14 +25,15 @@ subnormal instead: the overflow is invisible, what it costs is not.
 
 | the largest sum or partial sum | level | what it means for the run |
 |---|---|---|
-| up to a quarter of the dtype's largest value | pass | room for four times the ranks or the loss scale |
+| up to a quarter of the dtype's largest value | pass | four times the ranks or the loss scale still fit |
 | above a quarter | note | the next doubling but one of ranks or loss scale overflows |
-| an output that is infinite though the result fits | error | the step is skipped, or with no scaler the weights become NaN; a scaler halves until sums fit and gradients below 6e-8 are lost (Micikevicius et al., 2018) |
+| an output that is infinite though the result fits | error | the step is skipped, or with no scaler the weights
+become NaN; a scaler halves until sums fit and gradients below 6e-8 are lost (Micikevicius et al., 2018) |
 
 **What it checks.** At every sampled element of a collective: finite inputs whose exact result (after the division of
 an average, and the `postscale` that the trainer applies) is finite in the wire's dtype, and an output that is not. The
 order of sum and division is named by replay (`precision/collective-sum`). Where the addends' magnitudes together are
-too small for any partial sum to overflow, the finding says so: something else wrote the NaN or infinity. A sum or
+too small for any partial sum to overflow, the finding states this: something else wrote the NaN or infinity. A sum or
 partial sum above a quarter of the dtype's largest value is a note: four times as many ranks, or a loss scale four times
 as large, overflow.
 

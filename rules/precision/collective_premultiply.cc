@@ -23,17 +23,18 @@ An average over N ranks multiplies by 1/N rounded to the wire's dtype instead of
 
 **Why.** bf16(1/N) N - 1 is +0.195 % for N = 3, 6, 12, 24, 48, 96, 384, -0.195 % for 7, 14, 28, 56, +0.34 % for 15, 30,
 60; 0 for powers of two. Every element of every gradient is off by it, in one direction: pure bias, in every step. It
-changes with the number of ranks, so a run that grows from 16 to 24 nodes changes its learning rate and nobody knows.
+changes with the number of ranks, so a run that grows from 16 to 24 nodes changes its effective learning rate without notice.
 
 | 1/N is off by | level | what it means for the run |
 |---|---|---|
 | 0 (powers of two), or less than 0.05 ulp of what the optimizer reads (any N in f32: 6e-8) | pass | nothing |
-| more: bf16 up to 0.39 %, fp16 up to 0.05 % | warning | a learning rate that is as much off, in every step, and another at another N; no direction is lost, so no error |
+| more: bf16 up to 0.39 %, fp16 up to 0.05 % | warning | a learning rate that is as much off, in every step, and
+another at another N; no direction is lost, so no error |
 
 **What it checks.** For averages (`op` avg): does the arithmetic that replay accepts (`precision/collective-sum`)
 multiply by 1/N rounded to the wire's dtype, before or after the sum? Where no candidate is accepted: is
 sum(y sign(s)) / sum|s| - 1 over all samples of the run nearer to the factor's error than to 0, by an interval of 4.9
-standard errors that does not hold 0? For sums: does the factor that the trainer says it applied (`prescale`, `postscale`) differ from 1/N by a
+standard errors that does not hold 0? For sums: does the factor that the trainer recorded (`prescale`, `postscale`) differ from 1/N by a
 rounding?
 
 **Bad.** `bf16 ring, pre-multiplied: every average over 24 ranks is 0.195 % too large`.

@@ -30,20 +30,20 @@ shows none of it: it is a learning rate that differs from element to element.
   both directions, rounded at every hop (to nearest, toward zero), with the start that each segment has (count/N,
   gloo's parts, channels and chunks from metadata); trees, recursive halving, NCCL's pair of trees; groups of ranks
   first; fp32 accumulation rounded once, to nearest or toward zero; the exact sum; averages divided or multiplied
-  before or after; subnormals flushed. Ring orders come from metadata; of up to 8 ranks all orders are tried. What
+  before or after; subnormals flushed. Ring orders come from metadata; for up to 8 ranks all orders are tried. What
   gives the result's bits on every sample is a class. It is `proved` when every candidate of another family
   differs on k = ln(10^6 C) distinct samples, C the number of candidates: another arithmetic that differs as often
   matches by luck with probability below 10^-6. "The only match among the candidates" is all that is claimed. A wide
   accumulation is named `fp32` and said to be "or a compensated sum" until sums by Kahan and Neumaier in the wire's
   dtype differ on as many, too; they are as good, and seldom do.
-- *Is there a bias?* The error beyond the one rounding that nobody can avoid, in units of the last place (ulp),
+- *Is there a bias?* The error beyond the one unavoidable rounding, in units of the last place (ulp),
   plus for too large; fp32 results in ulp of bf16. A wealth process over all steps of the run alarms with a
   false-alarm probability that is this site's share of one in a million; the interval of the unclipped mean
-  (4.9 standard errors) must lie beyond 0.05 ulp on the alarm's side. From 1 ulp on it is an error. Samples with
-  equal addends share their error: they count as one. Of several calls of a step one is measured.
+  (4.9 standard errors) must be beyond 0.05 ulp on the alarm's side. From 1 ulp on it is an error. Samples with
+  equal addends share their error: they count as one. If a step has several calls, one is measured.
 - *What would another arithmetic give?* The same inputs summed otherwise, in the details (`what_if`).
-  What no candidate explains (an order that nobody declared) accuses nobody by its bias alone, and is kept apart from
-  the calls that one explains: each element is summed in 19 random orders, in pairs, in groups and one after the other, in
+  Calls that no candidate explains (an undeclared order) are not reported for their bias alone, and are kept
+  separate from explained calls: each element is summed in 19 random orders, in pairs, in groups and one after the other, in
   every rounding of 16 bits; results that fall among some way's sums as these fall among each other, and are no more biased
   than those, are sums that were rounded. Else it is inconclusive, with what the results look like instead (cut at one
   magnitude, one factor, never reduced): something was done to them, or to the inputs, between the recording and the sum.
@@ -51,14 +51,14 @@ shows none of it: it is a learning rate that differs from element to element.
   the wire's significand bits (half of it where nine samples in ten show rounding to nearest). A result beyond it, and
   four times further off than every result within it, is broken: a sign, a spike, a buffer that something else wrote
   to. Where a strict majority of the ranks got the sums, the ranks that got something else are named, however much
-  of theirs is garbage. Of f32 inputs whose wire nobody declared, p is 8: a 16-bit hook is common.
+  of theirs is garbage. For f32 inputs without a declared wire dtype, p is 8, because a 16-bit hook is common.
 
-A model that begins within a run is told from the first step that shows it on, with the last one before it whose partial
+A model that begins within a run is reported from the first step that shows it, with the last one before it whose partial
 sums were wide. 16-bit partial sums that show no bias yet are a note: addends like these are simulated over twice as many ranks,
 and so on to 2,048, until the bias passes its budget.
 
-- *Compressed reductions* (`algorithm` PowerSGD, 1-bit, top-k, scaled 8 bits): single steps are no sums. Over steps, in
-  elements that come at every one of them, what a step leaves out must come later: error feedback. In each of the last three
+- *Compressed reductions* (`algorithm` PowerSGD, 1-bit, top-k, scaled 8 bits): single steps are not sums. Over steps, in
+  elements that come at every one of them, the part that a step omits must come later: error feedback. In each of the last three
   quarters of the steps the part of the gradient that the other quarters share must arrive; noise, which they do not
   share, may be late. Needed are 32 steps and four times as long as a step's share takes to arrive (top-k of 1 %: 1,600).
 
@@ -74,12 +74,14 @@ and so on to 2,048, until the bias passes its budget.
 |---|---|---|
 | less than 0.05 ulp | pass, or a note for 16-bit partial sums | below 0.04 % in bf16; noise of a batch is larger for thousands of steps |
 | 0.05 to 1 ulp | warning | up to 0.8 % in bf16 (0.1 % in fp16), the same way at every step: a learning rate that is as much off |
-| 1 ulp and more | error | 13 % at 512 bf16 ranks, 48 % at 1,024: a learning rate that is lost in the elements that agree, and kept in those that do not |
+| 1 ulp and more | error | 13 % at 512 bf16 ranks, 48 % at 1,024: a learning rate that is lost in the elements that
+agree, and kept in those that do not |
 
 Nothing of it averages out: a bias of b in each step is a bias of b in Adam's mean, whatever its decay. Without bias 16-bit
-partial sums cost variance alone, of about N u^2 a step (relative; u = 2^-8 in bf16), which is below that of the batch (Higham and Mary, 2019).
+partial sums only add variance, about N u^2 per step (relative; u = 2^-8 in bf16), which is below that of the batch (Higham and Mary, 2019).
 
-**Bad.** `rank 11: element 175774 is -96.5, its 16 inputs sum to 1.537, and no order is off by more than 0.132`. `bf16 ring starting at rank 3: 64 of 64 samples; sums over 512 ranks come out 13 % too small`.
+**Bad.** `rank 11: element 175774 is -96.5, its 16 inputs sum to 1.537, and no order is off by more than 0.132`. `bf16
+ring starting at rank 3: 64 of 64 samples; sums over 512 ranks come out 13 % too small`.
 
 **Good.** `fp32 accumulation, rounded once: 256 of 256 samples`, or a 16-bit tree with the note's blessing.
 
@@ -91,15 +93,16 @@ partial sums cost variance alone, of about N u^2 a step (relative; u = 2^-8 in b
 - NCCL: `NCCL_ALGO=Tree` or NVLS, whose partial sums are few or wide; hierarchical groups with fp32 inside.
 
 **Strength.** The model `proved` by replay, the bias `statistical`, a result that no order gives `bounded`: an error; a
-warning where most elements are so and nobody declared an `algorithm`. The note's forecast is a simulation.
+warning if most elements are affected and no `algorithm` is declared. The note's forecast is a simulation.
 
 **Inconclusive when** every element is one factor times its sum (recorded after a division by N or a clip of the
-norm: declare `postscale`, whose value is said, or record the output before it), or cut to one magnitude; `algorithm` says
-that it is no plain sum (`powersgd`, `one-bit`, `top-k`, `int8-scaled`, `fp8-scaled`); ranks are missing (named) or disagree, tensors are malformed, no candidate explains the sums
+norm: declare `postscale` (the finding states its value), or record the output before it), or cut to one magnitude; `algorithm`
+declares that it is not a plain sum (`powersgd`, `one-bit`, `top-k`, `int8-scaled`, `fp8-scaled`); ranks are missing
+(named) or disagree, tensors are malformed, no candidate explains the sums
 and they show no bias, or no call came with a sample. From calls alone (dtype and ranks) a bias is predicted, as a note.
 
-**What it cannot see.** An arithmetic that is not listed and agrees with a listed one on every sample; ring orders
-of more than 8 ranks that nobody declared; rings of more than 2,048 ranks (nothing is proved there); errors before the
+**What it cannot see.** An arithmetic that is not listed and agrees with a listed one on every sample; undeclared
+ring orders of more than 8 ranks; rings of more than 2,048 ranks (nothing is proved there); errors before the
 collective. Of more than 16 calls of a site in one step the first 16 are replayed.
 
 **Cost.** Tens of milliseconds a captured call for 64 ranks and 4,096 samples; half a second where all orders of 8

@@ -32,7 +32,8 @@ e ← e + (1−d)(p−e), `intended` being (1−d)(p−e). Of the sampled elemen
 that is fl(e + (1−d)(p−e)) ≠ e, rounded once to nearest even in the dtype of e. A finding needs at least
 1,000 elements with p ≠ e, fewer than 10 % of them able to move, and as few that did move.
 
-**In checkpoints** the average lies beside its weights, and nobody says its decay; 2,048 elements are sampled. One is due where its weight lay on one
+**In checkpoints** the average is stored with its weights, and its decay is not recorded; 2,048 elements are sampled.
+One is due where its weight lay on one
 side of it in all checkpoints, so far away that an average of decay 0.9999 (option `decay`) had to move by a unit in its
 last place. A finding needs three checkpoints, 1,000 due elements of which fewer than 10 % ever moved, and 16 bits; it is `heuristic`.
 A cast of an fp32 average moves its due elements, and passes.
@@ -56,13 +57,14 @@ A cast of an fp32 average moves its due elements, and passes.
 - Or update every k steps with decay dᵏ: the step grows by k.
 
 **Strength.** `proved`: each counted element is replayed. The level is warning; a note for averages in f32 and f64,
-which stand still while the weights are within 6e-8/(1−d) of them (a warm-up from a rate of zero) and move after that.
+which do not change while the weights are within 6e-8/(1−d) of them (a warm-up from a rate of zero) and move after that.
 
 **Inconclusive when** fewer than 1,000 sampled elements have p ≠ e, the step has no sampled elements, or
 elements stand still that rounding does not hold (an average that is updated every few steps), some
 moved that rounding to nearest would have held (stochastic rounding, a copy of an fp32 average, d·e rounded before p is
-added), or (in checkpoints) an average in f32 stands still (it may not be updated at all), stochastic rounding might have stood still as long by a chance above 1e-5. That chance is multiplied
-over the steps since the average last moved: long averages are told late.
+added), or (in checkpoints) an average in f32 stands still (it may not be updated at all), stochastic rounding might
+have stood still as long by a chance above 1e-5. That chance is multiplied
+over the steps since the average last moved: long averages are reported late.
 
 **What it cannot see.** An average that moves a little on 10 % of its elements and lags on the others; a
 decay that is simply too long.

@@ -47,10 +47,10 @@ lost it. The share of v below eps² is in the details alone.
 
 **Strength.** `proved`: one rounding.
 
-**Inconclusive when** eps was not said, no dtype is known in which it is added, the moments are 8-bit
+**Inconclusive when** eps was not recorded, no dtype is known in which it is added, the moments are 8-bit
 (they are widened before they are used), or all gradients of the step that are not zero are NaN or infinite.
 
-**What it cannot see.** An optimizer that stores fp16 moments and adds eps in fp32: say `eps_dtype`. Where
+**What it cannot see.** An optimizer that stores fp16 moments and adds eps in fp32: declare `eps_dtype`. Where
 elements with v = 0 have a finite step, the rule takes it that eps was not 0.
 
 **Cost.** A few comparisons.

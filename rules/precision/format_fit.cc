@@ -24,15 +24,16 @@ becomes zero, or it is beyond the largest finite value.
 
 **Why.** e4m3 ends at 448 and below at 2e-3. Of normal values with a deviation of 0.01, 7.8 % become 0 in
 e4m3 as they are; with a scale per block of 32, fewer than one in 100,000. Of gradients with a deviation of
-1e-8, ordinary late in training, 99.7 % are 0 in fp16. Flushed values are no noise: each of them errs towards zero.
+1e-8, ordinary late in training, 99.7 % are 0 in fp16. Flushed values are not noise: each of them errs towards zero.
 
 **What it checks.** Over the whole tensor (of more than 4,194,304 elements: over tiles of 2,048 that a fixed hash draws, one of each
-32 neighbours), each finite non-zero value rounded once to nearest even in `target_format`: the share that becomes 0 (flushed) plus the share beyond the largest finite value
-(saturated), *as the values were handed over*. The verdict's details hold the shares for fp16, bf16, e4m3
+32 neighbours), each finite non-zero value rounded once to nearest even in `target_format`: the share that becomes 0
+(flushed) plus the share beyond the largest finite value
+(saturated), *as the values were recorded*. The verdict's details hold the shares for fp16, bf16, e4m3
 and e5m2, and for the 8-bit formats with a power-of-two scale per 32 and per 128 elements.
 
-Of weights the format may be asked for, whatever was declared: `--set precision/format-fit.format=e4m3` tells what a cast of a
-checkpoint would lose.
+Of weights the format may be asked for, whatever was declared: `--set precision/format-fit.format=e4m3` shows what a cast of
+a checkpoint would lose.
 
 **On the way to a collective** (the site `cast`): inputs that were recorded in a wider dtype than the wire's, or a tensor
 whose op is `cast`. There it is the mass that counts, sum |x| of what becomes 0 or overflows over sum |x| of all:
@@ -50,16 +51,17 @@ Normal gradients in fp16 lose 0.05 % of their mass at a deviation of 1e-6, 1.1 %
 values as they are stored in 8 bits and fewer, a warning where one block in ten° is one of these: its largest value is below
 a quarter of the format's largest while a quarter of the others are below its least normal value (the scale is stale, or of a larger
 block, and bits are lost for it); several of its values, a quarter of all and twice as many as have the next smaller
-value, are the format's largest (the scale is too small and cuts them); one value stands alone
-beside zeros (the scale is spent on an outlier, and the rest became zero).
+value, are the format's largest (the scale is too small and cuts them); one value is alone
+among zeros (an outlier determines the scale, and the rest became zero).
 
 **Of a tensor whose format has a scale a block**, over the whole tensor, from a dump that names the format (`target_format`
 mxfp8, mxfp4 or nvfp4; or e4m3, e5m2, e2m1 beside `block` 32, 1x128 or 128x128 and `scale_format`), or of any dumped
-tensor and of a checkpoint's weights for a format that is asked for (`--set precision/format-fit.blocks=nvfp4`). The values are held against the recorded
+tensor and of a checkpoint's weights for a format that is asked for (`--set precision/format-fit.blocks=nvfp4`). The
+values are held against the recorded
 scales (tensors `scale`, one a block, and `tensor_scale`), without them against those that the format's own rule gives:
 2^(floor(log2 amax) - largest exponent) of MX, amax / 6 in e4m3 over the tensor's scale of NVFP4, amax / 448 in f32. A warning
-where one block in ten is stale (as above), cut by a factor of 2, or spent: half of its values become 0 beside one outlier, and
-would not beside the next largest; or where 5 % of sum |x| is lost (normal values lose 1.1 % in mxfp4, 0.4 % in nvfp4,
+where one block in ten is stale (as above), cut by a factor of 2, or spent: half of its values become 0 because of one
+outlier, and would not with the next largest value; or where 5 % of sum |x| is lost (normal values lose 1.1 % in mxfp4, 0.4 % in nvfp4,
 0.1 % in mxfp8; Student's with 3 degrees, whose tails are like gradients', 3.1, 1.3 and 0.2 %; with 2 degrees 6.2, 2.7 and
 0.3 %). Of values that are stored already (u8, F8, F4 and their scales)
 only the marks of products' factors are left.
@@ -74,9 +76,10 @@ only the marks of products' factors are left.
 - fp16 gradients: `torch.cuda.amp.GradScaler`, DeepSpeed `fp16.initial_scale_power`, Megatron-LM
   `--initial-loss-scale`.
 - Gradients have wide ranges: `Format.HYBRID` (e4m3 forward, e5m2 backward), or bf16.
-- The tensor is scaled later? Hand over the values as they are stored, after the scale.
+- The tensor is scaled later? Pass the values as they are stored, after the scale.
 
-**Strength.** `heuristic`: one per cent is customary. The shares are exact, of a large tensor those of the drawn tiles (the sample size says of how many
+**Strength.** `heuristic`: one per cent is customary. The shares are exact, of a large tensor those of the drawn tiles
+(the sample size says of how many
 values). On the site `cast` `proved`: every listed value
 is cast again.
 
@@ -85,7 +88,7 @@ the format: what it lost is lost.
 
 **What it cannot see.** Precision: values that fit and keep two bits; scales that are applied later. Formats with a scale a
 block are measured where a dump is read, not by the live probes: there the details' `e4m3_block32` and `e4m3_block128` are what
-a power-of-two scale would leave lost. Of stored values what became zero is not told from what was.
+a power-of-two scale would leave lost. In stored values, zeros from rounding cannot be distinguished from original zeros.
 
 **Cost.** None beyond the tensor's statistics.
 

@@ -35,14 +35,15 @@ blocks; sums that are set aside and added in f32
 every n products; split-K with 16-bit parts; f32 factors cut to tf32 or bf16 first. What explains every
 sample is a class. Scales are part of it: `scale` on the finished sum (rounded to f32 and then stored, in one rounding,
 or as two factors), a scale per block of products on the factors (in f32, in bf16; exact where it is a power of two, as
-MXFP8's and MXFP4's) or on each block's sum as it is added in f32 (DeepSeek's 1 x 128). `proved` is what all of the class have in common and what every other candidate fails
+MXFP8's and MXFP4's) or on each block's sum as it is added in f32 (DeepSeek's 1 x 128). `proved` is what all of the
+class have in common and what every other candidate fails
 on k = ln(10^6 C) samples, C the number of candidates.
 
-A finding is a class of which every member keeps fewer than 21 fraction bits where f32 is expected (sums that are added
-in f32 every 256 products or sooner are not meant: what they lose does not grow with K); an
+A finding is a class of which every member keeps fewer than 21 fraction bits where f32 is expected (sums that are
+added in f32 at least every 256 products do not count: their loss does not grow with K); an
 unexplained product with an element beyond (K+1) 2^-24 sum|ab| (plus half a unit in the last place of a
 16-bit D), which no f32 accumulation can reach; or a bias over the run, in units in the last place of bf16
-for a 32-bit D: every tensor core truncates, and a quarter of an f32 unit is its nature.
+for a 32-bit D: every tensor core truncates, and a quarter of an f32 unit is normal.
 
 **The level** follows what the sums keep (figures: K = 4,096, e4m3 factors, simulated):
 
@@ -50,11 +51,11 @@ for a 32-bit D: every tensor core truncates, and a quarter of an f32 unit is its
 |---|---|---|---|
 | f32, or 21 fraction bits and more | below 1e-6 | -3e-5 | pass |
 | 13 fraction bits, promoted every 256 products or sooner | 0.02 % | -0.06 % | pass |
-| 13 fraction bits | 0.13 % | -7 % | error; a warning where nobody declared f32 |
+| 13 fraction bits | 0.13 % | -7 % | error; a warning if f32 is not declared |
 | fp16 (10 bits) | 0.9 % | -9 % | as above |
 | bf16 (7 bits) | 7 % | -58 % | as above |
 
-In the second column errors are noise beside the batch's; in the third all elements are off the same way, in every layer and
+In the second column errors are small compared with the noise of the batch; in the third all elements err in the same direction, in every layer and
 step. DeepSeek-V3 promotes every 128 products for that reason: nearly 2 % largest relative error without it at K = 4,096 (DeepSeek-AI, 2024, 3.3.2). A
 *bias* found by the statistic is a warning below 1 ulp of bf16 (0.4 to 0.8 %), an error above; more than any f32 sum can err an error.
 
@@ -75,10 +76,13 @@ step. DeepSeek-V3 promotes every 128 products for that reason: nearly 2 % larges
 **Strength.** `proved` by replay, an error where f32 was declared, a warning where nothing was (an assumption).
 The bound is `bounded`, the bias `statistical`.
 
-**Inconclusive when** every element is one factor times its sum (declare `scale`), the result looks stored by stochastic rounding (each element one of the two values next to its sum,
+**Inconclusive when** every element is one factor times its sum (declare `scale`), the result looks stored by
+stochastic rounding (each element one of the two values next to its sum,
 on both sides, without bias: declare `output_rounding`, and only elements beyond both are told), `library` names a Strassen or
-Winograd product (whose elements are off by what the whole matrices are, not by their own products), no candidate explains the elements and all lie within the bound (the best two are
-named), the class keeps few bits but too few elements exclude wider sums, every sample has a factor that is not finite, or the call came without rows and columns.
+Winograd product (whose errors depend on the whole matrices, not on their own products), no candidate explains the
+elements and all lie within the bound (the best two are
+named), the class keeps few bits but too few elements exclude wider sums, every sample has a factor that is not
+finite, or the call came without rows and columns.
 
 **What it cannot see.** An arithmetic that is not listed and agrees with a listed one on every sample;
 elements that were not sampled. A fingerprint belongs to a kernel and shape, not to a GPU.

@@ -26,13 +26,13 @@ means differ lose 39 % at 1,024. The loss curve shows nothing: a gradient that i
 element is a learning rate that is too small, until it is not the same in every element.
 
 **What it checks.** At sampled elements of a sum that one rank keeps over the micro-batches of a step, the
-exact sum of what was added (a superaccumulator, no rounding) against what came out. The error is counted
+exact sum of the addends (a superaccumulator, no rounding) compared with the result. The error is counted
 beyond the one rounding into the sum's dtype that nobody can avoid, in units of its last place (ulp), signed
 so that plus is too large in magnitude; sums in fp32 are judged in ulp of bf16. Three answers are kept apart:
 - *Which arithmetic*: the additions are replayed in bf16, fp16, fp32 and fp64, to nearest and toward zero. A
   replay that equals every sample bit for bit, and differs from those of other dtypes on enough of them, is
   `proved`.
-- *Is there a bias*: a wealth process over all steps of the run, one a rank, alarms with a false-alarm
+- *Is there a bias*: a wealth process over all steps of the run, one per rank, alarms with a false-alarm
   probability that is this site's share of one in a million per run; a finding needs the interval of the
   unclipped mean (4.9 standard errors) to lie beyond 0.05 ulp on the alarm's side. Across tensors, e-BH at the
   end of the run. From 1 ulp on it is an error, below a warning.
@@ -53,7 +53,7 @@ so that plus is too large in magnitude; sums in fp32 are judged in ulp of bf16. 
 The mean error does not average out over steps: Adam's mean takes it in whole. What is lost first are the elements with a common
 sign in all micro-batches, those that the run agrees on (Higham, 1993; Zamirai et al., "Revisiting BFloat16 Training", 2020).
 
-**Bad.** `sums of 1,024 addends kept in bf16 come out 45 % too small; 83 % of the additions changed nothing`.
+**Bad.** `sums of 1,024 addends kept in bf16 are 45 % too small; 83 % of the additions changed nothing`.
 
 **Good.** `sums of 1,024 addends: fp32, one after the other; 0.00 ulp`.
 

@@ -33,8 +33,8 @@ one curve, and changes with the batch size, so runs of different sizes are not c
 names behind a common prefix, as `train/loss`): the logged loss against Σ`loss_sum`/Σ`tokens` and against the
 mean of the ranks' means, and of the micro-batches' means where a rank logged several. A finding needs
 the logged value to be the latter and not the former, the two being further apart than the rounding of
-everything that was logged: (n+4)·2⁻²⁴ of the terms, and half a unit of the last decimal that was kept. A value of
-another making (smoothed, with an auxiliary loss) lies as near by chance now and then: with two decimals
+everything that was logged: (n+4)·2⁻²⁴ of the terms, and half a unit of the last decimal that was kept. Another
+value (smoothed, with an auxiliary loss) is sometimes as near by chance: with two decimals
 in a few steps of a hundred. So the chance is multiplied over steps until it is below 1e-4 (one step of an
 unrounded fp32, some five of two decimals), and a step whose logged value is neither mean undoes two of those findings.
 

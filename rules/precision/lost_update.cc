@@ -19,17 +19,17 @@ namespace {
 constexpr char kPage[] = R"page(
 # precision/lost-update
 
-The optimizer computes a step and the weights do not take it: it is smaller than half the spacing of
-their dtype, so the sum rounds back to where it was.
+The optimizer computes a step, but the weights do not change: the step is smaller than half the spacing of
+their dtype, so the sum rounds back to the old value.
 
 **Why.** bf16 keeps 8 bits: near 0.02 values are 1.2e-4 apart and a step below 6e-5 vanishes. With weights
-from N(0, 0.02²) and steps from N(0, 1e-5²), as Adam makes them at a rate of 1e-5, 88 % of the elements do
-not move and 78 % of the step is gone; at 1e-4 it is 32 % and 6 %. The loss falls all the same, by those
-weights that are small enough to move, and nothing in its curve tells.
+from N(0, 0.02²) and steps from N(0, 1e-5²), as Adam makes them at a rate of 1e-5, 88 % of the elements
+do not change and 78 % of the step is lost; at 1e-4 it is 32 % and 6 %. The loss falls all the same, because
+small weights still change, and its curve shows nothing.
 
 **What it checks.** Of one update, over the whole tensor: the change along the intended one, over the
 intended one: sum of (after − before)·sign(Δ) over sum of |Δ|. Below a half, with at least 1,000 elements
-that were meant to move, the sampled elements are replayed: an element counts as lost when Δ ≠ 0, `after`
+with an intended change, the sampled elements are replayed: an element counts as lost when Δ ≠ 0, `after`
 has the bits of `before`, and before + Δ, summed exactly and rounded once to nearest even, is `before`.
 
 **The level** follows what arrives, of weights from N(0, 0.02²) in bf16 (simulated, 60,000 elements):
@@ -46,9 +46,9 @@ Below a tenth the run is one at a tenth of its learning rate: the model does not
 al., 2020, find bf16 weights without remedy several points worse).
 
 **Stored on one side.** `after` may also be before + Δ always cut toward zero (or away from it, down, up): a cast by
-shifting. Every step then moves each weight by half a unit beside what the optimizer meant, in one direction: at 1e-5
-above that is 5.6 times the step itself, as a decay. It is told where 99 in 100 of at least 64 sampled elements
-lie on that side, 16 and more of them where the nearest value is on the other, and stochastic rounding would do it with a
+shifting. Every step then moves each weight by half a unit in addition to the intended change, in one direction: at 1e-5
+above that is 5.6 times the step itself, as a decay. It is reported if 99 in 100 of at least 64 sampled
+elements are on that side, 16 and more of them where the nearest value is on the other, and stochastic rounding would do it with a
 chance below 1e-9. A note where the drift is below 1 % of the intended change, a warning, an error where it is more than
 the change itself.
 
@@ -72,10 +72,10 @@ arrives; a note for f32 and f64 weights, whose lost steps are below 6e-8 of the 
 steps, until there are 1,000; the verdict's place is then `small tensors`, and its witnesses name tensor and element.
 
 **Inconclusive when** fewer than 1,000 elements were meant to move, in all small tensors and steps together; the step has no sampled elements;
-elements stood still that rounding does not hold (a step that was skipped, a frozen tensor); or so few
+elements did not change though rounding does not prevent it (a step that was skipped, a frozen tensor); or so few
 units in the last place were intended that stochastic rounding could have done the same with a
-probability above 1e-5, or `optimizer` says that what rounding takes is kept beside the weights ("adamw-kahan", "compensated"): say so
-where it is, since one step's weights cannot. A tensor that once moved as only stochastic rounding moves is not accused again.
+probability above 1e-5, or `optimizer` states that rounding errors are stored with the weights ("adamw-kahan", "compensated"):
+declare it, because the weights of one step cannot show it. A tensor that once moved as only stochastic rounding moves is not accused again.
 
 **What it cannot see.** A bf16 copy of an fp32 master also stands still until the master has left its
 grid point: that the values are what the optimizer keeps is an assumption. Losses in the gradients before

@@ -20,9 +20,9 @@ constexpr char kPage[] = R"page(
 
 Adam's second moment can rise and cannot fall: its decay is below half the spacing of its dtype.
 
-**Why.** With β2 = 0.999 the largest decay is 0.1 % of v; bf16 rounds away anything below 0.2 to 0.4 %. So v goes
-up with every large gradient and never comes down: from 0, with normal gradients of variance one, it stands at
-2.5 after 30,000 steps (fused; 4.0 when .999·v is rounded first), and higher the longer it runs. The step is
+**Why.** With β2 = 0.999 the largest decay is 0.1 % of v; bf16 rounds away anything below 0.2 to 0.4 %. So v
+rises with every large gradient and never falls: from 0, with normal gradients of variance one, it is 2.5
+after 30,000 steps (fused; 4.0 when .999·v is rounded first), and higher the longer it runs. The step is
 1/sqrt(v): a learning rate that decays by itself, 37 % down and 50 % down, and never recovers after a spike.
 
 **What it checks.** The sampled elements of an update with its gradient and the second moment before
@@ -34,7 +34,7 @@ those that stood still. Early in a run v still rises nearly everywhere and few m
 any kind do: where the replay gives the bits of 99 % of them, *its* arithmetic is known, and so is what it would do
 to each v if no gradient came at all. Less than 1 % able to fall under every way that explains them is the finding.
 
-**In checkpoints** nobody recorded a gradient; there v itself is followed, 2,048 sampled elements a tensor. A finding needs three checkpoints, the first of
+**In checkpoints** there is no gradient; v itself is followed, at 2,048 sampled elements per tensor. A finding needs three checkpoints, the first of
 them 4/(1−β2) steps behind the start (until then an average rises whatever its dtype), at least 1,000 elements that moved,
 less than 1 % of which ever fell, and a dtype in which a decay of 1−β2 is below half of the spacing. That is `heuristic`.
 
@@ -64,10 +64,12 @@ No error: directions stay right, steps become smaller, and a schedule hides it (
 **Together.** Tensors of one rank, optimizer and dtype that have too few such elements are put together (a live sample holds 256 an
 update); the verdict's place is then `small tensors`, and its witnesses name tensor and element.
 
-**Inconclusive when** there are fewer than 1,000 such elements in all of them and in all sampled steps, the gradient was not recorded, nothing moved at all as in a skipped step, no replay gives the
-recorded moments, checkpoints are fewer than three or too early, or the optimizer is AMSGrad, whose maximum never falls by design. Elements that no step could
-have touched (no gradient, nothing moved: rows of a sparse embedding) and moments below eps² (their root does not show
-beside eps) are set aside.
+**Inconclusive when** there are fewer than 1,000 such elements in all of them and in all sampled steps, the gradient
+was not recorded, nothing moved at all as in a skipped step, no replay gives the
+recorded moments, checkpoints are fewer than three or too early, or the optimizer is AMSGrad, whose maximum never
+falls by design. Elements that no step could
+have touched (no gradient, nothing moved: rows of a sparse embedding) and moments below eps² (their root is small
+compared with eps) are excluded.
 
 **What it cannot see.** A first moment that stalls (β1 = 0.9 decays by 10 %, which every dtype shows); a
 gradient that was scaled or clipped after it was recorded, where that changes the replay.

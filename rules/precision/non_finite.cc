@@ -22,16 +22,17 @@ The first NaN or infinity: in which step, which operation and on which rank it a
 that rank had seen right before.
 
 **Why.** One infinity in one element of one rank is all NaN everywhere two steps later: attention mixes
-it over the sequence, the all-reduce over the ranks, the optimizer into the weights. The loss shows it then,
-when nothing tells where it came from. fp16 ends at 65,504: an activation of 256 squared is beyond it.
+it over the sequence, the all-reduce over the ranks, the optimizer into the weights. The loss shows it
+later, when its origin is not visible any more. fp16 ends at 65,504: an activation of 256 squared is beyond it.
 
 **What it checks.** Every tensor, update and sampled reduction that was observed, in the order in which the
 ranks made their observations. The first one that holds a NaN or an infinity is the finding; everything it floods afterwards, in the same
 step and the ones that follow without a clean one between, is the same incident. A weight that
-held it when its step began (`run.watch` looks at the weights as soon as a loss or a gradient is no number; an update's sampled
-elements before it) comes before all else of that step. What was looked at before, and what was not, is stated. Losses and gradient norms are
-`health/loss-non-finite`'s. They come every step and tensors in some: if a loss was NaN before a tensor was looked at, the finding states since when.
-A loss comes before the gradients that are made from it; the finding names the gradient, and states that the loss is to be looked at first.
+held it when its step began (`run.watch` looks at the weights as soon as a loss or a gradient is NaN or infinite; an update's
+sampled elements before it) comes before all else of that step. The finding states which tensors were observed before,
+and which were not. Losses and gradient norms are
+`health/loss-non-finite`'s. They come every step and tensors in some: if a loss was NaN before a tensor was observed, the finding states since when.
+A loss comes before the gradients that are made from it; the finding names the gradient, and states that the loss must be checked first.
 
 **Bad.** `step 812, rank 3: layers.17.mlp/activation has 2 infinities; before it, layers.17.norm reached
 6.1e4, 93 % of the largest f16`.
@@ -54,9 +55,9 @@ many probabilities as whole rows hold (every key masked).
 **Late evidence** (its steps were closed without it) is judged rank by rank when it comes; gradients under a loss scale are not.
 
 **What it cannot see.** Operations without an observation: the first *observed* one is named. Without an
-order of observation (lone dumps without `order`) sites are taken by name, and the finding says so. Each rank
+order of observation (single dumps without `order`) sites are ordered by name, and the finding states this. Each rank
 numbers its own observations; two ranks are put in order by what either saw of the other's site, and where they share
-none (stages of a pipeline) by name, which the finding says too.
+none (stages of a pipeline) by name, which the finding also states.
 
 **Cost.** None beyond the statistics; a step's observations are kept until it closes.
 

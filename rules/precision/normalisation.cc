@@ -26,7 +26,9 @@ Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is
 |---|---|---|
 | one, within the bound of fp32 sums | pass | nothing |
 | up to 2⁻¹³ beyond it, or anything that has an honest explanation | inconclusive | 0.01 % of the layer's output |
-| more, up to 2.5 (normal logits) or 16 (uniform rows) over 4,096 keys | warning | the output is as many times too large, more with every doubling of the context: what was trained at one length fails at another (Dao et al., 2022, keep the statistics in fp32) |
+| more, up to 2.5 (normal logits) or 16 (uniform rows) over 4,096 keys | warning | the output is as many times too
+large, more with every doubling of the context: what was trained at one length fails at another (Dao et al., 2022,
+keep the statistics in fp32) |
 
 **What it checks.** Tensors of role `probabilities`, row by row over their last axis: |Σp − 1| must not
 exceed ½·Σulp(p) + (n+2)·2⁻²⁴, that is every p rounded once to its dtype after sums and divisions in fp32.
@@ -36,8 +38,8 @@ sums to *more* than one and has no other explanation (below).
 **Bad.** `61 of 64 rows sum to more than one, up to 2.72`.
 
 Where every row that is off is so by what the replay of such a sum gives (p divided by the row's largest, added one by
-one in bf16 or fp16, stops at the very number that the row was divided by), no factor explains it better, and the
-finding says what it was divided by.
+one in bf16 or fp16, stops at the very number that the row was divided by), no factor explains it better, and
+the finding states the divisor.
 
 **Good.** Softmax and losses in fp32, rounded to 16 bits once at the end.
 
@@ -58,7 +60,7 @@ the vocabulary, a top-k that was not renormalised), or values that are few level
 scale). Rows of zeros or with NaN (fully masked) are set aside. Up to 2⁻¹³ beyond the bound it is inconclusive
 too: `exp(x - logsumexp(x))` of fp32 logits in the thousands errs so.
 
-**What it cannot see.** Sums that err downwards only; attention with dropout; layer norms (hand over a row of their weights).
+**What it cannot see.** Sums that err downwards only; attention with dropout; layer norms (record a row of their weights).
 
 **Cost.** One pass over the sampled rows.
 

@@ -17,8 +17,8 @@ namespace {
 constexpr char kPage[] = R"page(
 # precision/position-collision
 
-Two positions of one sequence are one value in the dtype they are kept in: the model cannot tell those tokens'
-places apart.
+Two positions of one sequence have the same value in their dtype: the model cannot distinguish the places of
+those tokens.
 
 **Why.** bf16 has 8 bits: from 256 on positions go in steps of 2, from 2,048 in steps of 16. Of the positions
 0 to 4,095 it holds 769. fp16 holds every position to 2,048. RoPE in bf16 turns runs of 16 tokens
@@ -40,8 +40,10 @@ collision. f32 values that are all bf16 or fp16 numbers were rounded before they
   (`MixedPrecision(buffer_dtype=torch.float32)`; `model.half()` converts `inv_freq`).
 - Megatron-LM: its rotary embedding is fp32; check ported ones (`--position-embedding-type rope`).
 
-**Inverse frequencies.** Tensors whose name ends in `inv_freq` in bf16 or fp16 (`run.watch` looks at a model's buffers): between the first, 1, and the last
-lie base^(-2i/d), and what rounding took from them grows with the position. If it is half a turn within 1,048,576 positions: a warning, `bounded`, with the first such position.
+**Inverse frequencies.** Tensors whose name ends in `inv_freq` in bf16 or fp16 (`run.watch` observes a model's
+buffers): between the first, 1, and the last
+lie base^(-2i/d), and the error of rounding grows with the position. If it is half a turn within 1,048,576 positions:
+a warning, `bounded`, with the first such position.
 
 **Strength.** `proved`: both positions are rounded and give the recorded value.
 

@@ -33,10 +33,10 @@ each rank of a step, micro-batch by micro-batch. Ranks that declare one `replica
 majority names the odd ranks; of two, both are named and neither is accused. With sampled values the first
 differing element is named, its bits on either side and how many of them differ. The results of a sampled
 reduction are copies too: each rank's values at the sampled elements are compared, where half of them at least are
-the same (a reduce to one rank, a scatter or an average that ranks keep apart shows none). Where a trainer tells the
+the same (a reduce to one rank, a scatter or an average that ranks keep apart shows none). If a trainer records the
 series `weights_checksum` (`run.watch` does, under DistributedDataParallel: 48 bits over all weights that ranks hold
-copies of, after each update, or as often as it stays cheap), a divergence is told in the first step in which the
-ranks' numbers differ, with the last in which they agreed; the next look at the weights names the tensor.
+copies of, after each update, or as often as it stays cheap), a divergence is reported in the first step in
+which the ranks' numbers differ, with the last in which they agreed; the next observation of the weights names the tensor.
 Several processes that train without a wrapper and sum nothing over their process group (`run.watch` sends a checksum of all weights before
 the first update, `unsummed/before`, and after the 4th, 8th, 16th, ..., `unsummed/after`): a warning at the end of the run if they began with the
 same bits and no two of them agree since.

@@ -30,7 +30,8 @@ of the tokens other experts than fp32 would; training and inference round differ
 | scores | tokens that a library's order decides | level | what it means for the run |
 |---|---|---|---|
 | f32, or fewer than 64 experts | below 0.5 % | pass | nothing |
-| bf16, 64 experts and more | 4.3 % (64), 7.6 % (256) | note | those tokens go elsewhere on another backend; a rollout engine's routing differs from the trainer's |
+| bf16, 64 experts and more | 4.3 % (64), 7.6 % (256) | note | those tokens go elsewhere on another backend; a rollout
+engine's routing differs from the trainer's |
 | 16 bits, more than 1 % measured | as measured | warning | as above, and experts with low numbers get more than their share |
 
 Fedus et al. (2021) found bf16 routers unstable and keep them in f32; none of it makes a gradient wrong, so no error.
@@ -57,13 +58,13 @@ that was initialised to zero, and are counted apart.
 **Strength.** `heuristic`: 64 experts and 1 % are customary. The dtype and the ties are facts of the
 recording.
 
-**Inconclusive when** no evidence says the dtype (a recording without samples, made before it was noted
-beside them), every score is NaN or infinite, or fewer than 1,000 tokens were seen.
+**Inconclusive when** no evidence contains the dtype (a recording without samples, made before the
+dtype was recorded), every score is NaN or infinite, or fewer than 1,000 tokens were seen.
 
 **What it cannot see.** Scores that are handed to the probe in another dtype than the router used; a top-k
 taken on the softmax of the logits, which ties more.
 
-**Cost.** One look at a sample until it shows an f32 that is no bf16.
+**Cost.** One check per sample until it shows an f32 that is not a bf16 value.
 
 **Sources.** Fedus et al., "Switch Transformers", 2021, on selective precision of the router.
 )page";

@@ -18,7 +18,7 @@ The factors of an f32 product are cut to 11 bits (tf32) or 8 (bf16) before they 
 **Why.** tf32 keeps three decimal digits. A product of normal factors with K = 4,096 is then right to 17 bits of
 sum|ab|, and errs by 0.03 % of the result, where f32 keeps 24 bits: harmless for most weights, not for a loss, a router, a normalisation, rotary
 positions, or a Gram matrix that is inverted. Whether it is on depends on the library's version, on the
-environment, and on the GPU; the code says f32 all along.
+environment, and on the GPU; the code always states f32.
 
 **What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
 columns, with the factors as they are and cut to tf32 (to nearest even, to nearest away, truncated) or bf16. A
@@ -26,7 +26,7 @@ finding is a class whose every member cuts, while every candidate that does not 
 
 **Bad.** `64 of 64 elements: inputs cut to tf32-nearest-away`.
 
-**Good.** f32 products, or tf32 where it was asked for (dumps: `input_format` = tf32).
+**Good.** f32 products, or tf32 if it was requested (dumps: `input_format` = tf32).
 
 **How to fix it.**
 - PyTorch: `torch.backends.cuda.matmul.allow_tf32 = False`, `torch.backends.cudnn.allow_tf32 = False` (on by

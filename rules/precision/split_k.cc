@@ -15,8 +15,8 @@ constexpr char kPage[] = R"page(
 
 A matrix product is split along K, and its partial sums are stored in 16 bits before they are added.
 
-**Why.** Small outputs with long K are split over blocks of the GPU, and the workspace has D's dtype unless
-told otherwise. With 16 parts in bf16 and normal factors, K = 4,096, the rms error is 1.4 times that of one
+**Why.** Small outputs with long K are split over blocks of the GPU, and the workspace has D's dtype by
+default. With 16 parts in bf16 and normal factors, K = 4,096, the rms error is 1.4 times that of one
 rounding where the parts are added in f32, 3.3 times in bf16; where parts cancel nothing bounds it by the result.
 A batch of another size takes another kernel, and trainer and inference engine then differ.
 
@@ -37,7 +37,7 @@ other candidate fails on k = ln(10^6 C) samples. It names the length of a part w
 **Strength.** `proved` by replay.
 
 **Inconclusive when** no candidate explains the elements, or the class holds members with and without 16-bit
-parts (too few elements tell them apart: sample more).
+parts (too few elements distinguish them: sample more).
 
 **What it cannot see.** Splits whose parts are kept in f32 (harmless; they are `promoted` sums).
 

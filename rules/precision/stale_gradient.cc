@@ -20,7 +20,7 @@ namespace {
 constexpr char kPage[] = R"page(
 # precision/stale-gradient
 
-Nobody clears the gradients: each step adds its own to the one that the step before has used already.
+The gradients are never cleared: each step adds its own to the gradient that the previous step has already used.
 
 **Why.** Without `zero_grad` the optimizer follows the sum of all gradients of the run. After 100 steps whose
 gradients agree it is 100 times too large; where they do not, the newest one is a hundredth of what moves the
@@ -32,13 +32,15 @@ saw: clipped, unscaled) against what the first micro-batch of the next step find
 records both (reductions of algorithm `left-gradient`: `inputs` what was left, `output` what was found) where the
 weights were updated in between. A finding needs two steps of one rank in each of which at least 64 of these elements were
 not zero, and every such element has the same bits. Records that hold running sums alone (dumps of reductions of algorithm
-`accumulation`) tell it where consecutive steps recorded the same elements: every step's first addend is what the step before
-came to, at 64 elements at least, and no step began anew. That is told at the end of the run, and supposes that each step
-ends with an update.
+`accumulation`) show it if consecutive steps recorded the same elements: every step's first addend is the sum of the step
+before, at 64 elements at least, and no step began anew. That is reported at the end of the run, and assumes that each
+step ends with an update.
 
 *Several optimizers, each with a backward pass of its own*: `run.watch` reports the cosine between the gradients that the pass of another optimizer's
-update has left in an optimizer's parameters, and those that its own pass adds (`left/cosine`, `left/share`; in the first 8 steps, then at powers of two).
-A warning, `heuristic`, if in 6 steps or more, and in three quarters of them, the cosine is -0.3 or below and the part that was left has 5 % of the norm
+update has left in an optimizer's parameters, and those that its own pass adds (`left/cosine`, `left/share`; in the
+first 8 steps, then at powers of two).
+A warning, `heuristic`, if in 6 steps or more, and in three quarters of them, the cosine is -0.3 or below and the part
+that was left has 5 % of the norm
 of the other: in a game (GAN, actor and critic) one side is trained against itself.
 
 **Bad.** `step 41 begins with the gradient that step 40 left: 128 of 128 elements that are not zero have the same bits`.
@@ -46,25 +48,25 @@ of the other: in a game (GAN, actor and critic) one side is trained against itse
 **Good.** The elements are zero, or there is no gradient.
 
 **How to fix it.**
-- PyTorch: `optimizer.zero_grad()` once a step, behind `optimizer.step()` or in front of the first backward pass.
+- PyTorch: `optimizer.zero_grad()` once per step, after `optimizer.step()` or before the first backward pass.
 - Several optimizers: each clears its own parameters; `model.zero_grad()` clears all of the model.
 - Parameters that no optimizer holds (added later, frozen by leaving them out): `p.requires_grad_(False)`, or clear them too.
 - A buffer of one's own for gradients (`main_grad` in Megatron-LM, `param.main_grad.zero_()`): `zero_grad_buffer()`.
 
 **Strength.** `proved`: the bits are the same, and the weights moved in between (of sums alone: that they did is an assumption).
 
-**Inconclusive when** no two steps in a row were looked at with an update between them, or recorded sums at the same
+**Inconclusive when** no two consecutive steps were observed with an update between them, or recorded sums at the same
 elements, fewer than 64 of the
 elements were not zero, only one step was looked at, all values are NaN or infinite, or something changed the gradient
 between the steps without clearing it.
 
-**What it cannot see.** Parameters that `watch_accumulation` does not watch (16, the largest); weights that are
-written behind torch's back (`p.data.copy_(master)`): then nothing says that an update lies in between. Sums that go on
-over several steps of the trainer's counting are no fault, and are silent: no update lies in between.
+**What it cannot see.** Parameters that `watch_accumulation` does not watch (16, the largest); weights that
+are written without torch's knowledge (`p.data.copy_(master)`): then the update in between is not visible. Sums over
+several steps of the trainer's count are not a fault, and are not reported: there is no update in between.
 
-**Cost.** 128 elements a parameter, copied at the end of a step whose next one is looked at.
+**Cost.** 128 elements a parameter, copied at the end of a step whose next one is observed.
 
-**Sources.** PyTorch, "Zeroing out gradients", tutorials; `torch.Tensor._version` tells an update.
+**Sources.** PyTorch, "Zeroing out gradients", tutorials; `torch.Tensor._version` shows an update.
 )page";
 
 constexpr RuleInfo kInfo = {"precision/stale-gradient",
