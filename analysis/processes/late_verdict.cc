@@ -67,7 +67,7 @@ v1::Verdict LateVerdict(const RunSummary& run, const std::string& cause,
   SetPlace(found.verdict(), "", cause, late.step_first, late.step_last, late.ranks);
   found.Level(share <= error_share ? v1::LEVEL_WARNING : v1::LEVEL_ERROR)
       .Strength(v1::STRENGTH_PROVED)
-      .Title(absl::StrCat("evidence arrived after its steps were closed: ", why.brief))
+      .Title(absl::StrCat("evidence arrived after its steps closed: ", why.brief))
       .Explain(absl::StrCat("Of ", run.evidence, " items so far ", late.count,
                             " arrived after their steps were closed: ", why.words, " (", cause,
                             "). They are stored and shown. Rules that judge single items have "

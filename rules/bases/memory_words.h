@@ -12,7 +12,7 @@ inline constexpr double kFalseAlarmsOfCreep = 2.9e-3;  // 2 of 2,200: below 6.3 
 inline constexpr double kMuchGrowth =
     1.5;  // factor: growth without a known limit that deserves a note
 inline constexpr char kMemoryFix[] =
-    "Look for stored tensors that keep their graph (use .item() or .detach() before storing). "
+    "Look for stored tensors that keep their graph (use .item() or .detach() before storing); "
     "torch.cuda.memory._dump_snapshot() lists the code that allocated the memory.";
 
 // Returns why a course is not a creep: ", it slows down".

@@ -23,9 +23,6 @@ experts and k = 1 about 8·0.4·√(4096·⅛·⅞) = 68 choices are dropped by 
 from the sequences at the end of the queue. Evaluations do not repeat, a rollout and its training pass
 disagree, packed documents influence each other.
 
-**What it checks.** A full expert refused a token while it kept one of another sequence in the same pool.
-Packed documents count as separate sequences.
-
 **Bad.** `token 4093 (sequence 7, position 509), score 0.52, lost expert 2 to token 16 (sequence 0, ...)`.
 
 **Good.** No capacity; or one pool a sequence.
@@ -34,6 +31,9 @@ Packed documents count as separate sequences.
 - Route without capacity (Megatron-LM: no `--moe-expert-capacity-factor`; DeepSpeed: `drop_tokens=False`).
 - Or give each sequence its own capacity, and accept the drops.
 - Evaluate and generate dropless in any case.
+
+**What it checks.** A full expert refused a token while it kept one of another sequence in the same pool.
+Packed documents count as separate sequences.
 
 **Strength.** As `causality/moe-future-leak`: `proved` where capacity is the configuration's number,
 `pool_id` is recorded and a policy (first come first served among them) replays every assignment with 20

@@ -29,10 +29,6 @@ second half into its first. The loss looks better than it is, and nothing crashe
 `plumbline.leak_consequence` computes by how much: on the example after 2,000 steps expert choice looks 0.005
 nats a token better than dropless routing with the same weights (99 % interval 0.0015 to 0.0089).
 
-**What it checks.** From a recording of one router call it rebuilds what every token's own scores would
-have chosen, finds the experts that were full, and replays the policies it knows. An *inversion* is the
-witness: token n was refused by a full expert that admitted a later token m of the same sequence and pool.
-
 **Bad.** Capacity with drop by score: `token 17, score 0.31, lost expert 5 to token 903, score 0.42`.
 Expert choice: every expert takes its C best tokens of the whole sequence.
 
@@ -45,6 +41,10 @@ Expert choice: every expert takes its C best tokens of the whole sequence.
   choices queue after all first choices).
 - Tutel: `batch_prioritized_routing=False`, or capacity factor 0 (dropless).
 - Expert choice: keep it for encoders; for a decoder use token choice with a stored bias.
+
+**What it checks.** From a recording of one router call it rebuilds what every token's own scores would
+have chosen, finds the experts that were full, and replays the policies it knows. An *inversion* is the
+witness: token n was refused by a full expert that admitted a later token m of the same sequence and pool.
 
 **Strength.** `proved` rests on recorded facts:
 - capacity is a number of the router's configuration (`capacity`; `capacity_source: inferred` is none), and

@@ -22,18 +22,6 @@ The router itself, run again with another suffix, changes an earlier assignment.
 tokens and k = 2, drop by score moved an earlier token in 93 of 100 such interventions (normal scores),
 first come first served in none. It needs no theory of the router: any callable will do.
 
-**What it checks.** It runs a router on a batch twice, then with the tokens after a cut replaced, and
-compares every earlier token's experts exactly. Cuts are at 1, the powers of two and their neighbours,
-and before the last token; suffixes are random, copies of the prefix's strongest tokens (they compete for
-the same experts), and floods of one expert. Then whole other sequences are replaced, earlier ones, later
-ones, and those of another rank. Shapes, seeds and padding stay; nothing is truncated, since capacity
-follows length.
-
-With a router in hand: `plumbline.check_router(route, logits, sequence_id=..., position=...)` in Python,
-`plumbline::CheckRouter` in C++, `plumbline_check_router` in C. With a recording alone: `plumb audit
---set causality/moe-intervention.replay=on` runs the project's own router of the policy that the recording
-shows, if it gives every recorded assignment.
-
 **Bad.** `token 0 (sequence 0, position 0) lost expert 4 with the tokens from position 1 of sequence 0
 replaced by copies of the strongest tokens before`.
 
@@ -45,6 +33,18 @@ replaced by copies of the strongest tokens before`.
   `use_rts=False` and top-1; Tutel: `batch_prioritized_routing=False`), and give each sequence its own
   capacity.
 - Expert choice, mixture of depths over the sequence, Sinkhorn and balanced assignment are for encoders.
+
+**What it checks.** It runs a router on a batch twice, then with the tokens after a cut replaced, and
+compares every earlier token's experts exactly. Cuts are at 1, the powers of two and their neighbours,
+and before the last token; suffixes are random, copies of the prefix's strongest tokens (they compete for
+the same experts), and floods of one expert. Then whole other sequences are replaced, earlier ones, later
+ones, and those of another rank. Shapes, seeds and padding stay; nothing is truncated, since capacity
+follows length.
+
+With a router in hand: `plumbline.check_router(route, logits, sequence_id=..., position=...)` in Python,
+`plumbline::CheckRouter` in C++, `plumbline_check_router` in C. With a recording alone: `plumb audit
+--set causality/moe-intervention.replay=on` runs the project's own router of the policy that the recording
+shows, if it gives every recorded assignment.
 
 **Strength.** With the router in hand `proved`: the flip was repeated, and the batch as given still routes
 as before. Error where a later token of the same sequence moves an assignment; warning where only another

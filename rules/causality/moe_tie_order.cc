@@ -22,11 +22,6 @@ A full expert chose among equal scores, in an order that is not defined.
 library's selection that picks one of 2^3,317 sets. Another kernel, another batch size or another GPU picks
 another, so restarts do not reproduce, and later tokens may push out earlier ones.
 
-**What it checks.** Where a full expert refused a token and kept another of exactly the same key (the
-recorded score, its softmax or share, or the recorded probability), the order among equals decided. It
-compares the kept ones with the first of every queue in time order, and recordings of one call with each
-other.
-
 **Bad.** Positions by `topk(mask)`: `token 17 and token 903 have probability 1, expert 5 kept token 903`.
 
 **Good.** Positions by a running sum over the queue; a stable sort with position as the second key.
@@ -36,6 +31,11 @@ other.
   `position` takes the top of a mask: check the recorded order, or route without capacity.
 - DeepSpeed: `use_rts=False`, and `drop_tokens=False` where memory allows.
 - Own code: `cumsum(mask)` in time order, or `sort(stable=True)`.
+
+**What it checks.** Where a full expert refused a token and kept another of exactly the same key (the
+recorded score, its softmax or share, or the recorded probability), the order among equals decided. It
+compares the kept ones with the first of every queue in time order, and recordings of one call with each
+other.
 
 **Strength.** `proved`, a warning: two recordings of one call have bit-identical scores but different
 kept tokens, and they differ among equal scores. `heuristic`, a warning: in one recording the kept of some

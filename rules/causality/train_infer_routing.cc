@@ -25,6 +25,20 @@ that one side does not apply, experts numbered otherwise, choices replayed for t
 tokens by margins of 10 roundings and more, in the layers where that happens, and the layers above then
 see other inputs: hence the first divergent one.
 
+**Bad.** `1.8 % of 2,048 tokens choose other experts by margins above 4 times the median difference of 0.004;
+layers.3 is the first`.
+
+**Good.** Flips only where the margin is of the size of the scores' difference, and a few per cent of the choices.
+
+**How to fix it.**
+- Same arithmetic: router in fp32 on both sides (Megatron-LM `--moe-router-dtype fp32`; vLLM and SGLang:
+  keep the gate unquantised).
+- Same bias: send `expert_bias` (`e_score_correction_bias`) with each weight update.
+- Or replay inference's choices in training (routing replay); then -1 entries must not be replayed.
+- Exploration noise, jitter and dropout off wherever the two are meant to agree (`model.eval()` does not reach a
+  router that adds its noise under its own flag).
+- -1 for prompts: prefix caching skipped the tokens; record routing with the cache off, or store it with the cache.
+
 **What it checks.** Two recordings of one run are joined by (step, layer, sequence_id, position): inference
 (a rollout process, or a dump with `mode: eval`) and training. For each joined token it compares the sets
 of chosen experts, their order, and the gates. Where both sides recorded scores, a flip has a margin:
@@ -41,20 +55,6 @@ that its inputs differ, and it may flip by any margin. So are, as plain facts: r
 chose (but for a sequence's last token, which is sampled and not fed back), tokens whose gates are all zero
 on one side alone and not dropped, and, in dumps, sequences of which inference holds other than n or
 n - 1 of n tokens. The first divergent layer is the one with the lowest number that has such flips in that step.
-
-**Bad.** `1.8 % of 2,048 tokens choose other experts by margins above 4 times the median difference of 0.004;
-layers.3 is the first`.
-
-**Good.** Flips only where the margin is of the size of the scores' difference, and a few per cent of the choices.
-
-**How to fix it.**
-- Same arithmetic: router in fp32 on both sides (Megatron-LM `--moe-router-dtype fp32`; vLLM and SGLang:
-  keep the gate unquantised).
-- Same bias: send `expert_bias` (`e_score_correction_bias`) with each weight update.
-- Or replay inference's choices in training (routing replay); then -1 entries must not be replayed.
-- Exploration noise, jitter and dropout off wherever the two are meant to agree (`model.eval()` does not reach a
-  router that adds its noise under its own flag).
-- -1 for prompts: prefix caching skipped the tokens; record routing with the cache off, or store it with the cache.
 
 **Level.** A warning; near ties a note; choices that differ without scores are a note up to that share of all choices (bf16
 scores move 2 to 4 % of them), a warning beyond.

@@ -22,6 +22,13 @@ Drift between inference and training grows over the run.
 entropy falls below the engine's resolution get worse by a few per cent per step: 3 % per step is invisible in a plot of
 20 steps and 19-fold after 100.
 
+**Bad.** `since step 31 the mean of min(d^2, 1/4) rose from 6.1e-4 to 1.9e-3 (alarm at step 52)`.
+
+**Good.** `R reached 240 of a million in 400 steps`.
+
+**How to fix it.** By the cause that the finding names. A reset at a restart is a sign of a cache; growth with
+the lag, of `drift/staleness`; growth with the policy's sharpness, of 16-bit logits.
+
 **What it checks.** Two bounded rates of each step, over the tokens of one version lag (the commonest): the share
 with |d| > ln 2, and the mean of min(d², ¼). An e-detector (Shiryaev–Roberts form) accumulates evidence that
 they rose, and forgets evidence against it: R = (R + 1)·e, alarm when R reaches a million.
@@ -31,13 +38,6 @@ they rose, and forgets evidence against it: R = (R + 1)·e, alarm when R reaches
 - *Without*, each step is ranked among its past; e is made of the rank's p-value. Exact for exchangeable steps. It
   alarms only where the rate has also risen by a quarter.
 `drift/missed-sync` reports growth that one jump explains, and this rule does not repeat it.
-
-**Bad.** `since step 31 the mean of min(d^2, 1/4) rose from 6.1e-4 to 1.9e-3 (alarm at step 52)`.
-
-**Good.** `R reached 240 of a million in 400 steps`.
-
-**How to fix it.** By the cause that the finding names. A reset at a restart is a sign of a cache; growth with
-the lag, of `drift/staleness`; growth with the policy's sharpness, of 16-bit logits.
 
 **Strength.** `statistical`: while nothing grows, the mean number of steps to a false alarm is at least a million
 (R − t is a supermartingale). A run length, not a probability: a run of 1,000 steps alarms falsely with a probability

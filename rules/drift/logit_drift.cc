@@ -23,6 +23,13 @@ bias?
 0.5 on ordinary tokens, always in the same direction: each update flattens or sharpens the policy by that much, and
 200 updates compound. FP8 noise of the same size averages out over a batch of 10,000 tokens to a hundredth of it.
 
+**Bad.** `d follows log pi + H with slope +0.1, R^2 0.97: the trainer is at temperature 0.9`.
+
+**Good.** `k3 6.2e-4 over 65,536 tokens; healthy dense bf16: k3 about 6e-4`.
+
+**How to fix it.** By the cause that the finding names; `unknown` means that two causes have the same effect; the
+text names them.
+
 **What it checks.** d = log π − log μ of every sampled token, trainer less rollout, and, with full logits, both
 divergences of every row. All sums unclamped and in the log domain; tokens that are not finite are counted apart;
 tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/staleness`'s.
@@ -46,13 +53,6 @@ tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/stale
 
 **Context.** Healthy dense bf16 has k3 of about 6e-4 and mean |d| of 0.010 to 0.013, mixtures of experts 1.5e-3, FP8
 rollouts up to 3e-3; deterministic stacks have exactly 0.
-
-**Bad.** `d follows log pi + H with slope +0.1, R^2 0.97: the trainer is at temperature 0.9`.
-
-**Good.** `k3 6.2e-4 over 65,536 tokens; healthy dense bf16: k3 about 6e-4`.
-
-**How to fix it.** By the cause that the finding names; `unknown` means that two causes have the same effect; the
-text names them.
 
 **Level.** A bias is a warning, an error where the slope passes 0.1. Without one: a warning where k3 or KL(μ‖π) is
 above 5e-3 (k3 by its 99 % lower bound, KL by 5 standard errors), a note above 3e-3, else a pass. Small drift can collapse a run and large drift can

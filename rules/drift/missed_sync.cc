@@ -21,19 +21,19 @@ From one step on, tokens that claim the newest weights drift as if they came fro
 quantisation scale), raises no error: the engine answers, labels its tokens with the new version, and the ratio
 e^d quietly pays. In simulation, four versions of 0.03 a logit raise the mean of d² from 6e-4 to 8e-3: 13-fold.
 
-**What it checks.** Per step, the log of the mean of d² over the tokens labelled lag 0. One upward jump is fitted at
-every step and compared with the best straight line. A finding where the best one is at least ln 2 and at least 6
-standard errors, leaves at most half of the squares that the line leaves, and has 8 steps on each side: before that it
-is not reported, because the step would be wrong. `step_at_least` and `step_at_most` are the steps that are a
-twentieth as likely as the one named, or more. Each step is a version of its own, so that a jump between steps is one
-at a version change.
-
 **Bad.** `at step 412 the drift of lag-0 tokens rose 13-fold (18 standard errors) and stayed`.
 
 **Good.** A straight series, or one that grows evenly (`drift/drift-growth`).
 
 **How to fix it.** Compare checksums of the engine's weights, tensor by tensor and worker by worker, with the
 trainer's after each update; the strata by worker show which worker missed it.
+
+**What it checks.** Per step, the log of the mean of d² over the tokens labelled lag 0. One upward jump is fitted at
+every step and compared with the best straight line. A finding where the best one is at least ln 2 and at least 6
+standard errors, leaves at most half of the squares that the line leaves, and has 8 steps on each side: before that it
+is not reported, because the step would be wrong. `step_at_least` and `step_at_most` are the steps that are a
+twentieth as likely as the one named, or more. Each step is a version of its own, so that a jump between steps is one
+at a version change.
 
 **Strength.** `statistical`, a warning. Six standard errors with 14 or more degrees of freedom are 3e-5 at one
 place; the three conditions together fired in none of 10,000 simulated healthy runs.

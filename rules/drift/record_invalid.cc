@@ -24,6 +24,14 @@ logged, the importance weights are wrong by 10 % on average for a token of -ln m
 sign of a bonus for unlikely tokens, on every update. No k3 or KL threshold tells this from staleness; this test
 does, within 2,000 tokens.
 
+**Bad.** `mean pi/mu 1.19 over 2,048 tokens where a true record gives at most 1; ln wealth 61, alarm at 24`.
+
+**Good.** A trainer eight versions ahead, fp8 rollouts, router flips: ratios far from 1, their mean not above it.
+
+**How to fix it.** Log what the sampler drew from (vLLM `logprobs_mode=processed_logprobs`, SGLang's
+`return_logprob` after temperature), or sample at T = 1 and top_p = 1; log token ids, never text that is tokenised
+again; check the shift by one between logits and labels; write no placeholder zeros.
+
 **What it checks.** The rollout's record states: this token was drawn with probability mu. If that is so, the
 ratio rho = pi/mu to *any* other distribution pi, however stale, noisy or different, has a mean of at most 1
 given the prefix: it sums pi over what mu can draw. Two bets are placed against the record, token by token:
@@ -44,14 +52,6 @@ that grid, or of the text's last decimal. Masked tokens do not enter; a value th
 apart, but log pi = -inf is rho = 0. Where the halves of a sequence name different token ids, that is a fact and
 no bet. So is a turn of a conversation whose prompt (masked tokens, from the same position on) does not begin with
 the ids that the turn before logged; ids that were only left out, as by templates that drop reasoning, are counted.
-
-**Bad.** `mean pi/mu 1.19 over 2,048 tokens where a true record gives at most 1; ln wealth 61, alarm at 24`.
-
-**Good.** A trainer eight versions ahead, fp8 rollouts, router flips: ratios far from 1, their mean not above it.
-
-**How to fix it.** Log what the sampler drew from (vLLM `logprobs_mode=processed_logprobs`, SGLang's
-`return_logprob` after temperature), or sample at T = 1 and top_p = 1; log token ids, never text that is tokenised
-again; check the shift by one between logits and labels; write no placeholder zeros.
 
 **Level.** An error; a warning where the record itself declares the top-p or top-k of what it logs: it is true then, and
 the trainer's probabilities are over more tokens (*supports differ*, downward only).

@@ -24,6 +24,14 @@ The sampler is not what the record claims: tokens are likelier, or less likely, 
 is 0 to rounding, k3 is 0, and every importance ratio is 1. But the policy that explores is not the one that
 is learnt: at T = 0.7 a token of probability 0.05 is drawn 0.014 of the time, 3.6 times too seldom, and nothing weighs it back.
 
+**Bad.** `-ln mu - H is -0.31 nats on average over 4,096 tokens: drawn as if at temperature 0.71; ln wealth 84`.
+
+**Good.** Mean surprise and mean entropy agree within their noise, at any temperature, when what is logged is what
+was drawn from.
+
+**How to fix it.** Sample at temperature 1 with top_p = 1 and top_k off; or log processed log-probabilities (vLLM
+`logprobs_mode=processed_logprobs`) and let the trainer divide its logits by the same temperature.
+
 **What it checks.** The surprise -ln mu of a token drawn from mu is its entropy H on average, whatever mu is. So
 x = -ln mu - H sums to nothing but noise. Where the sum leaves the noise, the tokens were drawn from something else.
 The best of these that the record has columns for is used:
@@ -36,14 +44,6 @@ All of it is done for all tokens together and for parts of them, within the same
 worker's, each weight version's, even and odd steps'. Workers at 0.85 and 1.15 cancel when they are taken together, and
 one of four at 0.9 is hardly seen in 12,000 tokens; by itself it is (`part` names it), with a vocabulary of thousands in all
 simulated runs, with one of 64 tokens in 7 of 10, where the best test of all finds 8.
-
-**Bad.** `-ln mu - H is -0.31 nats on average over 4,096 tokens: drawn as if at temperature 0.71; ln wealth 84`.
-
-**Good.** Mean surprise and mean entropy agree within their noise, at any temperature, when what is logged is what
-was drawn from.
-
-**How to fix it.** Sample at temperature 1 with top_p = 1 and top_k off; or log processed log-probabilities (vLLM
-`logprobs_mode=processed_logprobs`) and let the trainer divide its logits by the same temperature.
 
 **Strength.** `statistical`, at this site's share of one in a million; exact for logits and for bets of second order. A
 warning if the record declares the temperature together with raw values (the ratios then use a distribution that was not

@@ -19,6 +19,13 @@ Most of the drift comes from tokens that older weights drew.
 **Why.** An update of 3e-2 on each logit, eight versions ago, has k2 of 4e-3 where numerics alone have 3e-4: nine
 tenths of the drift is then the price of asynchrony, bounded by the lag, and no kernel needs to be hunted.
 
+**Bad.** `at the median lag of 4 versions staleness adds 2.1e-3 to k2, numerics are 3.2e-4`.
+
+**Good.** `at the median lag of 1 staleness adds 4e-5 to k2, numerics are 3.2e-4`.
+
+**How to fix it.** Nothing, if the algorithm corrects for it (importance ratios of the version that drew the token,
+clipped). Otherwise bound the lag, or update the engine more often.
+
 **What it checks.** Which part of d = log π − log μ the updates made since a token was drawn. By the best evidence
 that the record has:
 - *A third forward pass* (`behaviour_logprobs`: the trainer's own, at the version v that drew the token):
@@ -32,13 +39,6 @@ that the record has:
 - *Updates in flight*: k2 of up to 16 tokens right before a change of version inside a sequence and right after it.
   The fall between them came from age, what is left after it is at least numerics: a finding where the fall exceeds
   what is left. This needs no token of lag 0. If both this and the lag are evidence, each gets half of the probability.
-
-**Bad.** `at the median lag of 4 versions staleness adds 2.1e-3 to k2, numerics are 3.2e-4`.
-
-**Good.** `at the median lag of 1 staleness adds 4e-5 to k2, numerics are 3.2e-4`.
-
-**How to fix it.** Nothing, if the algorithm corrects for it (importance ratios of the version that drew the token,
-clipped). Otherwise bound the lag, or update the engine more often.
 
 **Strength.** `statistical`, 99 % by sequences, a note.
 

@@ -24,13 +24,6 @@ With several micro-batches per step, the whole mean loss of each one goes into t
 most of it, and the logged loss is 4 times too large. In transformers 5.24 this is the state of each class whose `forward` takes
 `**kwargs` and computes its own loss (BERT, T5, BART, Whisper, ...): the trainer takes the loss for one that is divided already.
 
-**What it checks.** In steps that are due `run.watch` computes the mean cross-entropy of one micro-batch from the model's own logits
-and labels, and compares it with the loss that `backward` gets (`trained/share`, their ratio), for k micro-batches (`trained/micro`).
-It also compares the gradient that the optimizer reads with the one that was accumulated (`trained/kept`, their ratio before a clip).
-In a loop of one's own with three micro-batches or more the mean is that of torch's cross-entropy in the loss's graph; then the finding is a
-warning, because losses that are summed on purpose look the same. If the product is 1 in three such steps in a row,
-nothing was divided. It must be 1/k, or the micro-batch's share of the step's labels.
-
 **Bad.** `backward gets the whole mean of each of 4 micro-batches (5.31 of 5.31), and nothing divides the sum`
 
 **Good.** A share of 1/k; of n/N for n of the step's N labels; a sum that is divided before the optimizer's step.
@@ -39,6 +32,13 @@ nothing was divided. It must be 1/k, or the micro-batch's share of the step's la
 - Divide in `compute_loss` by `args.gradient_accumulation_steps`, or set `trainer.loss_is_scaled_for_ga = False`
   (before transformers 5.24 `model_accepts_loss_kwargs`): then the Trainer divides.
 - In a loop of one's own: `(loss / k).backward()`.
+
+**What it checks.** In steps that are due `run.watch` computes the mean cross-entropy of one micro-batch from the model's own logits
+and labels, and compares it with the loss that `backward` gets (`trained/share`, their ratio), for k micro-batches (`trained/micro`).
+It also compares the gradient that the optimizer reads with the one that was accumulated (`trained/kept`, their ratio before a clip).
+In a loop of one's own with three micro-batches or more the mean is that of torch's cross-entropy in the loss's graph; then the finding is a
+warning, because losses that are summed on purpose look the same. If the product is 1 in three such steps in a row,
+nothing was divided. It must be 1/k, or the micro-batch's share of the step's labels.
 
 **Strength.** `proved`: one micro-batch is recomputed, to a part in a thousand.
 

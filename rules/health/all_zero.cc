@@ -31,6 +31,17 @@ A gradient, an activation or a weight is zero in every element, step after step.
 inputs passes no gradient back, so it never recovers. If layer 20 of 32 dies, the 19 layers before it cost
 time but do not change. The loss still falls, because the other 12 layers learn.
 
+**Bad.** `blocks.3.mlp.0.weight: the gradient is 0 in all of 65,536 elements in 10 observed steps (16 to 52)`
+
+**Good.** Heads that are drawn by chance; a hinge loss that is 0; an auxiliary loss that joins at step 60; the last bias of a critic.
+
+**How to fix it.**
+- A gradient: follow the graph from the loss. `detach()`, `no_grad`, a mask that hides everything, a loss weight of 0, a
+  branch that is never taken; in fp16 an underflow that a loss scale would lift (`torch.amp.GradScaler`).
+- An activation: a smaller learning rate or a warm-up keeps ReLUs alive; GELU, SiLU or LeakyReLU have no dead side.
+- A weight: look for what resets it (a weight decay of 1/rate, an average that copies zeros, a checkpoint that was loaded in part).
+- Zero on purpose: `--set health/all-zero.zero='adapter.*'` (again for more).
+
 **What it checks.** Where the tensors of a run are observed: the number of zeros in gradients, activations, weights and
 buffers, each rank by itself. A step counts where the tensor has elements, all of them finite, in every call of the step.
 Ten such steps in a row without one element that is not zero are a finding of an activation, a weight or a buffer. A
@@ -50,17 +61,6 @@ weight, where it is observed, did not change but as decay changes it (its larges
 last place), and a row that the rate of no tensor that is zero now and then explains. Steps do not count in which all gradients of the rank are
 zero (two at least) and its loss is 0 or at its least: it is minimised. Nor does a bias while its layer's weight has a
 gradient: where a loss compares means it is 0 by algebra.
-
-**Bad.** `blocks.3.mlp.0.weight: the gradient is 0 in all of 65,536 elements in 10 observed steps (16 to 52)`
-
-**Good.** Heads that are drawn by chance; a hinge loss that is 0; an auxiliary loss that joins at step 60; the last bias of a critic.
-
-**How to fix it.**
-- A gradient: follow the graph from the loss. `detach()`, `no_grad`, a mask that hides everything, a loss weight of 0, a
-  branch that is never taken; in fp16 an underflow that a loss scale would lift (`torch.amp.GradScaler`).
-- An activation: a smaller learning rate or a warm-up keeps ReLUs alive; GELU, SiLU or LeakyReLU have no dead side.
-- A weight: look for what resets it (a weight decay of 1/rate, an average that copies zeros, a checkpoint that was loaded in part).
-- Zero on purpose: `--set health/all-zero.zero='adapter.*'` (again for more).
 
 **Strength.** `proved`: the counts are exact.
 

@@ -23,14 +23,6 @@ shifted twice, inputs that are not finite.
 **Why.** A micro-batch whose labels are all ignored has the loss 0/0: NaN. Padding with labels teaches the model to pad. Labels that
 the collator shifted, for a model that shifts them itself, train it to predict the token after the next.
 
-**What it checks.** `run.watch` looks at the keyword arguments of the model's forward pass (`input_ids`, `labels`, `attention_mask`) in
-the first steps, then ever more rarely, and in each step whose loss is NaN. It counts rows (`batch_facts/rows`), rows whose labels are
-all -100 (`batch_facts/unlabelled_rows`), labels where the attention mask is 0 (`batch_facts/labelled_padding`), ids and labels outside of the
-vocabulary (`batch_facts/beyond_vocabulary`), labels that all are the token after their own, for a causal model of transformers
-(`batch_facts/shifted_labels`, from 64 of them on), NaN and infinity in floating inputs (`batch_facts/non_finite`). Of
-TRL's GRPO and RLOO with a KL term it
-counts trained parameters that the reference model shares with the policy (`batch_facts/reference_is_policy`).
-
 **Bad.** `8 of 8 rows have no valid label: the loss of such a micro-batch is NaN`
 
 **Good.** Each row has a label; padding is -100; labels are a copy of the ids.
@@ -39,6 +31,14 @@ counts trained parameters that the reference model shares with the policy (`batc
 - Rows without a label: truncation cut the answer off, or the collator masks all of it (a chat template whose markers do not fit). Filter such rows.
 - Padding: give the collator a padding token that is not the end-of-text token, and labels of -100 there.
 - Shifted twice: give `labels=input_ids`; the model shifts.
+
+**What it checks.** `run.watch` looks at the keyword arguments of the model's forward pass (`input_ids`, `labels`, `attention_mask`) in
+the first steps, then ever more rarely, and in each step whose loss is NaN. It counts rows (`batch_facts/rows`), rows whose labels are
+all -100 (`batch_facts/unlabelled_rows`), labels where the attention mask is 0 (`batch_facts/labelled_padding`), ids and labels outside of the
+vocabulary (`batch_facts/beyond_vocabulary`), labels that all are the token after their own, for a causal model of transformers
+(`batch_facts/shifted_labels`, from 64 of them on), NaN and infinity in floating inputs (`batch_facts/non_finite`). Of
+TRL's GRPO and RLOO with a KL term it
+counts trained parameters that the reference model shares with the policy (`batch_facts/reference_is_policy`).
 
 **Strength.** `proved`: facts of the batch. Rows without a label are a warning, an error if a whole micro-batch has
 none; padding is a warning, the others errors.

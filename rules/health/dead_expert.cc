@@ -23,13 +23,6 @@ not change: dead experts stay dead. With 256 experts and 8,192 choices a step an
 64 experts dead, 9 % of the experts' memory and optimizer state hold nothing, silently. (Single small
 batches differ: of 200 choices a step, a given one of 256 experts gets none in 46 % of the steps by chance.)
 
-**What it checks.** The *kept* load of each expert over all ranks, micro-batches and the last 100 recorded
-steps of a layer, over the ideal (kept choices / experts). Below a tenth the expert is dead, provided
-that chance alone gives so little with probability below 1e-6: E·P(Binomial(N, 1/E) ≤ load), summed in
-the log domain. Kept, not wanted: an expert whose every token is refused learns nothing either.
-Padding is not counted: its choices are in the recorded loads, so a load is used directly if
-padding is small, and the verdict is inconclusive if it would depend on padding.
-
 **Bad.** `experts 3, 11 kept 0.4 % and 1.1 % of the ideal load over steps 900-999`.
 
 **Good.** Every expert above a tenth of its share.
@@ -41,6 +34,13 @@ padding is small, and the verdict is inconclusive if it would depend on padding.
   Mixtral `router_jitter_noise`.
 - Dead from the first step: look at the router's initialisation and at a bias or mask that was loaded
   from a checkpoint of another shape.
+
+**What it checks.** The *kept* load of each expert over all ranks, micro-batches and the last 100 recorded
+steps of a layer, over the ideal (kept choices / experts). Below a tenth the expert is dead, provided
+that chance alone gives so little with probability below 1e-6: E·P(Binomial(N, 1/E) ≤ load), summed in
+the log domain. Kept, not wanted: an expert whose every token is refused learns nothing either.
+Padding is not counted: its choices are in the recorded loads, so a load is used directly if
+padding is small, and the verdict is inconclusive if it would depend on padding.
 
 **Strength.** `heuristic`: a tenth is a customary threshold. That chance does not explain it is sure to 1e-6.
 

@@ -23,14 +23,6 @@ hides which tokens are affected: under first come first served in batch order wi
 and a total of 6 % refused, the first quarter of the queue loses nothing and the last quarter loses 24 %:
 a slope of 25 points. The model learns to read the beginning of its context.
 
-**What it checks.** Over the last 100 recorded steps of a layer, all ranks and micro-batches: the share of
-choices refused; and how that share changes along the sequence. For the second, choices made and refused
-are counted in 16 bins of position (relative to the longest sequence of the call); a step's slope is the
-least-squares line through the bins' shares, weighted by the choices made, in points from first to last
-bin. A step without drops has slope 0. The slopes' mean has a 99 % interval from the means of ten blocks
-of ten steps, so that neither the likeness of tokens within a step nor that of neighbouring steps makes
-it too narrow. Starvation: the interval is above 5 percentage points.
-
 **Bad.** `12.4 % of 1.6 million choices were refused`; `refusals rise by 21 points along the sequence`.
 
 **Good.** A few per cent or none, evenly along the sequence.
@@ -42,6 +34,14 @@ it too narrow. Starvation: the interval is above 5 percentage points.
 - Starvation: the queue is in time order. Random token selection (DeepSpeed `use_rts=True`) or drops by
   score (Megatron-LM `--moe-token-drop-policy probs`) even it out at the price of a future leak
   (`causality/moe-future-leak`); dropless routing is the one cure without that.
+
+**What it checks.** Over the last 100 recorded steps of a layer, all ranks and micro-batches: the share of
+choices refused; and how that share changes along the sequence. For the second, choices made and refused
+are counted in 16 bins of position (relative to the longest sequence of the call); a step's slope is the
+least-squares line through the bins' shares, weighted by the choices made, in points from first to last
+bin. A step without drops has slope 0. The slopes' mean has a 99 % interval from the means of ten blocks
+of ten steps, so that neither the likeness of tokens within a step nor that of neighbouring steps makes
+it too narrow. Starvation: the interval is above 5 percentage points.
 
 **Strength.** The share: `heuristic`, 10 % is customary. The slope: `statistical`, its false-alarm rate
 measured: of 1,000 simulated runs of 300 steps with refusals even along the sequence (8 % and 30 %

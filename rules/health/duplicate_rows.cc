@@ -31,12 +31,6 @@ pays for two. It comes from weights
 that were made equal (a constant, one seed for every expert, a copy that was to be disturbed) or set equal later (a reset, a merge). Where two of 8
 experts are one, an eighth of the experts' parameters is paid for and does nothing.
 
-**What it checks.** The rows of a weight (one index of its first axis: a neuron, a filter, an expert of a stacked tensor) of at least 64
-elements, by a digest of their bits; beyond 65,536 rows every n-th. And tensors of one shape whose names differ in the number of an expert or head
-(`experts.3.w1`, `experts.4.w1`). Two count where they have the same bits and are not zero, and the checkpoint before tells that they moved: they were
-equal then too and had other bits (never apart; of rows a note, since what never occurs is never told apart, of whole experts a
-warning), or they differed then (set equal: a warning).
-
 **Bad.** `layers.2.mlp.up_proj.weight: 2 rows have the same bits in step 2000 and had other, equal ones in step 1000 (rows 17 and 40)`
 
 **Good.** Rows that differ; equal ones that never moved (a constant, a frozen one); zero ones; rows that were zero in the checkpoint before (after one
@@ -46,6 +40,12 @@ step of Adam from zero they may meet).
 - Give every row and expert an initialisation of its own: `torch.nn.init.normal_` over the whole tensor, another seed for each expert.
 - Copies on purpose (upcycled experts): add noise to them, or let the router's noise make them different, before the first step.
 - Key-value heads that are repeated on purpose: `--set health/duplicate-rows.repeats='*.k_proj.weight'` (again for more).
+
+**What it checks.** The rows of a weight (one index of its first axis: a neuron, a filter, an expert of a stacked tensor) of at least 64
+elements, by a digest of their bits; beyond 65,536 rows every n-th. And tensors of one shape whose names differ in the number of an expert or head
+(`experts.3.w1`, `experts.4.w1`). Two count where they have the same bits and are not zero, and the checkpoint before tells that they moved: they were
+equal then too and had other bits (never apart; of rows a note, since what never occurs is never told apart, of whole experts a
+warning), or they differed then (set equal: a warning).
 
 **Strength.** `proved`: two different rows share a digest of 63 bits once in 10¹⁰ weights.
 

@@ -26,11 +26,6 @@ Dropout or batch norm of a trained module stays in eval mode after it was in tra
 nothing, and batch norm normalises with statistics that no longer follow the weights (in train mode, at momentum 0.1, half of a running mean is
 newer than 7 steps). The loss even falls a little, so nothing looks wrong.
 
-**What it checks.** `run.watch` looks at each step's first backward pass whether modules with dropout (p > 0) or batch
-norm, of parts that are trained, are
-in eval mode (`trained/eval`, their number) although they were in train mode before. Three consecutive optimizer steps: a warning, with the first
-of them. If the watched model itself is in train mode and only batch norm is not: a note, since statistics are frozen so on purpose.
-
 **Bad.** `3 of 3 modules with dropout or batch norm are in eval mode since step 500: layer1.dropout, ...`
 
 **Good.** A pretrained base whose norms were never in train mode; an evaluation within a step that ends with `train()`.
@@ -38,6 +33,11 @@ of them. If the watched model itself is in train mode and only batch norm is not
 **How to fix it.**
 - Call `model.train()` at the begin of each step or epoch, or restore `was_training = model.training` in a `finally` after each evaluation.
 - If it is on purpose from a step on: suppress the finding.
+
+**What it checks.** `run.watch` looks at each step's first backward pass whether modules with dropout (p > 0) or batch
+norm, of parts that are trained, are
+in eval mode (`trained/eval`, their number) although they were in train mode before. Three consecutive optimizer steps: a warning, with the first
+of them. If the watched model itself is in train mode and only batch norm is not: a note, since statistics are frozen so on purpose.
 
 **Strength.** `proved`: `module.training` is read.
 

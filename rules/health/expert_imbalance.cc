@@ -22,16 +22,6 @@ router holds 2.34 times the mean, so a threshold of "twice the mean" on one batc
 expert-parallel step waits for it, so the layer takes 3 times as long, and with capacity factor 1.25 it
 refuses 1 − 1.25/3 = 58 % of the tokens that choose it.
 
-**What it checks.** The choices of all tokens, over all ranks, micro-batches and the last 100 recorded
-steps of a layer, are counted for each expert. It is the *wanted* load, kept and refused: a capacity makes
-the kept load look even, whatever the router does. The largest load over the mean must exceed twice its
-expectation under chance, and the largest load must lie above the 99th percentile of what chance gives.
-Both are computed for the recorded number of choices N and experts E: the percentile from
-P(largest ≥ m) ≤ E·P(Binomial(N, 1/E) ≥ m), which is tight to 1 % of itself there; the expectation from
-Poisson loads conditioned on their sum. Training and evaluation batches, trainer and rollout are
-judged apart. If few steps were recorded, 4 that span 100 or more are enough (three of them after the first quarter), provided that
-one expert exceeds both in each of them by itself.
-
 **Bad.** `expert 5 was wanted 3.02 times as often as the mean over steps 0-99; chance gives 1.02`.
 
 **Good.** Largest over mean below twice chance's. Batches may each favour some expert, as text changes:
@@ -43,6 +33,16 @@ what counts is that it is not the same one for 100 steps. `maxvio_batch` shows h
 - DeepSpeed, Tutel: add the layer's `l_aux` to the loss, times 1e-2; check that it is not detached.
 - Hugging Face Mixtral: `router_aux_loss_coef` counts only with `output_router_logits=True`.
 - Logits that ran away first: `--moe-z-loss-coeff 1e-3`, and the router in fp32.
+
+**What it checks.** The choices of all tokens, over all ranks, micro-batches and the last 100 recorded
+steps of a layer, are counted for each expert. It is the *wanted* load, kept and refused: a capacity makes
+the kept load look even, whatever the router does. The largest load over the mean must exceed twice its
+expectation under chance, and the largest load must lie above the 99th percentile of what chance gives.
+Both are computed for the recorded number of choices N and experts E: the percentile from
+P(largest ≥ m) ≤ E·P(Binomial(N, 1/E) ≥ m), which is tight to 1 % of itself there; the expectation from
+Poisson loads conditioned on their sum. Training and evaluation batches, trainer and rollout are
+judged apart. If few steps were recorded, 4 that span 100 or more are enough (three of them after the first quarter), provided that
+one expert exceeds both in each of them by itself.
 
 **Strength.** `statistical`; its false-alarm rate is measured, not derived, since a healthy router is not a
 uniform one: 0 findings in 1,000 simulated healthy runs of 300 steps (uniform; tokens of one sequence

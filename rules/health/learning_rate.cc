@@ -29,6 +29,20 @@ differs between data-parallel ranks moves their weights apart from the first suc
 had decayed to 5e-5, undoes what the decay had won: the loss jumps to where it was tens of thousands of steps ago. And a scheduler that is stepped
 once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
 
+**Bad.** `the rate is 0 in steps 10,000 to 10,009, and was 3e-7 before`.
+
+**Good.** A warm-up that begins at 0 and has left it by its second step; a schedule that ends where the run ends; a
+group of frozen parameters at 0 next to others that learn; a resume that continues the rate.
+
+**How to fix it.**
+- PyTorch: `T_max` of `CosineAnnealingLR`, `total_steps` of `OneCycleLR` in optimizer steps, not in epochs or
+  micro-batches; with Accelerate, `scheduler.step()` counts once a process (`split_batches`, `step_with_optimizer`).
+- Megatron-LM: `--lr-decay-iters`, `--min-lr`; DeepSpeed: `total_num_steps` of the scheduler.
+- At zero from the start: `scheduler.step()` is never called, or a warm-up is counted in epochs.
+- Starts again: save and load the scheduler's state with the optimizer's; where one is begun on purpose, let a warm-up lead to it.
+- Too fast: step the scheduler once an optimizer step. Accelerate steps it once a process (`split_batches`, `step_scheduler_with_optimizer`).
+- Different on ranks: step the scheduler on every rank, on the same condition, with a number that was reduced over them.
+
 **What it checks.** Each series of a learning rate (`lr`, `lr.1`, `learning_rate`, `train/lr`, `lr-AdamW/pg1`; not
 `min_lr`, `lr_scale` and the like), one value per rank and optimizer step, as `run.watch` records it.
 - *Zero.* All parameter groups of a rank are exactly 0 in 10 consecutive steps from the first step on. Or, after a rate above 0, in
@@ -65,20 +79,6 @@ once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
   half, a third, ... of it.
 - *Never right.* NaN in three steps in a row (a warning), or below 0 in three (an error).
 - *Different.* The same series has values on two ranks in one step that are more than a millionth apart.
-
-**Bad.** `the rate is 0 in steps 10,000 to 10,009, and was 3e-7 before`.
-
-**Good.** A warm-up that begins at 0 and has left it by its second step; a schedule that ends where the run ends; a
-group of frozen parameters at 0 next to others that learn; a resume that continues the rate.
-
-**How to fix it.**
-- PyTorch: `T_max` of `CosineAnnealingLR`, `total_steps` of `OneCycleLR` in optimizer steps, not in epochs or
-  micro-batches; with Accelerate, `scheduler.step()` counts once a process (`split_batches`, `step_with_optimizer`).
-- Megatron-LM: `--lr-decay-iters`, `--min-lr`; DeepSpeed: `total_num_steps` of the scheduler.
-- At zero from the start: `scheduler.step()` is never called, or a warm-up is counted in epochs.
-- Starts again: save and load the scheduler's state with the optimizer's; where one is begun on purpose, let a warm-up lead to it.
-- Too fast: step the scheduler once an optimizer step. Accelerate steps it once a process (`split_batches`, `step_scheduler_with_optimizer`).
-- Different on ranks: step the scheduler on every rank, on the same condition, with a number that was reduced over them.
 
 **Strength.** `proved`: the values are what the optimizer was given. At zero it is an error, different a warning. `heuristic`, and a note, where
 it reads 0 in few digits.

@@ -29,6 +29,16 @@ One that halves every 30 steps loses one in 30, and after ten such halvings the 
 6e-8 over it are 0 in fp16, and more of the small ones with every halving. At 1 there is nothing left to take away, and a run that
 overflows there skips every step.
 
+**Bad.** `loss_scale halved 3 times in points 140 to 191, from 65,536 to 8,192`
+
+**Good.** A scale that is constant (bf16 and fp32 runs log 1), or doubles every 2,000 steps and now and then comes back.
+
+**How to fix it.**
+- Train in bf16: PyTorch `torch.autocast(dtype=torch.bfloat16)`, Megatron-LM `--bf16`, DeepSpeed `"bf16": {"enabled": true}`.
+- Look for what grows: `health/gradient-spike`, `precision/non-finite` names the first NaN or infinite tensor.
+- Lower the learning rate, clip (`clip_grad_norm_` after `scaler.unscale_`), keep softmax, norms and the loss in fp32.
+- The scaler: Megatron-LM `--min-loss-scale`, `--hysteresis`; DeepSpeed `"hysteresis"`, `"loss_scale_window"`.
+
 **What it checks.** Series whose role is the loss scale (`loss_scale`, `train/loss scale`, ...), point by point, and series that count
 what was skipped (`skipped`, `number of skipped iterations`, `overflow`). The first 100 points of each attempt are none: a scaler
 starts high and looks for its level. Then, each once:
@@ -40,16 +50,6 @@ starts high and looks for its level. Then, each once:
 - *storm*: in ten points in a row (50 if they begin with the attempt) half of the steps or more were skipped, by a
   series that counts them, the first 100 points
   included: an error while it lasts, a warning once it has ended. `number of ...` counts the steps since the point before.
-
-**Bad.** `loss_scale halved 3 times in points 140 to 191, from 65,536 to 8,192`
-
-**Good.** A scale that is constant (bf16 and fp32 runs log 1), or doubles every 2,000 steps and now and then comes back.
-
-**How to fix it.**
-- Train in bf16: PyTorch `torch.autocast(dtype=torch.bfloat16)`, Megatron-LM `--bf16`, DeepSpeed `"bf16": {"enabled": true}`.
-- Look for what grows: `health/gradient-spike`, `precision/non-finite` names the first NaN or infinite tensor.
-- Lower the learning rate, clip (`clip_grad_norm_` after `scaler.unscale_`), keep softmax, norms and the loss in fp32.
-- The scaler: Megatron-LM `--min-loss-scale`, `--hysteresis`; DeepSpeed `"hysteresis"`, `"loss_scale_window"`.
 
 **Strength.** `statistical`, its false-alarm rate measured: of 1,000 simulated healthy runs of 4,000 steps (dynamic scalers that start
 at 2^16 and 2^32, grow every 1,000 or 2,000 steps, gradients log-normal with correlated and heavy-tailed noise, one in four resumed) none

@@ -27,6 +27,17 @@ Parameters that the optimizer holds have never had a gradient: they keep the val
 printed, the run ends with exit status 0, and the adapter is its initialisation. The published MoE runs of a well-known optimizer had the same
 fault in their experts, and it was not seen for months.
 
+**Bad.** `8 of 9 trained parameters have had no gradient in 3 optimizer steps, since step 0: blocks.0.lora_A.weight, ...`
+
+**Good.** Each trained parameter had a gradient at least once. Experts that few tokens reach have one sooner or later.
+
+**How to fix it.**
+- LoRA with gradient checkpointing: `model.enable_input_require_grads()`, or `gradient_checkpointing_kwargs={"use_reentrant": False}`.
+- Look for `.detach()`, `.item()`, `torch.no_grad()` and `torch.tensor(loss)` between the parameters and the loss, and for
+  `zero_grad()` between `backward()` and `step()`.
+- If an optimizer holds none: make it after the model is whole (after `from_pretrained`, `fully_shard`, or a new head).
+- What is frozen on purpose: `requires_grad_(False)`.
+
 **What it checks.** `run.watch` counts, at a step's end, the parameters that require a gradient and are held by a watched optimizer
 (`trained/held`), and those whose `.grad` was None at each optimizer step so far (`trained/never`). From the third optimizer step on:
 - all of them, or all of an adapter or of a layer's experts: error;
@@ -39,17 +50,6 @@ An optimizer that never stepped, while the others made 64 steps and its paramete
 
 An optimizer that holds none of the model's trained parameters is an error, if no weight has changed. Parameters that
 were replaced or made trainable after `run.watch`, have gradients and are held by no optimizer (`trained/replaced`) are a warning.
-
-**Bad.** `8 of 9 trained parameters have had no gradient in 3 optimizer steps, since step 0: blocks.0.lora_A.weight, ...`
-
-**Good.** Each trained parameter had a gradient at least once. Experts that few tokens reach have one sooner or later.
-
-**How to fix it.**
-- LoRA with gradient checkpointing: `model.enable_input_require_grads()`, or `gradient_checkpointing_kwargs={"use_reentrant": False}`.
-- Look for `.detach()`, `.item()`, `torch.no_grad()` and `torch.tensor(loss)` between the parameters and the loss, and for
-  `zero_grad()` between `backward()` and `step()`.
-- If an optimizer holds none: make it after the model is whole (after `from_pretrained`, `fully_shard`, or a new head).
-- What is frozen on purpose: `requires_grad_(False)`.
 
 **Strength.** `proved`: `.grad` was None at each step; this is not a threshold.
 

@@ -26,6 +26,21 @@ A run continues from a checkpoint, but its optimizer or its schedule does not.
 estimate a gradient's size, and until then steps are of the size of a warm-up's without being warmed up. The loss jumps, comes back after hours,
 and ends higher. Where the schedule is left out, the rate begins at its warm-up again.
 
+**Bad.** `the optimizer had taken 12,000 steps in step 12000 and 500 in step 12500`
+
+**Good.** Both rise. A schedule that is stepped a constant whole number of times (Accelerate: once a process), skipped
+steps of a loss scale, parameters
+that are frozen, unused or join later: the largest counts.
+
+**How to fix it.**
+- PyTorch: save and load `optimizer.state_dict()` and `scheduler.state_dict()` together with the model; load them
+  after `optimizer` has all its parameter groups.
+- transformers: `trainer.train(resume_from_checkpoint=True)`, with `optimizer.pt` and `scheduler.pt` in the folder.
+- Megatron-LM: without `--no-load-optim`, `--finetune`; DeepSpeed: `load_optimizer_states=True, load_lr_scheduler_states=True`.
+- Weights that are not their masters: copy the masters to the weights before saving; load both from one checkpoint. Stochastic rounding on purpose:
+  `--set health/optimizer-state.rounding=stochastic`.
+- A new run from these weights: keep its checkpoints in a folder of their own.
+
 **What it checks.** The counters in the checkpoints of one run: the largest `step` that the optimizer keeps of a parameter (series
 `optimizer.step`) and the schedule's `last_epoch` (`scheduler.step`), against the checkpoint before. The optimizer's step falls while the checkpoint's
 rises: error. The schedule's falls while the optimizer's does not, or while the checkpoint's rises where the optimizer
@@ -44,21 +59,6 @@ and last values of the loss. If a framework continues its step count (`trained/r
 state, that is an error in this step. If an attempt begins without a state, and its first losses keep half or more of
 the fall of the attempt before (which must
 exceed 4 standard deviations), its weights are not fresh: warning, `heuristic`. An optimizer without moments (plain SGD) reports nothing.
-
-**Bad.** `the optimizer had taken 12,000 steps in step 12000 and 500 in step 12500`
-
-**Good.** Both rise. A schedule that is stepped a constant whole number of times (Accelerate: once a process), skipped
-steps of a loss scale, parameters
-that are frozen, unused or join later: the largest counts.
-
-**How to fix it.**
-- PyTorch: save and load `optimizer.state_dict()` and `scheduler.state_dict()` together with the model; load them
-  after `optimizer` has all its parameter groups.
-- transformers: `trainer.train(resume_from_checkpoint=True)`, with `optimizer.pt` and `scheduler.pt` in the folder.
-- Megatron-LM: without `--no-load-optim`, `--finetune`; DeepSpeed: `load_optimizer_states=True, load_lr_scheduler_states=True`.
-- Weights that are not their masters: copy the masters to the weights before saving; load both from one checkpoint. Stochastic rounding on purpose:
-  `--set health/optimizer-state.rounding=stochastic`.
-- A new run from these weights: keep its checkpoints in a folder of their own.
 
 **Strength.** `proved`: the numbers are what the files hold.
 

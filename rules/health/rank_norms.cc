@@ -29,12 +29,6 @@ their parts by different factors: with norms of 1.0 and 1.5 and a limit of 1.0, 
 as the other's. Data-parallel replicas then drift apart;
 shards of one model change the update's direction. If the value is only logged, the log shows a norm that no step had.
 
-**What it checks.** Logs and tables in which several ranks print a gradient norm (`[rank1]: step: 10 ... grad_norm:
-1.50`), in steps with finite values above 0 on two ranks or more. A step
-differs if the largest value is more than 1 % above the smallest. A warning if five steps or more differ, and half of
-those that were seen. The first finding is made in the fifth
-such step. Losses of ranks differ as their batches do: they are not compared.
-
 **Bad.** `grad_norm is 1.00 on rank 0 and 1.50 on rank 1 in step 10`
 
 **Good.** The same value on all ranks, up to its last printed digit; one rank that prints.
@@ -44,6 +38,12 @@ such step. Losses of ranks differ as their batches do: they are not compared.
 - DDP: clip after the backward pass has ended, not within `no_sync()` or before the last all-reduce.
 - Tensor or pipeline parallel: add the squares over all groups, shared parameters once, and take the root.
 - If only the log is local: log what the clip returned, on one rank.
+
+**What it checks.** Logs and tables in which several ranks print a gradient norm (`[rank1]: step: 10 ... grad_norm:
+1.50`), in steps with finite values above 0 on two ranks or more. A step
+differs if the largest value is more than 1 % above the smallest. A warning if five steps or more differ, and half of
+those that were seen. The first finding is made in the fifth
+such step. Losses of ranks differ as their batches do: they are not compared.
 
 **Strength.** `heuristic`: some frameworks log a norm per pipeline stage on purpose.
 

@@ -25,14 +25,6 @@ H/ln E = 0.1 with 64 experts the router behaves as if it had 64^0.1 = 1.5 expert
 collapse that began at step 1,000 is complete (all tokens at k experts) within a few hundred steps,
 and training on from there does not undo it.
 
-**What it checks.** Over the last 100 recorded steps of a layer: the mean entropy of the router's
-probabilities, H(p)/ln E, is below 0.1, *and* the largest wanted load over the mean rises. Each step's
-largest over mean is first divided by what chance gives for that step's number of choices, so that
-shrinking batches do not look like a rise. The rise is the slope of a straight line over the 100 steps,
-and must exceed 3 standard errors, widened for the correlation of neighbouring steps; and the last ten
-steps must hold 1.5 times what the first ten held, for popularity that wanders also rises at times. Steps
-without a finite entropy are counted apart and do not blind the rule.
-
 **Bad.** `entropy 0.06 of ln E, largest load / mean load rose from 2.1 to 5.8 in 100 steps`.
 
 **Good.** Entropy above 0.1, or load that does not rise.
@@ -44,6 +36,14 @@ without a finite entropy are counted apart and do not blind the rule.
 - Balance: Megatron-LM `--moe-aux-loss-coeff 1e-2` or `--moe-router-bias-update-rate 1e-3`; DeepSpeed and
   Tutel `l_aux` in the loss; Mixtral `router_aux_loss_coef` with `output_router_logits=True`.
 - Lower the router's learning rate, or warm it up longer.
+
+**What it checks.** Over the last 100 recorded steps of a layer: the mean entropy of the router's
+probabilities, H(p)/ln E, is below 0.1, *and* the largest wanted load over the mean rises. Each step's
+largest over mean is first divided by what chance gives for that step's number of choices, so that
+shrinking batches do not look like a rise. The rise is the slope of a straight line over the 100 steps,
+and must exceed 3 standard errors, widened for the correlation of neighbouring steps; and the last ten
+steps must hold 1.5 times what the first ten held, for popularity that wanders also rises at times. Steps
+without a finite entropy are counted apart and do not blind the rule.
 
 **Strength.** `heuristic`: an entropy of 0.1 is ours. Of 333 simulated runs of 300 steps of a router that is
 certain and whose experts' popularity wanders by 20 % (correlation 0.95 from step to step) one alarmed; of

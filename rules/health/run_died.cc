@@ -13,6 +13,18 @@ A process of the run ended by an exception, by a signal, or without a word.
 **Why.** When one rank of 1,024 dies, the other 1,023 raise communication errors minutes later, and their
 1,023 stack traces hide the one that shows the cause.
 
+**Bad.** Rank 3 raised `ValueError` at train.py:57 in step 812, its last loss was 2.31; seven others
+followed because communication failed.
+
+**Good.** Every process called `run.finish()`, or came to the end of its program. A rank that cannot be
+reached (its host sent nothing before the connection broke, or the server was not running) is not
+reported as dead: `inconclusive`. The same is true for a record that stops early, unless others reported their
+end or are 64 steps further. Rollout workers that are killed after all trainers reported their end.
+
+**How to fix it.** Read the end of the log of the process that is named first. If it reported nothing,
+read the log of its host (`dmesg`: out of memory; the scheduler's log). A live incident closes by itself when the run
+continues: as a new attempt, or because the rank is back.
+
 **What it checks.** Every process reports its end: `run.finish()`, or the end of the interpreter. If it does
 not end normally, it also reports how: the uncaught exception with its type and line
 (`sys.excepthook`, `threading.excepthook`; C and C++: `plumbline_note_ending`), SIGTERM, an exit status that
@@ -41,18 +53,6 @@ no finding. There is also none for an exception that Python ignored (`Exception 
 Of the logs of several ranks: a rank that reported as often as the others did (nine rows of ten, 20 at least), and has
 no row where another one has 10 more,
 is a warning (`rank-silent`): it hangs, or it died without a word. Nothing is reported of a rank that the newest attempt has not.
-
-**Bad.** Rank 3 raised `ValueError` at train.py:57 in step 812, its last loss was 2.31; seven others
-followed because communication failed.
-
-**Good.** Every process called `run.finish()`, or came to the end of its program. A rank that cannot be
-reached (its host sent nothing before the connection broke, or the server was not running) is not
-reported as dead: `inconclusive`. The same is true for a record that stops early, unless others reported their
-end or are 64 steps further. Rollout workers that are killed after all trainers reported their end.
-
-**How to fix it.** Read the end of the log of the process that is named first. If it reported nothing,
-read the log of its host (`dmesg`: out of memory; the scheduler's log). A live incident closes by itself when the run
-continues: as a new attempt, or because the rank is back.
 
 **What it cannot see.** How a process ended that reported nothing: from outside a segmentation fault looks like
 SIGKILL. An exit status given by `raise SystemExit(1)` instead of `sys.exit(1)`. Clocks of hosts order the

@@ -31,17 +31,6 @@ Two data-parallel ranks have the same gradients, step after step: they read the 
 data, its gradients are as noisy as one rank's, and an epoch shows every example 8 times. No curve shows it: the
 loss is that of a healthy run with an eighth of the batch.
 
-**What it checks.** The values that the ranks hand to a reduction of gradients (op sum or avg, before it), at the
-sampled elements. Two ranks are the same in a step where all of them are bit-equal, at least 64 are finite and not zero,
-and these have 8 values at least. A finding needs the same two ranks to be so in each of the last 3 of at least 4
-consecutive observed steps. **Where losses help:** a watched run samples few sums. Two or three steps are enough if the same
-ranks were equal in each of them, and their training losses are also bit-equal in each of the last 64 steps with a loss, with 16 different
-values and at least 32 changes. Losses alone do not: a loss that is averaged over the ranks is the same on all.
-Reductions of gradients are those whose site has `grad` in its name (`run.watch` and
-`run.observed` name them `gradients.0`, ...) and those of a DDP hook; `sites = all` takes every sum and average
-for one. Copies of weights or buffers that are averaged are equal by design, and so are partial results that every rank of a
-tensor-parallel group computes.
-
 **Bad.** `ranks 0, 4 passed the same 256 of 256 values in steps 12, 13, 14`.
 
 **Good.** Ranks whose gradients differ, as those of different batches do in every bit that rounding leaves.
@@ -53,6 +42,17 @@ tensor-parallel group computes.
 - Random crops or sampled batches: `torch.manual_seed(seed + rank)` for data, one seed for weights.
 - Ranks that read the same data by design (tensor, pipeline or context parallelism within the group, consecutive
   ranks): `--set health/same-data.replicas=8`.
+
+**What it checks.** The values that the ranks hand to a reduction of gradients (op sum or avg, before it), at the
+sampled elements. Two ranks are the same in a step where all of them are bit-equal, at least 64 are finite and not zero,
+and these have 8 values at least. A finding needs the same two ranks to be so in each of the last 3 of at least 4
+consecutive observed steps. **Where losses help:** a watched run samples few sums. Two or three steps are enough if the same
+ranks were equal in each of them, and their training losses are also bit-equal in each of the last 64 steps with a loss, with 16 different
+values and at least 32 changes. Losses alone do not: a loss that is averaged over the ranks is the same on all.
+Reductions of gradients are those whose site has `grad` in its name (`run.watch` and
+`run.observed` name them `gradients.0`, ...) and those of a DDP hook; `sites = all` takes every sum and average
+for one. Copies of weights or buffers that are averaged are equal by design, and so are partial results that every rank of a
+tensor-parallel group computes.
 
 **Strength.** `proved`: the bits are the same, in three steps in a row. That the ranks should differ is what a
 reduction of gradients is for. `statistical` where losses help: if another batch gives another loss in every second step, 64 equal ones

@@ -30,12 +30,6 @@ Two weights that were one (an embedding and the head over its words) are two now
 or wrapping makes two tensors of them, nothing fails: the loss continues, each of the two gets half of the gradient,
 and an export with the tied configuration keeps one and loses the training of the other.
 
-**What it checks.** Weights of one shape in checkpoints (or as a probe observes them), of which one is named as an embedding of words (`embed`, `wte`,
-`word_embeddings`) and the other as a head (`lm_head`, `head`, `output_layer`, `output`). They count as tied when they were equal in two checkpoints
-after step 0 *with different contents*: what is trained apart never meets twice. Pairs that are declared (option `pairs`), and weights
-that share one storage in a file of PyTorch, whatever their names, count from the first checkpoint on. A finding is
-the first checkpoint in which their digests differ.
-
 **Bad.** `transformer.wte.weight and lm_head.weight were equal in 3 checkpoints (steps 1000 to 3000) and differ in step 4000`
 
 **Good.** Equal to the end; or apart from the start; or equal in one content alone (an initialisation, an upcycled model).
@@ -46,6 +40,12 @@ the first checkpoint in which their digests differ.
 - PyTorch: `model.head.weight = model.embed.weight` after everything that replaces parameters (`load_state_dict(assign=True)`, `to_empty`,
   `.half()` on a copy, FSDP of both modules apart: wrap them in one unit).
 - Continue from the last checkpoint in which they were equal. Untied on purpose: a suppression with its reason.
+
+**What it checks.** Weights of one shape in checkpoints (or as a probe observes them), of which one is named as an embedding of words (`embed`, `wte`,
+`word_embeddings`) and the other as a head (`lm_head`, `head`, `output_layer`, `output`). They count as tied when they were equal in two checkpoints
+after step 0 *with different contents*: what is trained apart never meets twice. Pairs that are declared (option `pairs`), and weights
+that share one storage in a file of PyTorch, whatever their names, count from the first checkpoint on. A finding is
+the first checkpoint in which their digests differ.
 
 **Strength.** `proved`: the digests are of all bits, and equal contents that changed together were one tensor or kept as one.
 

@@ -30,22 +30,6 @@ for its gradient. An untrained head of 50,000 by 4,096 is 200 million parameters
 learns to live with: the loss falls, and ends
 higher.
 
-**What it checks.** Where the tensors of a run are observed: the 128-bit digest of a weight (role `weight`), the
-gradient of the same name (role `gradient`) and
-the learning rates recorded in that step (`lr`, `lr.1`, ...). An update counts where the gradient is finite and not
-zero, every recorded rate is above 0, a step of that rate
-is larger than the last place of the weight's largest element, and the gradient is more than a rounding error: where
-four tensors or more have one in that step, its
-largest element is above 2^-20 (16-bit weights: 2^-12) of their median. The bias of an attention's keys has such a
-gradient, which is 0 by symmetry, as has a bias in
-front of a batch norm. The update is without effect where the digest is that of the observation before. A finding
-needs 3 in a row, in each of which another weight
-changed, or 8 where no weight of the run does.
-
-In checkpoints the optimizer's state replaces the gradient: a first moment (`exp_avg`, `momentum_buffer`) that is not
-zero and is another one than in the checkpoint
-before shows that the optimizer stepped, by the rate of the weight's own parameter group. Three checkpoints with the same bits are a finding.
-
 **Bad.** `head.weight: the same bits over 3 updates (steps 4 to 16), gradient up to 0.02, rate 0.001; of the others 23 change`.
 
 **Good.** Weights that change; frozen ones without a gradient (`requires_grad_(False)`); in checkpoints what no
@@ -61,6 +45,22 @@ are zero or stand still (frozen on the way).
   back after each step; save what is trained.
 - Frozen on purpose: `p.requires_grad_(False)`, which saves its gradient too; or declare it: `--set
   health/unchanged-tensor.frozen='encoder.*'` (again for more).
+
+**What it checks.** Where the tensors of a run are observed: the 128-bit digest of a weight (role `weight`), the
+gradient of the same name (role `gradient`) and
+the learning rates recorded in that step (`lr`, `lr.1`, ...). An update counts where the gradient is finite and not
+zero, every recorded rate is above 0, a step of that rate
+is larger than the last place of the weight's largest element, and the gradient is more than a rounding error: where
+four tensors or more have one in that step, its
+largest element is above 2^-20 (16-bit weights: 2^-12) of their median. The bias of an attention's keys has such a
+gradient, which is 0 by symmetry, as has a bias in
+front of a batch norm. The update is without effect where the digest is that of the observation before. A finding
+needs 3 in a row, in each of which another weight
+changed, or 8 where no weight of the run does.
+
+In checkpoints the optimizer's state replaces the gradient: a first moment (`exp_avg`, `momentum_buffer`) that is not
+zero and is another one than in the checkpoint
+before shows that the optimizer stepped, by the rate of the weight's own parameter group. Three checkpoints with the same bits are a finding.
 
 **Strength.** `proved`: digest, gradient and rate are what was observed.
 

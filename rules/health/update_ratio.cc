@@ -31,6 +31,16 @@ A step changes the weights by far too little or far too much, relative to their 
 moves the weights by a hundredth, if all its steps point in one direction: the rate is a thousand times too small, and the loss falls as
 slowly as if the data were hard. At 0.3 three steps replace what the weights held, and nothing that was learned stays.
 
+**Bad.** `update_ratio was below 10^-4 in 100 points in a row (steps 30 to 129), 10^-6.8 on average, at a rate of 3e-8`
+
+**Good.** Around 10^-3; less in the decay of a schedule, more in its first steps.
+
+**How to fix it.**
+- Too small: the rate, its unit, a multiplier per layer; `unscale_` called twice; gradients averaged twice (a mean over micro-batches
+  and over ranks).
+- Too large: the rate; a warm-up; clipping (`clip_grad_norm_`), which AdamW's normalisation does not replace; an initialisation near zero.
+- Fine-tuning at 10^-6 on purpose: `--set health/update-ratio.low=-6`.
+
 **What it checks.** log10 of |change| / |weight| (Euclidean norms), against [-4, -1] (options `low`, `high`):
 - series whose role is the update ratio; `run.watch` records `update_ratio`, from up to 1,024 elements of each of the 16 largest
   parameters. A negative value is treated as the log10 itself;
@@ -49,16 +59,6 @@ gradient's fall explains: noise that stays near a limit for tens of steps is not
 rate of its parameter group, is a thousand times the median's or a thousandth of it, on the same side between each two
 of four checkpoints, and eight weights that changed. (The second factor of a LoRA begins as zeros and moves so for a
 while.)
-
-**Bad.** `update_ratio was below 10^-4 in 100 points in a row (steps 30 to 129), 10^-6.8 on average, at a rate of 3e-8`
-
-**Good.** Around 10^-3; less in the decay of a schedule, more in its first steps.
-
-**How to fix it.**
-- Too small: the rate, its unit, a multiplier per layer; `unscale_` called twice; gradients averaged twice (a mean over micro-batches
-  and over ranks).
-- Too large: the rate; a warm-up; clipping (`clip_grad_norm_`), which AdamW's normalisation does not replace; an initialisation near zero.
-- Fine-tuning at 10^-6 on purpose: `--set health/update-ratio.low=-6`.
 
 **Strength.** `statistical`, its false-alarm rate measured: of 1,000 simulated healthy runs of 1,500 steps (warm-up, cosine, linear and constant
 rates; the ratio log-normal around 10^-2 to 10^-3.2 at the peak, with correlated noise; SGD whose gradients fall by three decades; logged in each

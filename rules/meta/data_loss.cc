@@ -22,14 +22,6 @@ Evidence was measured, or due, and could not be kept, or not be judged with the 
 busy ones. If 1 % of a site is lost, a fault that shows on one step in a hundred is missed on average
 once in every 37 % of runs; so more than 1 % is an error, anything less a warning.
 
-**What it checks.** Every place that can drop evidence counts what it drops, by cause: a full ring,
-queue or spool in the agent, a failed write, a refused batch, a rank that was closed over. This
-rule adds the counts for each site and describes each cause. Causes that begin with `sample-` count
-raw rows whose summaries arrived; they are counted separately. Causes that begin with `late` count evidence
-that arrived after its step had been closed over its rank: it is stored and shown, and judged by
-the rules that look at each item by itself, but nothing joins it with the other ranks any more. That
-is reported at once, in one finding for each cause, like `engine-refused`. Everything else is reported at the run's end, by site.
-
 **Bad.** 120 of 1,000 items of `layers.3/routing` lost, cause `queue-full`: the server was away for
 longer than the agent's queue could hold.
 
@@ -90,6 +82,14 @@ longer than the agent's queue could hold.
 - `stage-marks`: stages of the training loop, of which only times are recorded: the drain thread did
   not read them for 4,096 of them, or no step ended for 32,768.
 - `too-many-spans`: over 32,768 of a block of steps; the spans are kept, but the shares of the loop's time are not known.
+
+**What it checks.** Every place that can drop evidence counts what it drops, by cause: a full ring,
+queue or spool in the agent, a failed write, a refused batch, a rank that was closed over. This
+rule adds the counts for each site and describes each cause. Causes that begin with `sample-` count
+raw rows whose summaries arrived; they are counted separately. Causes that begin with `late` count evidence
+that arrived after its step had been closed over its rank: it is stored and shown, and judged by
+the rules that look at each item by itself, but nothing joins it with the other ranks any more. That
+is reported at once, in one finding for each cause, like `engine-refused`. Everything else is reported at the run's end, by site.
 
 **What it cannot see.** Losses of a process that was killed before it could report them: the step
 numbers of its last batches then end early.

@@ -17,13 +17,6 @@ The probes are there, but they show nothing.
 **Why.** Silence looks like health. A hook on a module that is bypassed in training mode has been seen
 to watch 0 of 10,000 steps without a word.
 
-**What it checks.** Three things, at the end of a run. No rule gave a verdict, not even
-`inconclusive`: error. A site was declared and then never sent evidence, though the run went on for
-`quiet-steps` steps or more: warning. And modules that `run.watch` could not hook (for example, sharded parameters):
-warning, with what would make it possible; sums of several processes that no wrapper makes, which a trainer may do by
-itself: note. A run of
-3 updates or more in which no rank's loss was seen (`the loss`): note, for no rule on losses judges it.
-
 **Bad.** `run.observe_routing("layers.3", ...)` is in a branch that `torch.compile` removed: the
 site is declared in step 0 and never seen again.
 
@@ -31,6 +24,13 @@ site is declared in step 0 and never seen again.
 
 **How to fix it.** `plumb doctor` lists what can be hooked here. Move the observation to code that runs
 in every step, and call it on the values the trainer really uses.
+
+**What it checks.** Three things, at the end of a run. No rule gave a verdict, not even
+`inconclusive`: error. A site was declared and then never sent evidence, though the run went on for
+`quiet-steps` steps or more: warning. And modules that `run.watch` could not hook (for example, sharded parameters):
+warning, with what would make it possible; sums of several processes that no wrapper makes, which a trainer may do by
+itself: note. A run of
+3 updates or more in which no rank's loss was seen (`the loss`): note, for no rule on losses judges it.
 
 **What it cannot see.** Code that no probe was ever placed in. A site of micro-batches (`accumulation`) may be silent:
 one micro-batch per step is not a sum.

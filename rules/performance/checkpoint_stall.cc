@@ -17,6 +17,13 @@ The GPU waits for checkpoints.
 
 **Why.** A checkpoint that holds the run for 60 s every 10 minutes costs 9 % of the cluster: of 512 GPUs 46.
 
+**Bad.** `5 checkpoint spans take 12 % of the time, 12 % with the GPU idle`.
+
+**Good.** `5 checkpoint spans take 0.4 % of the time, 0.3 % with the GPU idle`.
+
+**How to fix it.** Save asynchronously (`torch.distributed.checkpoint.async_save`), from pinned copies; every rank its own shard; to local
+disks first; less often, where the interval is below that of Young and Daly.
+
 **What it checks.** Of the spans of saving on threads that launch kernels (`torch.save`, `save_checkpoint`, a span called
 `checkpoint`, ...): their union, and how much of it finds the GPU idle. A finding where that is 5 % of the span or
 more, in at least three spans. Activation recomputation, which PyTorch also calls checkpointing, does not count. *Of a trainer's own spans*
@@ -26,13 +33,6 @@ GPU, of which it is not known whether it is idle, a note.
 With C the cost of one checkpoint and MTBF the mean time between failures of the whole job, the loss to saving and to
 repeated work together is least at an interval of √(2·C·MTBF) (Young 1974; Daly 2006): the details contain
 it for the measured C and the option `mtbf_hours`.
-
-**Bad.** `5 checkpoint spans take 12 % of the time, 12 % with the GPU idle`.
-
-**Good.** `5 checkpoint spans take 0.4 % of the time, 0.3 % with the GPU idle`.
-
-**How to fix it.** Save asynchronously (`torch.distributed.checkpoint.async_save`), from pinned copies; every rank its own shard; to local
-disks first; less often, where the interval is below that of Young and Daly.
 
 **Strength.** `heuristic`: 5 % is customary.
 

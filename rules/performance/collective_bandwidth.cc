@@ -23,6 +23,17 @@ Collectives move their bytes far more slowly than the links could.
 **Why.** One cable of eight that runs at half its rate, a ring that leaves its node through one network card instead of eight, a library that fell
 back to sockets: there is no error message. An all-reduce of 1 GiB among 64 GPUs takes 42 ms at 50 GB/s and 423 ms at 5.
 
+**Bad.** `all_reduce among 8 ranks moves 14.7 GB/s at best, 33 % of the 45 that the links give`.
+
+**Good.** `all_reduce among 8 ranks moves 38.1 GB/s at best, 85 % of the 45 that the links give`.
+
+**How to fix it.**
+- Run the library's own test on these hosts (`all_reduce_perf -b 16M -e 1G -g 8`): is it as slow there, look at cables and cards (`ibstatus`,
+  `nvidia-smi nvlink -s`, error counters); else at what the job sets.
+- `NCCL_DEBUG=INFO`: which transport (`NET/IB`, not `NET/Socket`), how many channels, does each GPU use its own card
+  (`NCCL_IB_HCA`, `GPU Direct RDMA`)?
+- `flat`: `NCCL_ALGO`, `NCCL_CROSS_NIC`, a topology file; groups whose members follow each other within a node.
+
 **What it checks.** Of traces whose communication kernels state what they transfer (PyTorch's profiler writes
 `Collective name`, `In msg nelems`, `Out msg
 nelems`, `dtype`, `Group size` and `Process Group Ranks` to NCCL's): with B the whole gathered, scattered or reduced
@@ -35,17 +46,6 @@ where that is under half of what the links give: `domain_gb_s` where all members
 `link_gb_s` for each member that a domain has (D, the fewest; each GPU with its own card, all of them used), at most `domain_gb_s`; of an all-to-all
 `link_gb_s` (N−1)/(N−D), as each member sends N−D of its N−1 parts by its own card.
 `flat`: members share domains, and no more is reached than a single card gives: the ring does not use the others.
-
-**Bad.** `all_reduce among 8 ranks moves 14.7 GB/s at best, 33 % of the 45 that the links give`.
-
-**Good.** `all_reduce among 8 ranks moves 38.1 GB/s at best, 85 % of the 45 that the links give`.
-
-**How to fix it.**
-- Run the library's own test on these hosts (`all_reduce_perf -b 16M -e 1G -g 8`): is it as slow there, look at cables and cards (`ibstatus`,
-  `nvidia-smi nvlink -s`, error counters); else at what the job sets.
-- `NCCL_DEBUG=INFO`: which transport (`NET/IB`, not `NET/Socket`), how many channels, does each GPU use its own card
-  (`NCCL_IB_HCA`, `GPU Direct RDMA`)?
-- `flat`: `NCCL_ALGO`, `NCCL_CROSS_NIC`, a topology file; groups whose members follow each other within a node.
 
 **Strength.** `heuristic`: half of the link is customary, and the options declare the bandwidth of the links.
 

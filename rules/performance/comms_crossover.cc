@@ -25,6 +25,14 @@ in domains of 8, at 50 GB/s per GPU out of the domain, need 1.5 s
 for that, and 40 % of the peak computes 989 tokens per GPU in 1.5 s: at 500 tokens per GPU, half of each step is a
 wait for the network, however well the code overlaps.
 
+**Bad.** `a GPU gets 500 tokens per step; below 989 the network takes longer than the computation`.
+
+**Good.** `a GPU gets 4,096 tokens per step, 4.1 times the number that hides the network`.
+
+**How to fix it.** A larger batch or fewer GPUs; weights gathered once per step instead of for each micro-batch;
+fewer bytes (fp8 gathers, bf16 gradients); zero2 if the weights fit; a pipeline, in which each GPU holds and transfers
+only a part. `plumb plan` with the same figures gives a table of these.
+
 **What it checks.** The tokens of a step, summed over its ranks (the series `tokens`, which `run.watch` records), over
 the GPUs, median of the newest 64 steps, against
 
@@ -34,14 +42,6 @@ with the options' model and cluster, as `plumb plan` has them: b_w and b_g bytes
 micro-batches that gather the weights again, r reductions a step, D·BW what leaves a
 domain (the link times its GPUs, never above the domain's own link). A finding where a GPU gets fewer. It lists
 what moves the crossover, and the effect of a pipeline.
-
-**Bad.** `a GPU gets 500 tokens per step; below 989 the network takes longer than the computation`.
-
-**Good.** `a GPU gets 4,096 tokens per step, 4.1 times the number that hides the network`.
-
-**How to fix it.** A larger batch or fewer GPUs; weights gathered once per step instead of for each micro-batch;
-fewer bytes (fp8 gathers, bf16 gradients); zero2 if the weights fit; a pipeline, in which each GPU holds and transfers
-only a part. `plumb plan` with the same figures gives a table of these.
 
 **Strength.** `bounded`: the network cannot be faster than its link; that computing reaches the share `mfu` of the
 peak, and that all ranks are data parallel, are assumptions.

@@ -23,6 +23,14 @@ The batch is far past the size from which on more of it buys no progress, or sma
 times the tokens: of 64 GPUs some 56 work for the last 39 points. Other way round: under FSDP a step of fewer
 sequences than GPUs leaves GPUs without work.
 
+**Bad.** `the batch of 4096 is 12 times the critical one, 341 (S = 0.0683, |G|² = 0.0002, 128 steps)`.
+
+**Good.** `the batch of 512 is 1.5 times the critical one`.
+
+**How to fix it.** Keep the batch and raise the learning rate with it as far as it is stable, or train on fewer GPUs
+for longer; grow the batch over the run, since the
+critical one grows as the loss falls. Fewer sequences than GPUs: shard over fewer of them, and use the rest for tensor or pipeline parallelism.
+
 **What it checks.** Four series, recorded in steps of the trainer's choice: `gradient_noise.small_norm` and
 `gradient_noise.big_norm`, the norms of the
 gradient over a small and over a big batch of the same weights, and their sizes `gradient_noise.small_batch` and
@@ -37,14 +45,6 @@ finding where the mean of D is above 0 by
 2.58 standard errors: the big batch is more than 4·B_simple. A run is judged whenever its steps have doubled, from 64 on, and at its end.
 
 `sequences` (per step, all ranks), if it is recorded: a finding if it is smaller than the number of ranks.
-
-**Bad.** `the batch of 4096 is 12 times the critical one, 341 (S = 0.0683, |G|² = 0.0002, 128 steps)`.
-
-**Good.** `the batch of 512 is 1.5 times the critical one`.
-
-**How to fix it.** Keep the batch and raise the learning rate with it as far as it is stable, or train on fewer GPUs
-for longer; grow the batch over the run, since the
-critical one grows as the loss falls. Fewer sequences than GPUs: shard over fewer of them, and use the rest for tensor or pipeline parallelism.
 
 **Strength.** `heuristic`: four times is customary; a `note`. Of 2,000 simulated runs of 128 steps whose batch
 is exactly four times the critical one 21 were

@@ -21,6 +21,14 @@ The GPU communicates, and nothing computes meanwhile.
 **Why.** Of 100 B parameters on 64 GPUs a step moves 75 GB to and from each GPU: 1.5 s at 50 GB/s. Hidden by
 computation it costs nothing; exposed it is 1.5 s of every step.
 
+**Bad.** `31 % of 2.4 s is exposed communication: 0.9 s of communication, 17 % of it hidden`.
+
+**Good.** `3.1 % of 2.4 s is exposed communication: 0.8 s of communication, 91 % of it hidden`.
+
+**How to fix it.** Check first with `plumb plan` whether the network is fast enough. If so: prefetch (FSDP:
+`backward_prefetch`, `forward_prefetch`, `limit_all_gathers`), smaller buckets in DDP (`bucket_cap_mb`), collectives on a stream of
+their own, tensor-parallel overlap. If not: a larger batch a GPU, hybrid sharding within a domain, fewer bytes.
+
 **What it checks.** With comm the kernels that communicate and comp all other kernels, copies and memsets, U being the length of a union:
 exposed = U(comm, comp) − U(comp). A note from 20 % of the span on, since waiting for another rank looks like
 communication. A warning where the traces of
@@ -29,14 +37,6 @@ last rank of a collective does not wait. A kernel communicates where the profile
 gives it a collective or a process group, else by its name: nccl, rccl, nvshmem, `ep::`, deep_ep, symm_mem, multimem, all-to-all,
 all-reduce, all-gather, reduce-scatter, one-shot, two-shot, cross_device_reduce, in any spelling; `at::native` and `triton_`
 never do. The stream decides nothing; but kernels of unknown names on streams that mostly communicate are reported (`unclassified_share`).
-
-**Bad.** `31 % of 2.4 s is exposed communication: 0.9 s of communication, 17 % of it hidden`.
-
-**Good.** `3.1 % of 2.4 s is exposed communication: 0.8 s of communication, 91 % of it hidden`.
-
-**How to fix it.** Check first with `plumb plan` whether the network is fast enough. If so: prefetch (FSDP:
-`backward_prefetch`, `forward_prefetch`, `limit_all_gathers`), smaller buckets in DDP (`bucket_cap_mb`), collectives on a stream of
-their own, tensor-parallel overlap. If not: a larger batch a GPU, hybrid sharding within a domain, fewer bytes.
 
 **Strength.** `heuristic`: 20 % is customary.
 

@@ -24,6 +24,19 @@ Some ranks are blocked, and the others wait for them.
 time limit, 10 minutes with PyTorch's NCCL backend: 4,096 GPUs that wait so long cost 683 GPU hours, and
 their utilisation reads 100 % meanwhile.
 
+**Bad.** Ranks 0, 1 and 3 are in step 20 and rank 2 is in step 19, for 12 s where a step takes .5 s. Of dumps: `rank 5
+has not launched all_reduce 1,204 of group default_pg; 7 ranks wait for it`.
+
+**Good.** A checkpoint of two minutes inside `run.span("checkpoint")`; the first three steps of a
+process, whatever they compile; a pause half as long again as one that the run came back from.
+
+**How to fix it.** `not-launched`: that rank's stack (`py-spy dump`), its log, its host. `not-completed`: its GPU and its links.
+`mismatched`: code that runs on some ranks only; `TORCH_DISTRIBUTED_DEBUG=DETAIL`. `stuck`: take the stacks of the
+named ranks (`py-spy dump`, `gdb`), and the flight
+recorder with NCCL. `process-gone`: the exit status and the kernel's log (out of memory); the others
+wait forever, so restart. `network-lost`: the host and its network. A stage that is long on purpose:
+declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
+
 **What it checks.** Every agent sends a heartbeat each half second from a thread of its own, which states
 how long its trainer has been in the same step, or that it is between two steps and within no span: a notebook between
 two cells, a loop that has ended, a person who thinks. If all are in this state, no rank hangs. If others are in a later step, such a
@@ -53,19 +66,6 @@ completed. `not-started`: fewer than half of the ranks, whose recorders have the
 `started` on the others: what runs before it on
 their devices holds them. Else all at one operation: a `note` that names no rank. A graph over *any* pending collective names false ranks in 4 of 10
 simulated hangs, because ranks run ahead by different depths; this one in none of 480.
-
-**Bad.** Ranks 0, 1 and 3 are in step 20 and rank 2 is in step 19, for 12 s where a step takes .5 s. Of dumps: `rank 5
-has not launched all_reduce 1,204 of group default_pg; 7 ranks wait for it`.
-
-**Good.** A checkpoint of two minutes inside `run.span("checkpoint")`; the first three steps of a
-process, whatever they compile; a pause half as long again as one that the run came back from.
-
-**How to fix it.** `not-launched`: that rank's stack (`py-spy dump`), its log, its host. `not-completed`: its GPU and its links.
-`mismatched`: code that runs on some ranks only; `TORCH_DISTRIBUTED_DEBUG=DETAIL`. `stuck`: take the stacks of the
-named ranks (`py-spy dump`, `gdb`), and the flight
-recorder with NCCL. `process-gone`: the exit status and the kernel's log (out of memory); the others
-wait forever, so restart. `network-lost`: the host and its network. A stage that is long on purpose:
-declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
 
 **Inconclusive when** all that is pending in any dump was launched less than 30 s before the files were written (by
 the files' own time): they were requested
@@ -137,8 +137,7 @@ Told WordsOf(const Frozen& frozen) {
                 "Check the pipeline's schedule: one of two neighbours must send first and the "
                 "other receive first, or both in one batch (batch_isend_irecv)."};
       }
-      return {"mismatched",
-              "ranks call one collective with different arguments, and all are blocked",
+      return {"mismatched", "ranks call a collective with different arguments, and all are blocked",
               "Find code that runs on these ranks only. TORCH_DISTRIBUTED_DEBUG=DETAIL checks "
               "every call before it is made."};
     case Frozen::Kind::kNotLaunched:

@@ -20,6 +20,19 @@ The GPU is idle repeatedly at the same place of a step: the graph of utilisation
 **Why.** A loader that holds the step for 30 ms of 200 costs 15 % of every GPU of the job: of 64 GPUs ten do nothing,
 and no single step looks slow.
 
+**Bad.** `the GPU idles 15 % of the time; 15 % in 12 gaps of up to 31 ms, one each 200 ms, while data are loaded`.
+
+**Good.** `the GPU idles 1.8 % of the time; no gap recurs`.
+
+**How to fix it.**
+- `data-loading`: more workers, `pin_memory=True`, `prefetch_factor`; decode and tokenise ahead of the run.
+- `checkpoint`: save asynchronously (`torch.distributed.checkpoint.async_save`), or less often.
+- `garbage-collection`: `gc.disable()` and `gc.collect()` at the same step on all ranks.
+- `synchronisation`: take out `.item()`, `.cpu()`, prints of a loss in each step; log each n-th step.
+- `compilation`: mark what changes its shape as dynamic, or pad.
+- `communication`: see `performance/exposed-communication`.
+- `unknown`: record with `with_stack=True`, and look at the host's thread in the gap that the witness names.
+
 **What it checks.** Of a trace, U being the length of a union of intervals: idle = 1 − U(kernels, copies, memsets) / span, from
 the start of the first to the end of the last. All GPU events count, whatever they are called and whether their launch was recorded or
 not: with only those that a launch record names, a run that idles 1.8 % reads 17.1 %. Gaps of at least 1 ms are grouped by the
@@ -36,19 +49,6 @@ live, and from a run record) the loop of the thread that ends the steps takes th
 later 64 steps: it waits in spans of
 data, checkpoints, compilation and garbage collection, and whatever else it does is work. So each gap has its cause.
 In front of a GPU a finding is a note.
-
-**Bad.** `the GPU idles 15 % of the time; 15 % in 12 gaps of up to 31 ms, one each 200 ms, while data are loaded`.
-
-**Good.** `the GPU idles 1.8 % of the time; no gap recurs`.
-
-**How to fix it.**
-- `data-loading`: more workers, `pin_memory=True`, `prefetch_factor`; decode and tokenise ahead of the run.
-- `checkpoint`: save asynchronously (`torch.distributed.checkpoint.async_save`), or less often.
-- `garbage-collection`: `gc.disable()` and `gc.collect()` at the same step on all ranks.
-- `synchronisation`: take out `.item()`, `.cpu()`, prints of a loss in each step; log each n-th step.
-- `compilation`: mark what changes its shape as dynamic, or pad.
-- `communication`: see `performance/exposed-communication`.
-- `unknown`: record with `with_stack=True`, and look at the host's thread in the gap that the witness names.
 
 **Strength.** `statistical`, measured: of 6,400 simulated healthy ranks (16 steps; in each a gap of up to 4 % of it at a random place) none
 got a warning, so that fewer than 0.05 % do (95 %), and 0.3 % a note: three gaps can be evenly spaced by chance. The 5 %

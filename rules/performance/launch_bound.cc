@@ -18,17 +18,17 @@ The GPU has nothing to do because the host has not launched it yet.
 **Why.** A launch costs the host some 5 µs, and Python around it 20: a step of 2,000 kernels of 4 µs takes 40 ms to launch and
 8 ms to compute. The GPU idles 80 % of the time, and a faster GPU changes nothing.
 
-**What it checks.** For each stretch in which the GPU idles: how long of it the operation that ends it was not launched yet. Stretches
-that garbage collection, checkpoints, data loading, compilation or communication explain are excluded, as are those of a millisecond or more
-(no launch takes this long: the host did something else, see `performance/idle-comb`), and one that is more than half
-of all: a host that stopped once is not a pattern. A finding from 10 % of the span on.
-
 **Bad.** `the GPU waits 46 % of the time for launches; 83 % of its kernels take under 10 µs`.
 
 **Good.** `the GPU waits 0.7 % of the time for launches; 12 % of its kernels take under 10 µs`.
 
 **How to fix it.** CUDA graphs (`torch.cuda.graph`, `torch.compile(mode="reduce-overhead")`), fused kernels and optimizers (`fused=True`),
 a larger micro-batch; take synchronisations (`.item()`, prints) out of the step, so that the host runs ahead.
+
+**What it checks.** For each stretch in which the GPU idles: how long of it the operation that ends it was not launched yet. Stretches
+that garbage collection, checkpoints, data loading, compilation or communication explain are excluded, as are those of a millisecond or more
+(no launch takes this long: the host did something else, see `performance/idle-comb`), and one that is more than half
+of all: a host that stopped once is not a pattern. A finding from 10 % of the span on.
 
 **Strength.** `heuristic`: 10 % is customary.
 

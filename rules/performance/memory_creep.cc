@@ -26,6 +26,16 @@ Memory grows from step to step and will reach its limit.
 **Why.** A list that keeps the loss with its graph (`losses.append(loss)` instead of `loss.item()`) keeps about 2 MB per step: with 20 GB free the
 run ends out of memory at step 10,000, and the error names an unrelated allocation.
 
+**Bad.** `memory.allocated grows by 2.1e+06 a step (steps 40 to 399), in the newer half of them at 0.97 or more of the older half's rate; it reaches
+8e+10 in 1,900 steps`.
+
+**Good.** `memory.allocated does not grow (99 % interval -310 to 290 a step)`.
+
+**How to fix it.** Host references to tensors that have a graph: `.item()` or `.detach()` before anything is kept; metrics that gather; hooks that
+store activations; caches by shape (`torch.compile` with dynamic shapes). `torch.cuda.memory._record_memory_history()` and `_dump_snapshot()` list
+the code that allocated the memory. If `allocated` is flat and `reserved` grows it is fragmentation:
+`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
+
 **What it checks.** Series of memory (`memory.allocated`, `memory.reserved`, ...; not peaks), of each rank: the smallest value of
 each step, which remains when activations are freed; the first 10 points of an attempt do not count. A finding where
 
@@ -49,16 +59,6 @@ limit is within a ninth of the steps of
 the growth (checked sixteen times per doubling of the steps, from the 64th on), which is when nine tenths of the free
 memory are used; at the end of a run, or of a
 file, whenever the above holds. An early warning becomes a note at the end if the memory fell or stayed constant since.
-
-**Bad.** `memory.allocated grows by 2.1e+06 a step (steps 40 to 399), in the newer half of them at 0.97 or more of the older half's rate; it reaches
-8e+10 in 1,900 steps`.
-
-**Good.** `memory.allocated does not grow (99 % interval -310 to 290 a step)`.
-
-**How to fix it.** Host references to tensors that have a graph: `.item()` or `.detach()` before anything is kept; metrics that gather; hooks that
-store activations; caches by shape (`torch.compile` with dynamic shapes). `torch.cuda.memory._record_memory_history()` and `_dump_snapshot()` list
-the code that allocated the memory. If `allocated` is flat and `reserved` grows it is fragmentation:
-`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
 
 **Strength.** `statistical`, measured: of 2,200 simulated healthy series of 150 to 2,000 steps, with noise of 0.02 to
 2 % of the memory, 2 alarmed, so at most

@@ -30,6 +30,16 @@ bf16 and 1,979 in fp8 or in bf16 with sparsity, so
 a run at 40 % reads 20 % by the data sheet's larger number; a mixture of 671 B parameters of which a token uses 37 B
 reads 18 times too high by the total.
 
+**Bad.** `mfu is 1.31 in step 40: more than 100 % of the peak`; `mfu is half of the value computed from 12,000
+tokens/s: a peak with sparsity, or of half the width`; `mfu fell from .41 to .33 at step 5,120`.
+
+**Good.** `mfu is .41 (median of 640 points)`.
+
+**How to fix it.** The dense peak of the dtype that the matrix products use; active parameters; the attention's term
+with the sequence length that is trained on. After a drop
+look at what changed at that step: a node, clocks (`nvidia-smi -q -d CLOCK`), a loader, a longer sequence;
+`performance/straggler` and `idle-comb` on a trace of it.
+
 **What it checks.** Series with the word `mfu` in their names, shares or per cent (by the name, else by what most values are).
 
 - *Impossible*: a value above 1 (100 %).
@@ -42,16 +52,6 @@ reads 18 times too high by the total.
   computed over at least 8 steps differs from 1 by more than a tenth; a half
   and two are named as the wrong peak (sparsity, another dtype), total / active parameters as the total used for the active.
 - *It fell*: the median of 64 points is a tenth or more below that of the 64 before, by six of their deviations, and so is each half of it.
-
-**Bad.** `mfu is 1.31 in step 40: more than 100 % of the peak`; `mfu is half of the value computed from 12,000
-tokens/s: a peak with sparsity, or of half the width`; `mfu fell from .41 to .33 at step 5,120`.
-
-**Good.** `mfu is .41 (median of 640 points)`.
-
-**How to fix it.** The dense peak of the dtype that the matrix products use; active parameters; the attention's term
-with the sequence length that is trained on. After a drop
-look at what changed at that step: a node, clocks (`nvidia-smi -q -d CLOCK`), a loader, a longer sequence;
-`performance/straggler` and `idle-comb` on a trace of it.
 
 **Strength.** `proved` where it is impossible, `bounded` where the options are assumed to be right, `statistical` for
 a drop, measured: of 2,000 simulated healthy series of 1,024 points

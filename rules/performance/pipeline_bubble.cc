@@ -22,14 +22,6 @@ A pipeline's stages wait longer than its schedule makes them.
 with 4 stages and 16 micro-batches. Where one stage
 takes a fifth longer than the others, all the others wait for it in every micro-batch, and of four stages three pay: another 12 %.
 
-**What it checks.** Of the traces of all ranks of a pipeline (kernels that send and receive and state their peers),
-over the steps that they mark: measured = 1 − U(computation) /
-time, over all ranks; predicted = (p − 1)/(v·m + p − 1), p the stages that were seen, m the option `micro_batches`, v
-the option `virtual_stages` of an interleaved schedule.
-A finding where measured ≥ predicted + 5 points. It is a `warning` of cause `stage-imbalance`, which names the stage,
-where the imbalance, 1 − mean / largest computing time of a stage,
-is at least half of that excess; else a `note` of cause `other-waiting`.
-
 **Bad.** `the stages wait 41 % of the time, where 4 stages and 16 micro-batches make it 15.8 %; stage 2 computes 1.6
 times as long as the mean of all`.
 
@@ -40,6 +32,14 @@ over 128,000 words of a 4,096 wide model costs as much as three layers);
 with experts look at their load. `other-waiting`: `performance/exposed-communication`, `performance/idle-comb`. The
 bubble itself: more micro-batches, an interleaved schedule;
 `plumb plan` computes the gain of each.
+
+**What it checks.** Of the traces of all ranks of a pipeline (kernels that send and receive and state their peers),
+over the steps that they mark: measured = 1 − U(computation) /
+time, over all ranks; predicted = (p − 1)/(v·m + p − 1), p the stages that were seen, m the option `micro_batches`, v
+the option `virtual_stages` of an interleaved schedule.
+A finding where measured ≥ predicted + 5 points. It is a `warning` of cause `stage-imbalance`, which names the stage,
+where the imbalance, 1 − mean / largest computing time of a stage,
+is at least half of that excess; else a `note` of cause `other-waiting`.
 
 **Strength.** `heuristic`: 5 points are customary. Of 402 simulated healthy pipelines (2 to 8 stages of two
 ranks, spread 1 % between ranks, 1 ms of 180 for the last reduction) none was accused; with one stage 1.3 times

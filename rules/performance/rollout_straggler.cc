@@ -18,10 +18,6 @@ The trainer waits for the longest few sequences of each batch.
 engine that runs 95 % of a batch in 60 s holds 5 % of its slots for 200 s more: 77 % of the time goes to 5 % of
 the sequences.
 
-**What it checks.** From `t_start` and `t_end` of a step's sampled sequences: the time between the end of the first
-95 % of them and the end of the last, as a share of the time from the first start to the last end, over all steps
-with at least 20 timed sequences. A finding from 20 % on.
-
 **Bad.** `the last 5 % of sequences take 61 % of generation time (step 12: 48 s for sequence 12.0931)`.
 
 **Good.** `the last 5 % of sequences take 4.1 % of generation time`.
@@ -30,6 +26,10 @@ with at least 20 timed sequences. A finding from 20 % on.
 or train on what is there under a bounded lag. The details contain the largest possible gain (`share`), and its
 cost: `late_token_share` of the tokens would have been drawn by weights one version older (`drift/staleness` then
 measures what that does). If one worker holds the last sequence far more often than its share, look at that worker first.
+
+**What it checks.** From `t_start` and `t_end` of a step's sampled sequences: the time between the end of the first
+95 % of them and the end of the last, as a share of the time from the first start to the last end, over all steps
+with at least 20 timed sequences. A finding from 20 % on.
 
 **Strength.** `heuristic`: 20 % is customary. A note.
 

@@ -22,19 +22,6 @@ One rank makes the others wait.
 **Why.** A collective ends when its last rank has arrived. One GPU of 512 that runs at three quarters of its clock makes 511
 others idle a quarter of every step: 128 GPUs' worth, and each of the 511 shows the waiting as communication.
 
-**What it checks.** Of the traces of all ranks, for each step that all have marked: own time = step − exposed communication. Ranks are
-compared within a cohort only: those of equal place in their send and receive group (a pipeline stage), else all. s is the
-median over steps of own time / the others' median. From 12 steps on a rank is a culprit where more than half of its
-excess s − 1 is there in three quarters of the steps, and s ≥ 4/3, or, in cohorts of 16 and more, s ≥ 1.1 and six median
-deviations (× 1.4826) above the others'. With 5 to 11 steps: 4/3 in every step. In all cases
-ln s ≥ 4 √(π/2 / steps) d, d being the others' scatter between steps (median deviations of logarithms, × 1.4826; the
-lesser of that of their ratios and that of
-their own times × √(1 + π/2 / other ranks)): sequences of very different lengths make some rank's median long by
-chance, and it is not to blame. `slow`: computing holds at least half of the
-excess; else the rank comes `late` (its host is busy with something else). And other ranks must wait: their exposed communication is at least half of
-the excess. *Of trainers' own spans*, live and from run records, a step reaches from the end of the one before to its own, and exposed
-communication is what `run.span("collective")`, or under DistributedDataParallel on the CPU the wait for the last gradients, takes.
-
 **Bad.** `rank 5 takes 1.62 times as long as the others for what it does itself; 7 ranks wait`.
 
 **Good.** `no rank takes more than 1.04 times as long as the others`.
@@ -48,6 +35,19 @@ series `gpu.clocks_held`, `gpu.clock_reasons`,
 **How to fix it.** `slow`: clocks, temperature and ECC counts of that GPU (`nvidia-smi -q -d CLOCK,TEMPERATURE,ECC`), another process on it, a larger
 share of tokens or experts; swap the node. `late`: what its host does: a loader, garbage collection, a checkpoint, a
 throttled CPU; `performance/idle-comb` of that rank names it.
+
+**What it checks.** Of the traces of all ranks, for each step that all have marked: own time = step − exposed communication. Ranks are
+compared within a cohort only: those of equal place in their send and receive group (a pipeline stage), else all. s is the
+median over steps of own time / the others' median. From 12 steps on a rank is a culprit where more than half of its
+excess s − 1 is there in three quarters of the steps, and s ≥ 4/3, or, in cohorts of 16 and more, s ≥ 1.1 and six median
+deviations (× 1.4826) above the others'. With 5 to 11 steps: 4/3 in every step. In all cases
+ln s ≥ 4 √(π/2 / steps) d, d being the others' scatter between steps (median deviations of logarithms, × 1.4826; the
+lesser of that of their ratios and that of
+their own times × √(1 + π/2 / other ranks)): sequences of very different lengths make some rank's median long by
+chance, and it is not to blame. `slow`: computing holds at least half of the
+excess; else the rank comes `late` (its host is busy with something else). And other ranks must wait: their exposed communication is at least half of
+the excess. *Of trainers' own spans*, live and from run records, a step reaches from the end of the one before to its own, and exposed
+communication is what `run.span("collective")`, or under DistributedDataParallel on the CPU the wait for the last gradients, takes.
 
 **Strength.** `statistical`, measured on simulated jobs: at a spread of 5 % between ranks and 8 to 512 ranks at most 1.3 % of healthy jobs
 were accused (here: none of 4,200 of 16 steps); a rank 1.6 times as slow was found in 1,999 of 2,000 jobs of 8 ranks and 12 steps,

@@ -23,11 +23,6 @@ The ranks of one collective disagree on what they reduce: dtype, number of eleme
 999,936 either hangs, or adds memory that belongs to something else; a rank that sends bf16 where the others send
 fp16 adds bit patterns: 1.0 in bf16 (0x3f80) reads as 1.875 in fp16.
 
-**What it checks.** Calls joined by (group, sequence number), or by (step, n-th call) where no number is known:
-every rank must state the same wire dtype, count, operation and root. Calls that may differ in count by design
-(`variable_count`) are compared in the rest; point-to-point calls are exempt. `run.reducing` records a call before it is made (the
-first call of a site, and each change of size), so that it is known even if the process ends within the call.
-
 **Bad.** `count: 999936 on rank 3, 1000000 on ranks 0, 1, 2`.
 
 **Good.** Every rank states the same.
@@ -38,6 +33,11 @@ first call of a site, and each change of size), so that it is known even if the 
 - PyTorch: `TORCH_DISTRIBUTED_DEBUG=DETAIL` checks every call before it is made.
 - A bucket whose order of parameters differs: build the model in the same order on every rank.
 - Mixed precision: one `reduce_dtype` (FSDP), one `communication_data_type` (DeepSpeed) for the whole group.
+
+**What it checks.** Calls joined by (group, sequence number), or by (step, n-th call) where no number is known:
+every rank must state the same wire dtype, count, operation and root. Calls that may differ in count by design
+(`variable_count`) are compared in the rest; point-to-point calls are exempt. `run.reducing` records a call before it is made (the
+first call of a site, and each change of size), so that it is known even if the process ends within the call.
 
 **Strength.** `proved`: two ranks' own statements differ.
 

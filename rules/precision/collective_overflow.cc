@@ -30,13 +30,6 @@ subnormal instead: the overflow is invisible, what it costs is not.
 | an output that is infinite though the result fits | error | the step is skipped, or with no scaler the weights
 become NaN; a scaler halves until sums fit and gradients below 6e-8 are lost (Micikevicius et al., 2018) |
 
-**What it checks.** At every sampled element of a collective: finite inputs whose exact result (after the division of
-an average, and the `postscale` that the trainer applies) is finite in the wire's dtype, and an output that is not. The
-order of sum and division is named by replay (`precision/collective-sum`). Where the addends' magnitudes together are
-too small for any partial sum to overflow, the finding states this: something else wrote the NaN or infinity. A sum or
-partial sum above a quarter of the dtype's largest value is a note: four times as many ranks, or a loss scale four times
-as large, overflow.
-
 **Bad.** `512 ranks, fp16 ring, post-divided: 8 of 256 sums are infinite, their averages are finite`.
 
 **Good.** Divided before the sum, or summed in bf16 or fp32.
@@ -47,6 +40,13 @@ as large, overflow.
 - FSDP: `MixedPrecision(reduce_dtype=torch.float32)`; FSDP splits the division before and after the sum for fp16.
 - Megatron-LM: `--accumulate-allreduce-grads-in-fp32`.
 - Or bf16, whose range is that of fp32.
+
+**What it checks.** At every sampled element of a collective: finite inputs whose exact result (after the division of
+an average, and the `postscale` that the trainer applies) is finite in the wire's dtype, and an output that is not. The
+order of sum and division is named by replay (`precision/collective-sum`). Where the addends' magnitudes together are
+too small for any partial sum to overflow, the finding states this: something else wrote the NaN or infinity. A sum or
+partial sum above a quarter of the dtype's largest value is a note: four times as many ranks, or a loss scale four times
+as large, overflow.
 
 **Strength.** `proved`: the inputs, the exact result and the output are there to be added up by hand. The note is
 `proved` where the sum itself is so large, `heuristic` where a partial sum is, in one order of the ranks.

@@ -31,12 +31,6 @@ changes with the number of ranks, so a run that grows from 16 to 24 nodes change
 | more: bf16 up to 0.39 %, fp16 up to 0.05 % | warning | a learning rate that is as much off, in every step, and
 another at another N; no direction is lost, so no error |
 
-**What it checks.** For averages (`op` avg): does the arithmetic that replay accepts (`precision/collective-sum`)
-multiply by 1/N rounded to the wire's dtype, before or after the sum? Where no candidate is accepted: is
-sum(y sign(s)) / sum|s| - 1 over all samples of the run nearer to the factor's error than to 0, by an interval of 4.9
-standard errors that does not hold 0? For sums: does the factor that the trainer recorded (`prescale`, `postscale`) differ from 1/N by a
-rounding?
-
 **Bad.** `bf16 ring, pre-multiplied: every average over 24 ranks is 0.195 % too large`.
 
 **Good.** `bf16 ring, post-divided`, or N a power of two.
@@ -47,6 +41,12 @@ rounding?
 - Megatron-LM: `--calculate-per-token-loss`, or reduce in fp32; keep `gradient_scaling_factor` out of 16 bits.
 - FSDP: `MixedPrecision(reduce_dtype=torch.float32)`.
 - Or a power of two of ranks.
+
+**What it checks.** For averages (`op` avg): does the arithmetic that replay accepts (`precision/collective-sum`)
+multiply by 1/N rounded to the wire's dtype, before or after the sum? Where no candidate is accepted: is
+sum(y sign(s)) / sum|s| - 1 over all samples of the run nearer to the factor's error than to 0, by an interval of 4.9
+standard errors that does not hold 0? For sums: does the factor that the trainer recorded (`prescale`, `postscale`) differ from 1/N by a
+rounding?
 
 **Strength.** `proved` where the accepted class multiplies and every candidate that does not differs on enough samples,
 or where the trainer states the factor; `statistical` from the interval.

@@ -24,6 +24,18 @@ An all-reduce or reduce-scatter sums over ranks in too few bits, and the sum is 
 shows nothing at 64 ranks, is 2.7 % too large at 256, 13 % too small at 512 and loses half at 1,024. The loss curve
 shows none of it: it is a learning rate that differs from element to element.
 
+**Bad.** `rank 11: element 175774 is -96.5, its 16 inputs sum to 1.537, and no order is off by more than 0.132`. `bf16
+ring starting at rank 3: 64 of 64 samples; sums over 512 ranks come out 13 % too small`.
+
+**Good.** `fp32 accumulation, rounded once: 256 of 256 samples`, or a 16-bit tree with the note's blessing.
+
+**How to fix it.**
+- PyTorch DDP: reduce in fp32 (no `fp16_compress_hook` or `bf16_compress_hook` over many ranks).
+- FSDP: `MixedPrecision(reduce_dtype=torch.float32)`.
+- Megatron-LM: `--accumulate-allreduce-grads-in-fp32`, and no `--grad-reduce-in-bf16`.
+- DeepSpeed: `"communication_data_type": "fp32"`.
+- NCCL: `NCCL_ALGO=Tree` or NVLS, whose partial sums are few or wide; hierarchical groups with fp32 inside.
+
 **What it checks.** At up to 4,096 sampled elements a call, every rank's input and the result, joined by
 (group, sequence number). Three questions, kept apart:
 - *Which arithmetic made this result?* Every candidate is replayed on the samples: rings from each start and in
@@ -79,18 +91,6 @@ agree, and kept in those that do not |
 
 Nothing of it averages out: a bias of b in each step is a bias of b in Adam's mean, whatever its decay. Without bias 16-bit
 partial sums only add variance, about N u^2 per step (relative; u = 2^-8 in bf16), which is below that of the batch (Higham and Mary, 2019).
-
-**Bad.** `rank 11: element 175774 is -96.5, its 16 inputs sum to 1.537, and no order is off by more than 0.132`. `bf16
-ring starting at rank 3: 64 of 64 samples; sums over 512 ranks come out 13 % too small`.
-
-**Good.** `fp32 accumulation, rounded once: 256 of 256 samples`, or a 16-bit tree with the note's blessing.
-
-**How to fix it.**
-- PyTorch DDP: reduce in fp32 (no `fp16_compress_hook` or `bf16_compress_hook` over many ranks).
-- FSDP: `MixedPrecision(reduce_dtype=torch.float32)`.
-- Megatron-LM: `--accumulate-allreduce-grads-in-fp32`, and no `--grad-reduce-in-bf16`.
-- DeepSpeed: `"communication_data_type": "fp32"`.
-- NCCL: `NCCL_ALGO=Tree` or NVLS, whose partial sums are few or wide; hierarchical groups with fp32 inside.
 
 **Strength.** The model `proved` by replay, the bias `statistical`, a result that no order gives `bounded`: an error; a
 warning if most elements are affected and no `algorithm` is declared. The note's forecast is a simulation.

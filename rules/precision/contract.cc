@@ -26,15 +26,6 @@ products of 4,096 normal factors, 977 change when eight lanes replace one, by 1.
 differ drift apart where replicas should be equal; a restart on other hardware moves the loss by more than its
 seed does.
 
-**What it checks.** The class of arithmetics that explains a product's sampled elements (see
-`precision/gemm-accumulator`) against the first one that was accepted at its site, for the same shapes and dtypes.
-Each later class narrows the reference to what both have in common. A finding is a call that a class explains,
-while every arithmetic of the reference fails on k = ln(10^6 C) of its elements, C the number of candidates.
-
-With `plumb audit --contract FILE` (from `plumb fingerprint --output FILE`, or `plumbline.fingerprint(...)` in Python)
-products of the contract's length and dtypes are held to that instead: each sampled element is computed again by
-the contract's tree and arithmetic. One element that differs is a finding.
-
 **Bad.** `step 400: aligned blocks of 32, 13 fraction bits; held since step 0: aligned blocks of 16, 25 bits`.
 
 **Good.** One class over all steps and ranks, or shapes that differ: kernels are chosen by shape, and each shape
@@ -45,6 +36,15 @@ has its own reference.
   `torch.backends.cuda.matmul.*`, `NVIDIA_TF32_OVERRIDE`; autotuners (`torch.compile(mode="max-autotune")`,
   Triton) with a cache that is shared by all ranks.
 - One GPU model in a job, or accept the difference and restart the comparison with a new run name.
+
+**What it checks.** The class of arithmetics that explains a product's sampled elements (see
+`precision/gemm-accumulator`) against the first one that was accepted at its site, for the same shapes and dtypes.
+Each later class narrows the reference to what both have in common. A finding is a call that a class explains,
+while every arithmetic of the reference fails on k = ln(10^6 C) of its elements, C the number of candidates.
+
+With `plumb audit --contract FILE` (from `plumb fingerprint --output FILE`, or `plumbline.fingerprint(...)` in Python)
+products of the contract's length and dtypes are held to that instead: each sampled element is computed again by
+the contract's tree and arithmetic. One element that differs is a finding.
 
 **Strength.** `proved` by replay.
 

@@ -27,6 +27,16 @@ of the weight itself; with d = 0.9999, twenty times it. With weights that have m
 the average was set up, none of a million elements can move at 0.99 or above (58 % at 0.9), and the "average" that is evaluated and shipped is
 the checkpoint it was started from. In fp32 the limit is 6e-5 of the weight at d = 0.999.
 
+**Bad.** `0 of 4,096 sampled elements can move`: an EMA of a bf16 model, kept in bf16.
+
+**Good.** Shadow weights in fp32, cast when they are evaluated.
+
+**How to fix it.**
+- diffusers: `EMAModel(unet.parameters())` on an fp32 copy; `ema.to(dtype=torch.float32)`.
+- PyTorch: `torch.optim.swa_utils.AveragedModel(model.float(), multi_avg_fn=get_ema_multi_avg_fn(0.999))`.
+- timm: `ModelEmaV3` before `.to(torch.bfloat16)`. NeMo, Megatron-LM: keep the EMA of the fp32 main parameters.
+- Or update every k steps with decay dᵏ: the step grows by k.
+
 **What it checks.** Of an update with `optimizer` "ema" (or one with a `decay` and no optimizer named):
 e ← e + (1−d)(p−e), `intended` being (1−d)(p−e). Of the sampled elements with p ≠ e, how many are able to move,
 that is fl(e + (1−d)(p−e)) ≠ e, rounded once to nearest even in the dtype of e. A finding needs at least
@@ -45,16 +55,6 @@ A cast of an fp32 average moves its due elements, and passes.
 | a tenth and more | the average follows, late in elements that change little | pass |
 | fewer, in bf16 or fp16 | what is evaluated and shipped is the checkpoint that the average was set up from | warning |
 | fewer, in f32 | weights stand within 6e-5 of their average: a warm-up, or the end of a schedule | note |
-
-**Bad.** `0 of 4,096 sampled elements can move`: an EMA of a bf16 model, kept in bf16.
-
-**Good.** Shadow weights in fp32, cast when they are evaluated.
-
-**How to fix it.**
-- diffusers: `EMAModel(unet.parameters())` on an fp32 copy; `ema.to(dtype=torch.float32)`.
-- PyTorch: `torch.optim.swa_utils.AveragedModel(model.float(), multi_avg_fn=get_ema_multi_avg_fn(0.999))`.
-- timm: `ModelEmaV3` before `.to(torch.bfloat16)`. NeMo, Megatron-LM: keep the EMA of the fp32 main parameters.
-- Or update every k steps with decay dᵏ: the step grows by k.
 
 **Strength.** `proved`: each counted element is replayed. The level is warning; a note for averages in f32 and f64,
 which do not change while the weights are within 6e-8/(1−d) of them (a warm-up from a rate of zero) and move after that.

@@ -24,16 +24,6 @@ underflowed and left the denominator to it alone.
 1e8·m: for a gradient of 1e-4 the root should be 3.2e-6 and is replaced by 1e-8, a first step 316 times too
 long, in the elements with the least signal.
 
-**What it checks.** Two things, each enough. (1) `eps`, rounded once to the dtype in which it is added
-(`eps_dtype`, else the dtype of the moments), is 0. (2) A sampled element has v = 0 after a step with g ≠ 0,
-because β2·v + (1−β2)·g² rounds to 0 in the moments' dtype, although its root is larger than eps: the
-denominator is eps where it should be sqrt(v) + eps.
-
-**In checkpoints** eps and the decays are those of the parameter's group. (1) is as above, unless weights whose v is 0 are finite: then eps is
-added in a wider dtype. (2) of 2,048 sampled elements: v = 0 where the first moment m is not. Both average the same gradients, so
-sqrt(v) ≥ |m|·sqrt((1−β2)(1−β1²/β2))/(1−β1), 0.138 |m| at 0.9 and 0.999 (Cauchy and Schwarz); where that is above eps the denominator has
-lost it. The share of v below eps² is in the details alone.
-
 **Bad.** `eps = 1e-08 is 0 in f16`.
 
 **Good.** Moments and the division in fp32 or bf16; or eps = 1e-4 in fp16, chosen to be there.
@@ -44,6 +34,16 @@ lost it. The share of v below eps² is in the details alone.
   `--exp-avg-sq-dtype fp32`.
 - Pure fp16 or 8-bit state: raise eps (`torch.optim.Adam(eps=1e-4)`) and know that it then bounds the step.
 - Norms in fp16: an eps of 1e-5 is there, 1e-8 and BERT's 1e-12 are 0; compute them in fp32.
+
+**What it checks.** Two things, each enough. (1) `eps`, rounded once to the dtype in which it is added
+(`eps_dtype`, else the dtype of the moments), is 0. (2) A sampled element has v = 0 after a step with g ≠ 0,
+because β2·v + (1−β2)·g² rounds to 0 in the moments' dtype, although its root is larger than eps: the
+denominator is eps where it should be sqrt(v) + eps.
+
+**In checkpoints** eps and the decays are those of the parameter's group. (1) is as above, unless weights whose v is 0 are finite: then eps is
+added in a wider dtype. (2) of 2,048 sampled elements: v = 0 where the first moment m is not. Both average the same gradients, so
+sqrt(v) ≥ |m|·sqrt((1−β2)(1−β1²/β2))/(1−β1), 0.138 |m| at 0.9 and 0.999 (Cauchy and Schwarz); where that is above eps the denominator has
+lost it. The share of v below eps² is in the details alone.
 
 **Strength.** `proved`: one rounding.
 

@@ -26,6 +26,18 @@ becomes zero, or it is beyond the largest finite value.
 e4m3 as they are; with a scale per block of 32, fewer than one in 100,000. Of gradients with a deviation of
 1e-8, ordinary late in training, 99.7 % are 0 in fp16. Flushed values are not noise: each of them errs towards zero.
 
+**Bad.** `12 % of the values become 0 in e4m3`.
+
+**Good.** Values scaled by their amax before the cast, fewer than 1 % lost.
+
+**How to fix it.**
+- Scale: Transformer Engine `fp8_autocast(fp8_recipe=DelayedScaling())`, `Float8CurrentScaling` or
+  `MXFP8BlockScaling` for outliers; torchao `Float8LinearConfig`, DeepSeek-V3's 1×128 tiles.
+- fp16 gradients: `torch.cuda.amp.GradScaler`, DeepSpeed `fp16.initial_scale_power`, Megatron-LM
+  `--initial-loss-scale`.
+- Gradients have wide ranges: `Format.HYBRID` (e4m3 forward, e5m2 backward), or bf16.
+- The tensor is scaled later? Pass the values as they are stored, after the scale.
+
 **What it checks.** Over the whole tensor (of more than 4,194,304 elements: over tiles of 2,048 that a fixed hash draws, one of each
 32 neighbours), each finite non-zero value rounded once to nearest even in `target_format`: the share that becomes 0
 (flushed) plus the share beyond the largest finite value
@@ -65,18 +77,6 @@ outlier, and would not with the next largest value; or where 5 % of sum |x| is l
 0.1 % in mxfp8; Student's with 3 degrees, whose tails are like gradients', 3.1, 1.3 and 0.2 %; with 2 degrees 6.2, 2.7 and
 0.3 %). Of values that are stored already (u8, F8, F4 and their scales)
 only the marks of products' factors are left.
-
-**Bad.** `12 % of the values become 0 in e4m3`.
-
-**Good.** Values scaled by their amax before the cast, fewer than 1 % lost.
-
-**How to fix it.**
-- Scale: Transformer Engine `fp8_autocast(fp8_recipe=DelayedScaling())`, `Float8CurrentScaling` or
-  `MXFP8BlockScaling` for outliers; torchao `Float8LinearConfig`, DeepSeek-V3's 1×128 tiles.
-- fp16 gradients: `torch.cuda.amp.GradScaler`, DeepSpeed `fp16.initial_scale_power`, Megatron-LM
-  `--initial-loss-scale`.
-- Gradients have wide ranges: `Format.HYBRID` (e4m3 forward, e5m2 backward), or bf16.
-- The tensor is scaled later? Pass the values as they are stored, after the scale.
 
 **Strength.** `heuristic`: one per cent is customary. The shares are exact, of a large tensor those of the drawn tiles
 (the sample size says of how many

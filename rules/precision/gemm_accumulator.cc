@@ -26,6 +26,20 @@ K = 4,096 and normal e4m3 factors its results err by 0.13 % (rms), one in 23 by 
 with positive factors all are 7 % too small (0.06 % when promoted every 128 products), and a sum of ones
 stops at 16,384. The loss curve shows noise.
 
+**Bad.** `64 of 64 elements: aligned blocks of 32, 13 fraction bits, f32 toward zero`.
+
+**Good.** `64 of 64 elements: aligned blocks of 16, 25 fraction bits`, or the same 13 bits added in f32 every
+128 products.
+
+**How to fix it.**
+- FP8: promote partial sums (DeepGEMM; Transformer Engine: `use_split_accumulator=True`, the default of
+  backward passes; cuBLASLt: `CUBLASLT_MATMUL_DESC_FAST_ACCUM` off; PyTorch: `torch._scaled_mm(...,
+  use_fast_accum=False)`).
+- fp16 accumulation: PyTorch `torch.backends.cuda.matmul.allow_fp16_accumulation = False`; cuBLAS compute
+  type `CUBLAS_COMPUTE_32F`.
+- 16-bit reductions of split-K: `torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False`
+  (see `precision/split-k`).
+
 **What it checks.** At sampled elements D[i,j], the row of A and the column of B that went into each. Which
 arithmetic gives D's bits on every sample? Every candidate is replayed: the exact sum rounded once; one
 product after the other in f32, f16, bf16, e4m3, e5m2 or f64, rounded or fused, to nearest or toward zero; pairwise
@@ -58,20 +72,6 @@ for a 32-bit D: every tensor core truncates, and a quarter of an f32 unit is nor
 In the second column errors are small compared with the noise of the batch; in the third all elements err in the same direction, in every layer and
 step. DeepSeek-V3 promotes every 128 products for that reason: nearly 2 % largest relative error without it at K = 4,096 (DeepSeek-AI, 2024, 3.3.2). A
 *bias* found by the statistic is a warning below 1 ulp of bf16 (0.4 to 0.8 %), an error above; more than any f32 sum can err an error.
-
-**Bad.** `64 of 64 elements: aligned blocks of 32, 13 fraction bits, f32 toward zero`.
-
-**Good.** `64 of 64 elements: aligned blocks of 16, 25 fraction bits`, or the same 13 bits added in f32 every
-128 products.
-
-**How to fix it.**
-- FP8: promote partial sums (DeepGEMM; Transformer Engine: `use_split_accumulator=True`, the default of
-  backward passes; cuBLASLt: `CUBLASLT_MATMUL_DESC_FAST_ACCUM` off; PyTorch: `torch._scaled_mm(...,
-  use_fast_accum=False)`).
-- fp16 accumulation: PyTorch `torch.backends.cuda.matmul.allow_fp16_accumulation = False`; cuBLAS compute
-  type `CUBLAS_COMPUTE_32F`.
-- 16-bit reductions of split-K: `torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False`
-  (see `precision/split-k`).
 
 **Strength.** `proved` by replay, an error where f32 was declared, a warning where nothing was (an assumption).
 The bound is `bounded`, the bias `statistical`.

@@ -25,6 +25,18 @@ Gradients of mean 1 and spread 0.5 in bf16: 256 micro-batches -0.1 %, 512 -1.4 %
 means differ lose 39 % at 1,024. The loss curve shows nothing: a gradient that is 45 % too small in every
 element is a learning rate that is too small, until it is not the same in every element.
 
+**Bad.** `sums of 1,024 addends kept in bf16 are 45 % too small; 83 % of the additions changed nothing`.
+
+**Good.** `sums of 1,024 addends: fp32, one after the other; 0.00 ulp`.
+
+**How to fix it.**
+- PyTorch: keep `.grad` in fp32 (fp32 parameters under `torch.autocast`), or add up in a fp32 buffer of your own
+  and copy it into `.grad` once.
+- Megatron-LM: `--accumulate-allreduce-grads-in-fp32` (`--main-grads-dtype fp32`).
+- DeepSpeed: `"data_types": {"grad_accum_dtype": "fp32"}`.
+- FSDP: parameters in fp32 with `MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)`.
+- Or fewer, larger micro-batches.
+
 **What it checks.** At sampled elements of a sum that one rank keeps over the micro-batches of a step, the
 exact sum of the addends (a superaccumulator, no rounding) compared with the result. The error is counted
 beyond the one rounding into the sum's dtype that nobody can avoid, in units of its last place (ulp), signed
@@ -52,18 +64,6 @@ so that plus is too large in magnitude; sums in fp32 are judged in ulp of bf16. 
 
 The mean error does not average out over steps: Adam's mean takes it in whole. What is lost first are the elements with a common
 sign in all micro-batches, those that the run agrees on (Higham, 1993; Zamirai et al., "Revisiting BFloat16 Training", 2020).
-
-**Bad.** `sums of 1,024 addends kept in bf16 are 45 % too small; 83 % of the additions changed nothing`.
-
-**Good.** `sums of 1,024 addends: fp32, one after the other; 0.00 ulp`.
-
-**How to fix it.**
-- PyTorch: keep `.grad` in fp32 (fp32 parameters under `torch.autocast`), or add up in a fp32 buffer of your own
-  and copy it into `.grad` once.
-- Megatron-LM: `--accumulate-allreduce-grads-in-fp32` (`--main-grads-dtype fp32`).
-- DeepSpeed: `"data_types": {"grad_accum_dtype": "fp32"}`.
-- FSDP: parameters in fp32 with `MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)`.
-- Or fewer, larger micro-batches.
 
 **Strength.** `statistical` for the bias; the model in the details is `proved` by replay. The note is `heuristic`:
 it assumes that longer sums have addends like these.

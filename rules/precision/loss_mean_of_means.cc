@@ -29,15 +29,6 @@ loss that is logged, and usually the gradient with it, weighs tokens by where th
 means 3.0. Every token of the first counts nine times. It biases by length, is invisible in any
 one curve, and changes with the batch size, so runs of different sizes are not comparable.
 
-**What it checks.** The scalars `loss`, `loss_sum` and `tokens` of one step over all ranks (or the same three
-names behind a common prefix, as `train/loss`): the logged loss against Σ`loss_sum`/Σ`tokens` and against the
-mean of the ranks' means, and of the micro-batches' means where a rank logged several. A finding needs
-the logged value to be the latter and not the former, the two being further apart than the rounding of
-everything that was logged: (n+4)·2⁻²⁴ of the terms, and half a unit of the last decimal that was kept. Another
-value (smoothed, with an auxiliary loss) is sometimes as near by chance: with two decimals
-in a few steps of a hundred. So the chance is multiplied over steps until it is below 1e-4 (one step of an
-unrounded fp32, some five of two decimals), and a step whose logged value is neither mean undoes two of those findings.
-
 **Bad.** `logged 3.0 is the mean of 2 ranks' means; over the tokens it is 2.2`.
 
 **Good.** Sums and counts are reduced, and divided once.
@@ -47,6 +38,15 @@ unrounded fp32, some five of two decimals), and a step whose logged value is nei
 - Hugging Face Trainer: `average_tokens_across_devices=True` and a loss that uses `num_items_in_batch`.
 - PyTorch DDP: all-reduce the token count, scale the loss by world_size/Σtokens and use `reduction="sum"`; DDP
   and FSDP divide gradients by the world size. DeepSpeed: the same, `gradient_accumulation_steps` divides too.
+
+**What it checks.** The scalars `loss`, `loss_sum` and `tokens` of one step over all ranks (or the same three
+names behind a common prefix, as `train/loss`): the logged loss against Σ`loss_sum`/Σ`tokens` and against the
+mean of the ranks' means, and of the micro-batches' means where a rank logged several. A finding needs
+the logged value to be the latter and not the former, the two being further apart than the rounding of
+everything that was logged: (n+4)·2⁻²⁴ of the terms, and half a unit of the last decimal that was kept. Another
+value (smoothed, with an auxiliary loss) is sometimes as near by chance: with two decimals
+in a few steps of a hundred. So the chance is multiplied over steps until it is below 1e-4 (one step of an
+unrounded fp32, some five of two decimals), and a step whose logged value is neither mean undoes two of those findings.
 
 **Strength.** `proved`: exact up to the stated rounding, in steps enough to leave coincidence a chance of 1e-4.
 

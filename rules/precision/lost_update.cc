@@ -27,6 +27,19 @@ from N(0, 0.02²) and steps from N(0, 1e-5²), as Adam makes them at a rate of 1
 do not change and 78 % of the step is lost; at 1e-4 it is 32 % and 6 %. The loss falls all the same, because
 small weights still change, and its curve shows nothing.
 
+**Bad.** `88 % of 65,536 elements kept their bits; 22 % of the intended change arrived`.
+
+**Good.** Weights, or a master copy of them, in fp32.
+
+**How to fix it.**
+- Keep fp32 masters: Megatron-LM `--bf16` (with `--use-precision-aware-optimizer` also
+  `--main-params-dtype fp32`); DeepSpeed `bf16: {enabled: true}` (its BF16_Optimizer keeps them); FSDP
+  `MixedPrecision(param_dtype=torch.bfloat16)` over fp32 parameters rather than `model.bfloat16()`;
+  PyTorch `torch.autocast` over an fp32 model.
+- Or round stochastically: torchao `AdamW8bit(..., bf16_stochastic_round=True)`, Transformer Engine
+  `FusedAdam(store_param_remainders=True)`, or compensate (optimi's `kahan_sum=True`).
+- Observe what the optimizer keeps: hand the fp32 master to the probe, not the bf16 copy of it.
+
 **What it checks.** Of one update, over the whole tensor: the change along the intended one, over the
 intended one: sum of (after − before)·sign(Δ) over sum of |Δ|. Below a half, with at least 1,000 elements
 with an intended change, the sampled elements are replayed: an element counts as lost when Δ ≠ 0, `after`
@@ -51,19 +64,6 @@ above that is 5.6 times the step itself, as a decay. It is reported if 99 in 100
 elements are on that side, 16 and more of them where the nearest value is on the other, and stochastic rounding would do it with a
 chance below 1e-9. A note where the drift is below 1 % of the intended change, a warning, an error where it is more than
 the change itself.
-
-**Bad.** `88 % of 65,536 elements kept their bits; 22 % of the intended change arrived`.
-
-**Good.** Weights, or a master copy of them, in fp32.
-
-**How to fix it.**
-- Keep fp32 masters: Megatron-LM `--bf16` (with `--use-precision-aware-optimizer` also
-  `--main-params-dtype fp32`); DeepSpeed `bf16: {enabled: true}` (its BF16_Optimizer keeps them); FSDP
-  `MixedPrecision(param_dtype=torch.bfloat16)` over fp32 parameters rather than `model.bfloat16()`;
-  PyTorch `torch.autocast` over an fp32 model.
-- Or round stochastically: torchao `AdamW8bit(..., bf16_stochastic_round=True)`, Transformer Engine
-  `FusedAdam(store_param_remainders=True)`, or compensate (optimi's `kahan_sum=True`).
-- Observe what the optimizer keeps: hand the fp32 master to the probe, not the bf16 copy of it.
 
 **Strength.** `proved`: every listed element is replayed. The level is warning, and error where less than a tenth
 arrives; a note for f32 and f64 weights, whose lost steps are below 6e-8 of the weight (a schedule that ends at zero).

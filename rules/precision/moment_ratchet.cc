@@ -25,6 +25,16 @@ rises with every large gradient and never falls: from 0, with normal gradients o
 after 30,000 steps (fused; 4.0 when .999·v is rounded first), and higher the longer it runs. The step is
 1/sqrt(v): a learning rate that decays by itself, 37 % down and 50 % down, and never recovers after a spike.
 
+**Bad.** `0 of 2,793 elements fell where g² < v/2; bf16, β2 = 0.999`.
+
+**Good.** v in fp32; or in bf16 with β2 = 0.95, where the decay is 5 %.
+
+**How to fix it.**
+- Keep the state in fp32: PyTorch allocates it in the parameters' dtype, so step fp32 masters; Transformer
+  Engine `FusedAdam(exp_avg_sq_dtype=torch.float32)`; Megatron-LM `--exp-avg-sq-dtype fp32`; DeepSpeed: leave
+  `fp16_master_weights_and_gradients` off.
+- Or quantise with a scale and stochastic rounding (torchao, bitsandbytes 8-bit Adam), or lower β2.
+
 **What it checks.** The sampled elements of an update with its gradient and the second moment before
 and after: v ← β2·v + (1−β2)·g². Where g² < v/2, v must fall, by half of its largest decay at least. A finding
 needs at least 1,000 such elements, of which less than 1 % fell, and a replay that gives the recorded bits: the
@@ -48,16 +58,6 @@ less than 1 % of which ever fell, and a dtype in which a decay of 1−β2 is bel
 
 No error: directions stay right, steps become smaller, and a schedule hides it (Dettmers et al., 2022, keep the second moment in
 8 bits with a scale for each block, whose decay does not stall).
-
-**Bad.** `0 of 2,793 elements fell where g² < v/2; bf16, β2 = 0.999`.
-
-**Good.** v in fp32; or in bf16 with β2 = 0.95, where the decay is 5 %.
-
-**How to fix it.**
-- Keep the state in fp32: PyTorch allocates it in the parameters' dtype, so step fp32 masters; Transformer
-  Engine `FusedAdam(exp_avg_sq_dtype=torch.float32)`; Megatron-LM `--exp-avg-sq-dtype fp32`; DeepSpeed: leave
-  `fp16_master_weights_and_gradients` off.
-- Or quantise with a scale and stochastic rounding (torchao, bitsandbytes 8-bit Adam), or lower β2.
 
 **Strength.** `proved`: each listed element is replayed to the bit.
 

@@ -25,15 +25,6 @@ that rank had seen right before.
 it over the sequence, the all-reduce over the ranks, the optimizer into the weights. The loss shows it
 later, when its origin is not visible any more. fp16 ends at 65,504: an activation of 256 squared is beyond it.
 
-**What it checks.** Every tensor, update and sampled reduction that was observed, in the order in which the
-ranks made their observations. The first one that holds a NaN or an infinity is the finding; everything it floods afterwards, in the same
-step and the ones that follow without a clean one between, is the same incident. A weight that
-held it when its step began (`run.watch` looks at the weights as soon as a loss or a gradient is NaN or infinite; an update's
-sampled elements before it) comes before all else of that step. The finding states which tensors were observed before,
-and which were not. Losses and gradient norms are
-`health/loss-non-finite`'s. They come every step and tensors in some: if a loss was NaN before a tensor was observed, the finding states since when.
-A loss comes before the gradients that are made from it; the finding names the gradient, and states that the loss must be checked first.
-
 **Bad.** `step 812, rank 3: layers.17.mlp/activation has 2 infinities; before it, layers.17.norm reached
 6.1e4, 93 % of the largest f16`.
 
@@ -46,6 +37,15 @@ A loss comes before the gradients that are made from it; the finding names the g
   `--loss-scale-window`; those back off by design and are a note here.
 - The first is on one rank alone, with the same inputs elsewhere: test that device.
 - Find the operation itself with `torch.autograd.set_detect_anomaly(True)` from a checkpoint of this step.
+
+**What it checks.** Every tensor, update and sampled reduction that was observed, in the order in which the
+ranks made their observations. The first one that holds a NaN or an infinity is the finding; everything it floods afterwards, in the same
+step and the ones that follow without a clean one between, is the same incident. A weight that
+held it when its step began (`run.watch` looks at the weights as soon as a loss or a gradient is NaN or infinite; an update's
+sampled elements before it) comes before all else of that step. The finding states which tensors were observed before,
+and which were not. Losses and gradient norms are
+`health/loss-non-finite`'s. They come every step and tensors in some: if a loss was NaN before a tensor was observed, the finding states since when.
+A loss comes before the gradients that are made from it; the finding names the gradient, and states that the loss must be checked first.
 
 **Strength.** `proved`: counted over every element (reductions: over the sampled ones).
 

@@ -30,11 +30,6 @@ Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is
 large, more with every doubling of the context: what was trained at one length fails at another (Dao et al., 2022,
 keep the statistics in fp32) |
 
-**What it checks.** Tensors of role `probabilities`, row by row over their last axis: |Σp − 1| must not
-exceed ½·Σulp(p) + (n+2)·2⁻²⁴, that is every p rounded once to its dtype after sums and divisions in fp32.
-Values that are all bf16 or fp16 numbers inside a wider dtype count as such. A finding needs a row that
-sums to *more* than one and has no other explanation (below).
-
 **Bad.** `61 of 64 rows sum to more than one, up to 2.72`.
 
 Where every row that is off is so by what the replay of such a sum gives (p divided by the row's largest, added one by
@@ -48,6 +43,11 @@ the finding states the divisor.
 - Megatron-LM: `--attention-softmax-in-fp32`; its fused softmax kernels sum in fp32.
 - Hand-written Triton and CUDA kernels: keep the running maximum and sum in fp32, whatever the inputs are.
 - Losses and log-probabilities: `logits.float()` before the log-sum-exp; a bf16 log-probability of −8 is known to 1.6 %.
+
+**What it checks.** Tensors of role `probabilities`, row by row over their last axis: |Σp − 1| must not
+exceed ½·Σulp(p) + (n+2)·2⁻²⁴, that is every p rounded once to its dtype after sums and divisions in fp32.
+Values that are all bf16 or fp16 numbers inside a wider dtype count as such. A finding needs a row that
+sums to *more* than one and has no other explanation (below).
 
 **Strength.** `bounded`: on the assumption that the rows are meant to be distributions.
 

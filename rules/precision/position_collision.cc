@@ -24,11 +24,6 @@ those tokens.
 0 to 4,095 it holds 769. fp16 holds every position to 2,048. RoPE in bf16 turns runs of 16 tokens
 by one angle; the loss at short contexts shows nothing, and long ones fail to extrapolate.
 
-**What it checks.** Tensors of role `positions` with a floating dtype, row by row over their last axis. A
-stretch of a row that equals round((s + i)·c) to the bit, for a whole start s and a step c (1, 1/k, or one
-over the length) that its own values fix, is a rounded count; two neighbours with one value in it are a
-collision. f32 values that are all bf16 or fp16 numbers were rounded before they were saved, and count as such.
-
 **Bad.** `4,096 positions have 769 values in bf16: 256 and 257 are both 256`.
 
 **Good.** Integer positions; angles computed in fp32 and rounded after sine and cosine.
@@ -39,6 +34,11 @@ collision. f32 values that are all bf16 or fp16 numbers were rounded before they
 - Do not build them with `torch.arange(n, dtype=hidden_states.dtype)`; DeepSpeed and FSDP cast *buffers* too
   (`MixedPrecision(buffer_dtype=torch.float32)`; `model.half()` converts `inv_freq`).
 - Megatron-LM: its rotary embedding is fp32; check ported ones (`--position-embedding-type rope`).
+
+**What it checks.** Tensors of role `positions` with a floating dtype, row by row over their last axis. A
+stretch of a row that equals round((s + i)·c) to the bit, for a whole start s and a step c (1, 1/k, or one
+over the length) that its own values fix, is a rounded count; two neighbours with one value in it are a
+collision. f32 values that are all bf16 or fp16 numbers were rounded before they were saved, and count as such.
 
 **Inverse frequencies.** Tensors whose name ends in `inv_freq` in bf16 or fp16 (`run.watch` observes a model's
 buffers): between the first, 1, and the last

@@ -28,6 +28,18 @@ flipped bit of 2^34 on one of 64 ranks (bit 30 turns 0.02 into 6.8e36, bit 22 tu
 appears in a loss that is averaged over them; ranks that stopped sharing gradients train 64
 models, and a checkpoint holds rank 0's.
 
+**Bad.** `rank 2 differs from ranks 0, 1, 3: element 8,841 is 0x3ca3d70a there, 0x3ce3d70a here`.
+
+**Good.** One digest.
+
+**How to fix it.**
+- One rank, one element, one bit: hardware. Take the node out, run its memory test (DCGM `dcgmi diag -r 3`,
+  ECC counters of `nvidia-smi -q`), reload that rank's weights from another replica.
+- All elements: gradients are not shared. PyTorch DDP: no `no_sync()` left open, no parameters added after
+  wrapping, `find_unused_parameters`; Megatron-LM: `--check-weight-hash-across-dp-replicas-interval`, the
+  norms' gradients under sequence parallelism; FSDP HYBRID_SHARD: the replicate group.
+- Buffers: `broadcast_buffers=True`; seeds that differ by rank where they must not.
+
 **What it checks.** The 128-bit digest of a tensor (a sum over its elements of a hash of index and bits) on
 each rank of a step, micro-batch by micro-batch. Ranks that declare one `replicas` group hold copies. A strict
 majority names the odd ranks; of two, both are named and neither is accused. With sampled values the first
@@ -40,18 +52,6 @@ which the ranks' numbers differ, with the last in which they agreed; the next ob
 Several processes that train without a wrapper and sum nothing over their process group (`run.watch` sends a checksum of all weights before
 the first update, `unsummed/before`, and after the 4th, 8th, 16th, ..., `unsummed/after`): a warning at the end of the run if they began with the
 same bits and no two of them agree since.
-
-**Bad.** `rank 2 differs from ranks 0, 1, 3: element 8,841 is 0x3ca3d70a there, 0x3ce3d70a here`.
-
-**Good.** One digest.
-
-**How to fix it.**
-- One rank, one element, one bit: hardware. Take the node out, run its memory test (DCGM `dcgmi diag -r 3`,
-  ECC counters of `nvidia-smi -q`), reload that rank's weights from another replica.
-- All elements: gradients are not shared. PyTorch DDP: no `no_sync()` left open, no parameters added after
-  wrapping, `find_unused_parameters`; Megatron-LM: `--check-weight-hash-across-dp-replicas-interval`, the
-  norms' gradients under sequence parallelism; FSDP HYBRID_SHARD: the replicate group.
-- Buffers: `broadcast_buffers=True`; seeds that differ by rank where they must not.
 
 **Strength.** `proved`: different digests are different bits. Undeclared tensors are judged only where the
 evidence itself shows that they are copies: they were equal, not constant, and changed together in

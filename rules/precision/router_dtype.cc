@@ -36,13 +36,6 @@ engine's routing differs from the trainer's |
 
 Fedus et al. (2021) found bf16 routers unstable and keep them in f32; none of it makes a gradient wrong, so no error.
 
-**What it checks.** The dtype of the recorded scores, and the share of tokens whose own choice that dtype
-leaves open: the k-th and the (k+1)-th score are within 2 ulp. bf16 scores with 64 experts or more are a
-note; a tied share above 1 % of 16-bit scores is a warning. Scores recorded as f32 of which every one is
-a bf16 number were rounded to bf16 on the way (the gate's product was taken in bf16 and cast too late)
-and count as bf16; of these only exact ties show. Steps on which every token ties are those of a router
-that was initialised to zero, and are counted apart.
-
 **Bad.** `scores are bf16 with 256 experts: 33 % of the tokens are tied`.
 
 **Good.** Scores in f32, the gate's product included.
@@ -54,6 +47,13 @@ that was initialised to zero, and are counted apart.
 - Hugging Face: `softmax(router_logits, dtype=torch.float)` comes too late; give `gate` float weights and
   a float input.
 - In inference engines, the same: the gate is a small matrix.
+
+**What it checks.** The dtype of the recorded scores, and the share of tokens whose own choice that dtype
+leaves open: the k-th and the (k+1)-th score are within 2 ulp. bf16 scores with 64 experts or more are a
+note; a tied share above 1 % of 16-bit scores is a warning. Scores recorded as f32 of which every one is
+a bf16 number were rounded to bf16 on the way (the gate's product was taken in bf16 and cast too late)
+and count as bf16; of these only exact ties show. Steps on which every token ties are those of a router
+that was initialised to zero, and are counted apart.
 
 **Strength.** `heuristic`: 64 experts and 1 % are customary. The dtype and the ties are facts of the
 recording.

@@ -20,10 +20,6 @@ sum|ab|, and errs by 0.03 % of the result, where f32 keeps 24 bits: harmless for
 positions, or a Gram matrix that is inverted. Whether it is on depends on the library's version, on the
 environment, and on the GPU; the code always states f32.
 
-**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
-columns, with the factors as they are and cut to tf32 (to nearest even, to nearest away, truncated) or bf16. A
-finding is a class whose every member cuts, while every candidate that does not fails on k = ln(10^6 C) samples.
-
 **Bad.** `64 of 64 elements: inputs cut to tf32-nearest-away`.
 
 **Good.** f32 products, or tf32 if it was requested (dumps: `input_format` = tf32).
@@ -34,6 +30,10 @@ finding is a class whose every member cuts, while every candidate that does not 
 - JAX: `jax.default_matmul_precision("float32")`; TensorFlow: `tf.config.experimental.
   enable_tensor_float_32_execution(False)`.
 - Environment: `NVIDIA_TF32_OVERRIDE=0`. oneDNN on CPUs: `ONEDNN_DEFAULT_FPMATH_MODE=STRICT`.
+
+**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
+columns, with the factors as they are and cut to tf32 (to nearest even, to nearest away, truncated) or bf16. A
+finding is a class whose every member cuts, while every candidate that does not fails on k = ln(10^6 C) samples.
 
 **Strength.** `proved` by replay.
 

@@ -20,10 +20,6 @@ default. With 16 parts in bf16 and normal factors, K = 4,096, the rms error is 1
 rounding where the parts are added in f32, 3.3 times in bf16; where parts cancel nothing bounds it by the result.
 A batch of another size takes another kernel, and trainer and inference engine then differ.
 
-**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
-columns under every candidate. A finding is a class whose every member stores parts in 16 bits, while every
-other candidate fails on k = ln(10^6 C) samples. It names the length of a part where all of the class share it.
-
 **Bad.** `256 of 256 elements: exact parts of 256 stored in f16 and added in f32`.
 
 **Good.** The same product with f32 parts.
@@ -33,6 +29,10 @@ other candidate fails on k = ln(10^6 C) samples. It names the length of a part w
 - cuBLASLt: `CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK` without `CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE`;
   cuBLAS: `CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`.
 - Triton: partial sums in an fp32 buffer, or `tl.atomic_add` on fp32.
+
+**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
+columns under every candidate. A finding is a class whose every member stores parts in 16 bits, while every
+other candidate fails on k = ln(10^6 C) samples. It names the length of a part where all of the class share it.
 
 **Strength.** `proved` by replay.
 

@@ -27,6 +27,16 @@ gradients agree it is 100 times too large; where they do not, the newest one is 
 weights. That is momentum without decay: the loss falls at first, then swings wider and wider, and looks like a
 learning rate that is too high. Gradient clipping hides the size and leaves the direction wrong.
 
+**Bad.** `step 41 begins with the gradient that step 40 left: 128 of 128 elements that are not zero have the same bits`.
+
+**Good.** The elements are zero, or there is no gradient.
+
+**How to fix it.**
+- PyTorch: `optimizer.zero_grad()` once per step, after `optimizer.step()` or before the first backward pass.
+- Several optimizers: each clears its own parameters; `model.zero_grad()` clears all of the model.
+- Parameters that no optimizer holds (added later, frozen by leaving them out): `p.requires_grad_(False)`, or clear them too.
+- A buffer of one's own for gradients (`main_grad` in Megatron-LM, `param.main_grad.zero_()`): `zero_grad_buffer()`.
+
 **What it checks.** At up to 128 elements of a parameter, what was in `.grad` when a step ended (what its optimizer
 saw: clipped, unscaled) against what the first micro-batch of the next step finds there. `watch_accumulation`
 records both (reductions of algorithm `left-gradient`: `inputs` what was left, `output` what was found) where the
@@ -42,16 +52,6 @@ first 8 steps, then at powers of two).
 A warning, `heuristic`, if in 6 steps or more, and in three quarters of them, the cosine is -0.3 or below and the part
 that was left has 5 % of the norm
 of the other: in a game (GAN, actor and critic) one side is trained against itself.
-
-**Bad.** `step 41 begins with the gradient that step 40 left: 128 of 128 elements that are not zero have the same bits`.
-
-**Good.** The elements are zero, or there is no gradient.
-
-**How to fix it.**
-- PyTorch: `optimizer.zero_grad()` once per step, after `optimizer.step()` or before the first backward pass.
-- Several optimizers: each clears its own parameters; `model.zero_grad()` clears all of the model.
-- Parameters that no optimizer holds (added later, frozen by leaving them out): `p.requires_grad_(False)`, or clear them too.
-- A buffer of one's own for gradients (`main_grad` in Megatron-LM, `param.main_grad.zero_()`): `zero_grad_buffer()`.
 
 **Strength.** `proved`: the bits are the same, and the weights moved in between (of sums alone: that they did is an assumption).
 
