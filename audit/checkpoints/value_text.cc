@@ -115,7 +115,7 @@ std::string NameOfBoth(std::string name) {
 
 std::string CalleeName(const PickleTree& tree, PickleId id) {
   const std::string name(tree.callee(id));
-  return name.empty() ? "a value that is no name" : NameOfBoth(name);
+  return name.empty() ? "a value that is not a name" : NameOfBoth(name);
 }
 
 // torch pickles its version as an instance of a str subclass.

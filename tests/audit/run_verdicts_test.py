@@ -182,7 +182,7 @@ class Verdicts(unittest.TestCase):
         first = "".join(line(i, i > 300) for i in range(1, 320))
         self.audit({"train.log": first + "".join(line(i, False) for i in range(251, 600))})
         text = self.whole[0]["explanation"]
-        self.assertIn("Up to step 319 19 values", text)
+        self.assertIn("Up to step 319, 19 values", text)
         self.assertIn("A resume in step 251 went back, and all 349 values since then are finite", text)
         self.audit({"train.log": first + "".join(line(i, i > 420) for i in range(251, 600))})
         self.assertNotIn("went back", self.whole[0]["explanation"])

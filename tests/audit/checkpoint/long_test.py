@@ -48,7 +48,7 @@ class Read(InAFolder):
         found = {(f["rule"], f["site"]["layer"], f["site"]["step_first"]) for f in report["findings"] if f["level"] != "note"}
         self.assertEqual(found, {("precision/non-finite", "layers.0.weight", 12)})
         self.assertEqual(notes(report).count("plain values of trainer.losses, tokenizer.vocabulary"), 2)
-        self.assertIn("counted and not kept: ", notes(report))
+        self.assertIn("counted but not stored: ", notes(report))
 
     def test_an_optimizers_parameters_are_kept(self):
         """They name its state, for a list of any length, and after any long list."""

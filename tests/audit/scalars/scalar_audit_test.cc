@@ -226,7 +226,7 @@ TEST_F(ScalarCli, WhatAMapSaysForNothing) {
   ended = audit("step = \"nothing\"\n");
   EXPECT_EQ(ended.status, 2);
   EXPECT_THAT(ended.errors, HasSubstr("found no file with this column"));
-  EXPECT_THAT(audit("").errors, HasSubstr("found nothing in it"));
+  EXPECT_THAT(audit("").errors, HasSubstr("found an empty map"));
   EXPECT_THAT(audit("sreies = 1\n").errors, HasSubstr("did you mean series?"));
   EXPECT_THAT(audit("zzzzzz = 1\n").errors, HasSubstr("series run step rank"));
 }
