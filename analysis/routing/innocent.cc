@@ -32,7 +32,7 @@ v1::Verdict DecideDropless(const SiteStep& step, const RoutingAnalysis& a) {
   if (a.nothing_kept.any()) return NothingKeptVerdict(a.nothing_kept);
   if (CapacityCannotRefuse(c)) {
     return Pass(absl::StrCat("every token was assigned by its own scores, and a capacity of ",
-                             config.capacity(), " cannot refuse any of a pool's rows"));
+                             config.capacity(), " cannot refuse a row of the pool"));
   }
   if (SetsCapacity(config) && !c.drops_recorded) {
     return Inconclusive(
@@ -41,7 +41,7 @@ v1::Verdict DecideDropless(const SiteStep& step, const RoutingAnalysis& a) {
   if (!a.saturation.contradiction.empty()) return Inconclusive(a.saturation.contradiction);
   if (SetsCapacity(config)) {
     return Inconclusive(absl::StrCat("no-expert-full: no choice was refused at capacity ",
-                                     config.capacity(), "; who would be dropped did not show"));
+                                     config.capacity(), ", so the drop order is not visible"));
   }
   return Pass("every token was assigned by its own scores");
 }
@@ -69,8 +69,8 @@ v1::Verdict DecideClean(const SiteStep& step, const RoutingAnalysis& a, double p
   const CleanReplay& replay = a.first_come.best;
   if (!(replay.bits >= proof_bits)) {
     return Inconclusive(absl::StrFormat(
-        "few-refusals: first come first served fits, with %.1f bits; %.0f are needed", replay.bits,
-        proof_bits));
+        "few-refusals: first come first served fits, with %.1f bits; the rule needs %.0f",
+        replay.bits, proof_bits));
   }
   return Pass(absl::StrFormat("first come first served replays every assignment (%s, %.1f bits)",
                               replay.how, replay.bits));

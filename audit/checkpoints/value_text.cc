@@ -185,7 +185,7 @@ std::string ScalarText(const PickleTree& tree, PickleId id) {
     case PickleKind::kGlobal:
       return NameOfBoth(std::string(tree.text(id)));
     case PickleKind::kCircle:
-      return absl::StrCat("a way back to a call of ", CalleeName(tree, tree.circle(id).call));
+      return absl::StrCat("a reference back to a call of ", CalleeName(tree, tree.circle(id).call));
     default:
       break;
   }

@@ -81,7 +81,7 @@ constexpr OptionInfo kOptions[] = {
      .unit = "nats^2",
      .default_value = "0.02",
      .reason = "four times the mean square of d of fp8 rollouts; E_pi[d^2; d > 0 | prefix] is "
-               "taken to be below",
+               "assumed to be below",
      .low = 0,
      .high = 100},
 };

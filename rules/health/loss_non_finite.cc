@@ -352,7 +352,7 @@ class LossNonFinite : public Rule {
                                        " steps were closed over a rank that reports this loss"));
     const uint64_t skipped = series.course.skipped_rows();
     if (skipped == 0) return Pass("every value was finite");
-    return Pass(absl::StrCat("every value was finite but in ", skipped,
+    return Pass(absl::StrCat("every value was finite, except in ", skipped,
                              " rows that the loss scaler skipped"));
   }
 

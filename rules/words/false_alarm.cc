@@ -17,7 +17,7 @@ struct RateUnit {
   const char* unit;
 };
 constexpr RateUnit kRateUnits[] = {
-    {"performance/straggler", "jobs"},      {"performance/idle-comb", "traces of a rank"},
+    {"performance/straggler", "jobs"},      {"performance/idle-comb", "traces"},
     {"performance/memory-creep", "series"}, {"performance/mfu", "series"},
     {"health/overfit", "series"},
 };

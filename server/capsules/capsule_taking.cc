@@ -107,7 +107,7 @@ void CapsuleKeeper::Take(Capsule* capsule) {
     info.set_state(v1::CapsuleInfo::STATE_FAILED);
     return Save(*capsule);
   }
-  LogInfo("capsule {:016x}: {} {:?} {:?}, {} ranks are asked", info.id(), info.finding().rule(),
+  LogInfo("capsule {:016x}: {} {:?} {:?}, {} ranks are queried", info.id(), info.finding().rule(),
           info.finding().site().run(), info.finding().site().layer(), info.ranks_size());
   AskAll(capsule);
 }
