@@ -52,7 +52,7 @@ void ReportBottlenecks(const v1::Timeline& t, bool all, v1::Verdict* verdict) {
   const std::vector<timeline::Bottleneck> bottlenecks = timeline::BottlenecksOf(t);
   TellPaid(bottlenecks, verdict);
   if (bottlenecks.empty() || !all) return;
-  // "tolls" is the former key, for one version.
+  // The second key is the former one, for one version.
   for (const char* key : {"bottlenecks", "tolls"}) {
     google::protobuf::Struct& shares = PutStruct(*verdict->mutable_details(), key);
     for (const timeline::Bottleneck& bottleneck : bottlenecks)
@@ -64,7 +64,7 @@ void ReportBottlenecks(const v1::Timeline& t, bool all, v1::Verdict* verdict) {
 
 void TellPaid(const std::vector<timeline::Bottleneck>& bottlenecks, v1::Verdict* verdict) {
   if (bottlenecks.size() < 2 || !verdict->has_finding()) return;
-  // "toll" and "next_toll" are the former keys, for one version.
+  // The second key of each pair is the former one, for one version.
   for (const char* key : {"bottleneck", "toll"})
     Put(*verdict->mutable_details(), key, std::string(bottlenecks[0].id));
   for (const char* key : {"next_bottleneck", "next_toll"})
