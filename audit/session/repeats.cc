@@ -104,7 +104,7 @@ bool IsLostLoss(const v1::Finding& f) { return f.rule() == "health/loss-non-fini
 
 std::string NoteOnWeights(const v1::Finding& weight, bool follows) {
   const std::string& why = weight.explanation();
-  const size_t history = why.find("It was last looked at");
+  const size_t history = why.find("It was last observed");
   return "precision/non-finite of step " + std::to_string(OnsetOf(weight)) +
          (follows ? " is not repeated: weights are NaN or infinite because the loss is"
                   : " covers later losses, which are not repeated") +

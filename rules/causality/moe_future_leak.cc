@@ -22,8 +22,8 @@ constexpr char kPage[] = R"page(
 
 A token's expert depends on tokens that come later in its own sequence.
 
-**Why.** In training such a router tells a token something about its future; in generation the future is
-not there, so the model meets a router it was never trained with. With 64 experts of capacity 40 over
+**Why.** In training such a router passes information about later tokens to a token. In generation
+there are no later tokens, so the model uses a router with which it was never trained. With 64 experts of capacity 40 over
 sequences of 4,096 tokens, drop by score can carry 64·log2(41) = 343 bits a layer from a sequence's
 second half into its first. The loss looks better than it is, and nothing crashes.
 `plumbline.leak_consequence` computes by how much: on the example after 2,000 steps expert choice looks 0.005
@@ -82,8 +82,8 @@ met the capacity by accident (2^-7), leaves a hint.
 or one left out for its load), the recorded policy is not the one that passes, all rows of a sequence have the same scores (they are not the tokens'
 own), sequence ids or positions are missing or occur twice, more than half of the rows are tied, NaN or infinite, refusals or what experts hold
 contradict the capacity, ranks of a shared pool are missing, randomness of the token's own was declared that the scores do not hold, own scores do not
-explain the choices, ids are redacted and the pool spans ranks whose sequences have no known order (`order-redacted`) or who used different
-keys (`keys-differ`), or a clean and a leaking policy both fit.
+explain the choices, ids are redacted and the pool spans ranks whose sequences have no known order (`order-redacted`) or which used
+different keys (`keys-differ`), or a clean and a leaking policy both fit.
 
 **What it cannot see.** Drops by score per device, overflow that is re-routed, anything without a full expert: inconclusive.
 

@@ -64,8 +64,8 @@ be benign: size is reported, harm is not predicted.
 **Inconclusive when** there are fewer than 256 finite tokens of lag 0, or none at all.
 
 **What it cannot see.** A temperature in a record of few contexts; a bias that both sides share
-(`drift/sampler-mismatch`); one whose slope explains less than
-60 % of d beside larger noise; whether the trainer or the engine is wrong.
+(`drift/sampler-mismatch`); one whose slope explains less
+than 60 % of d in the presence of larger noise; whether the trainer or the engine is wrong.
 
 **Cost.** About 0.1 µs a token, once for all rules for drift; 100 bytes per step.
 

@@ -43,9 +43,10 @@ step of Adam from zero they may meet).
 
 **What it checks.** The rows of a weight (one index of its first axis: a neuron, a filter, an expert of a stacked tensor) of at least 64
 elements, by a digest of their bits; beyond 65,536 rows every n-th. And tensors of one shape whose names differ in the number of an expert or head
-(`experts.3.w1`, `experts.4.w1`). Two count where they have the same bits and are not zero, and the checkpoint before tells that they moved: they were
-equal then too and had other bits (never apart; of rows a note, since what never occurs is never told apart, of whole experts a
-warning), or they differed then (set equal: a warning).
+(`experts.3.w1`, `experts.4.w1`). Two count where they have the same bits and are not zero, and the checkpoint before
+shows that they changed: they were
+equal then too and had other bits (never different; for rows a note, because words that never occur never become different;
+for whole experts a warning), or they differed then (set equal: a warning).
 
 **Strength.** `proved`: two different rows share a digest of 63 bits once in 10¹⁰ weights.
 

@@ -40,7 +40,7 @@ gradients of a few parts in a billion fp16 keeps none (its smallest number is 6e
 - In fp16: scale the loss (`torch.amp.GradScaler`), and log the norm after `unscale_`.
 - A loss that is at its minimum has no gradient either: then end the run.
 
-**What it checks.** Series whose role is a gradient norm (`grad_norm`, `train/gnorm`, ...; `run.watch` tells `grad_norm`): below 10^-7 in ten of the
+**What it checks.** Series whose role is a gradient norm (`grad_norm`, `train/gnorm`, ...; `run.watch` records `grad_norm`): below 10^-7 in ten of the
 newest nineteen points. NaN and infinity do not count. The run shows what this means:
 - 0 in all of them: nothing reaches the parameters, a warning.
 - It was 1,000 times higher before: it vanished, a warning. If a training loss is also recorded, is at its lowest

@@ -51,7 +51,7 @@ like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a ma
 - *An evaluation loss.* An error if it stays so. If the training loss is finite, the evaluation is at fault, and no checkpoint. Rows that are finite
   again later were not due: a note.
 - *Exactly 0.* transformers logs a loss that is NaN as 0 (`logging_nan_inf_filter`). An error if the gradient norm is not finite there, or no norm
-  is logged and the loss is 0 in the last three rows or more (while the run goes on, 32), at once from far above 0. If the norm is 0, too, over
+  is logged and the loss is 0 in the last three rows or more (while the run continues, 32), at once from far above 0. If the norm is 0, too, over
   eight rows, a warning: no label is left.
   A loss that fades to 0, one that was 0 before, one next to another training loss that is above 0 (a part that is
   switched off), and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning.
@@ -63,7 +63,7 @@ like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a ma
   row counts a skipped step, too.
 - *A column that becomes empty.* `plumb audit` of a table (CSV, JSON lines): the loss or the norm has a value in nine
   rows of ten and ten rows at least, then in none
-  of the last five rows or more, while other columns go on: a warning. pandas writes NaN as an empty cell.
+  of the last five rows or more, while other columns continue: a warning. pandas writes NaN as an empty cell.
 
 The series of one run and attempt have one cause: one incident.
 

@@ -45,7 +45,7 @@ starts high and looks for its level. Then, each once:
 - *halvings*: at least 3 within 100 points (a fall to an eighth is three), and the scale ends at a quarter or less of what it was
   before them: a scaler that tries twice its level and comes back is well;
 - *skipped*: more than 50 skipped steps within 1,000, by the halvings or by the series of what was skipped (a flag, a count since
-  the last point, or a running count: as long as it never falls it is taken for one; fractions count, too);
+  the last point, or a running count: as long as it never falls it is treated as one; fractions count, too);
 - *floor*: the scale is 1 or less (option `floor`), and was higher once;
 - *storm*: in ten points in a row (50 if they begin with the attempt) half of the steps or more were skipped, by a
   series that counts them, the first 100 points
@@ -60,7 +60,7 @@ skipped steps none is a storm; one is found in its tenth row, in a run of 20, 60
 
 **What it cannot see.** Overflow in a run that logs no scale; a scale that falls for long within the first 100 points,
 without a count of skipped steps; a static scale that is too high where nothing counts
-what is skipped; a flag that is logged in every tenth step alone, which is taken for the count of ten.
+what is skipped; a flag that is logged in every tenth step alone, which is treated as the count of ten.
 
 *Of a trainer's log* `plumb audit` counts the sentences of a loss scaler (`OVERFLOW! ... reducing to 32768`, `Gradient overflow. Skipping step`,
 `overflow detected, setting loss scale to`): a note, or an error if the scale falls ten times in a row to the end of the log, or to 1.

@@ -54,15 +54,15 @@ between two values (logs are rounded). z = (y - m)/s.
 - *Restarts of a schedule* (cosine with warm restarts, cycles). The rate had fallen to half of an earlier maximum or less,
   doubles at least from there, and goes no higher than that maximum. An excursion that begins while the rate rises, or within the
   next 32 points (the level is a median of as many and had no time to follow), is a note that names the restart,
-  whatever its height, and is compared with
-  the level that was left as it stood. It is judged when the rate is back (at 1.5 times that low, above which it counts as risen): three
+  whatever its height, and is compared
+  with the level before the restart. It is judged when the rate is back (at 1.5 times that low, above which it counts as risen): three
   points in a row that are then still a tenth and 3 scales above that level are a `level-shift`, or a `divergence` from a third on, as
   without a restart. A rate that a resume puts back excuses nothing (`health/learning-rate`), nor does one that rises above all it was before.
 - *Around 0* (the level is under 60 scales: a likelihood or a bound that crosses it) percentages have no meaning, and
   a warning is an excursion that lasts,
   rises 1.5 times above the highest of the 512 points before, and has 128 of them to know the noise by; with fewer, what jumps there in one
   point and stands 16 scales high, where the values before lie about their middle as noise does, not most of them on
-  it (a hinge; 48 points tell). What starts at 0 and grows by design, as the penalty of a policy does, stays a note so
+  it (a hinge; 48 points are needed). What starts at 0 and grows by design, as the penalty of a policy does, stays a note so
   long.
 
 An evaluation (`val`, `eval`, `test`, `dev`, `valid`, `heldout` as a word of the name) that rises step by step is not a spike,

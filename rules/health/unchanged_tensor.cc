@@ -64,13 +64,13 @@ before shows that the optimizer stepped, by the rate of the weight's own paramet
 
 **Strength.** `proved`: digest, gradient and rate are what was observed.
 
-**Inconclusive when** no rate was told, one of them is 0, fewer than 3 updates were observed, values are NaN or
-infinite (of a weight that changes otherwise: for those
-steps, beside the pass of the others), a step of that rate is below the weight's last place, the gradient is a
+**Inconclusive when** no rate was recorded, one of them is 0, fewer than 3 updates were observed, values are NaN or
+infinite (of a weight that changes otherwise: for
+those steps, in addition to the pass of the others), a step of that rate is below the weight's last place, the gradient is a
 rounding error, no weight of the run changes and 8 updates
 were not seen, a tensor whose elements are all one number stands (at a bound that clamps it), checkpoints keep no
 optimizer's state, or one whose parameters could not be
-named, or an update of the tensor was observed: then the optimizer holds it, and `precision/lost-update` tells where it went.
+named, or an update of the tensor was observed: then the optimizer holds it, and `precision/lost-update` judges the update.
 
 **What it cannot see.** Parameter groups after the fourth, whose rate `run.watch` does not record; a weight that
 changes only by decay; ranks after the first that

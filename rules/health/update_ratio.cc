@@ -45,7 +45,7 @@ slowly as if the data were hard. At 0.3 three steps replace what the weights hel
 - series whose role is the update ratio; `run.watch` records `update_ratio`, from up to 1,024 elements of each of the 16 largest
   parameters. A negative value is treated as the log10 itself;
 - observed updates of tensors with at least two axes, by the sampled elements before and after, or, where no elements were kept, by the mean
-  magnitudes of the change and of the weight that was observed beside it. Biases and gains are left out: near 0 a bias has no scale.
+  magnitudes of the change and of the weight that was observed with it. Biases and gains are left out: near 0 a bias has no scale.
 
 A point counts if the weight is not zero and the learning rate is in use: recorded ten times without a new maximum (not in a
 warm-up), and at least a tenth of its maximum. A finding needs 100 consecutive points on one side (option `points`), or 20 of them that lie

@@ -55,7 +55,7 @@ longer than the agent's queue could hold.
 - `superseded`: a later attempt of the run had begun at or before these steps when they arrived, and its
   evidence of them counts. Steps before its first one are not superseded.
 - `engine-refused`: plumbd acknowledged them and then could not judge or store them. This is a fault of
-  plumbd; its log states the reason. It is told at once.
+  plumbd; its log states the reason. It is reported at once.
 - `rejected`: agent and server disagree on a message; compare their versions.
 - `sample-queue-full`, `sample-spool-full`, `sample-spool-write`: raw rows were given up, their
   summaries arrived; as without `sample-`. A spool gives its last quarter to summaries alone.
@@ -77,7 +77,7 @@ longer than the agent's queue could hold.
 - `device-error`: CUDA refused a call, or the GPU failed; the trainer's log names the first.
 - `device-unfinished`: the run was closed while a GPU was still at work; wait for it before.
 - `after-step-end`, `too-many-sites`, `too-many-open-spans`: calls outside a step (or between
-  `together_begin` and an end that came behind the step's), over 8,192 sites, or spans that never
+  `together_begin` and an end after the end of the step), over 8,192 sites, or spans that never
   end: see the probes' placing.
 - `stage-marks`: stages of the training loop, of which only times are recorded: the drain thread did
   not read them for 4,096 of them, or no step ended for 32,768.

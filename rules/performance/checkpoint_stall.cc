@@ -41,7 +41,7 @@ it for the measured C and the option `mtbf_hours`.
 **What it cannot see.** Saving that no span names: annotate it, `with torch.profiler.record_function("checkpoint"):`. What a trace of a
 few steps shows is not what a day has.
 
-**Cost.** None beside `performance/idle-comb`'s.
+**Cost.** None in addition to `performance/idle-comb`.
 
 **Sources.** Young, "A first order approximation to the optimum checkpoint interval", 1974. Daly, "A higher order estimate of the
 optimum checkpoint interval for restart dumps", 2006.

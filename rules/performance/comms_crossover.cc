@@ -46,7 +46,7 @@ what moves the crossover, and the effect of a pipeline.
 **Strength.** `bounded`: the network cannot be faster than its link; that computing reaches the share `mfu` of the
 peak, and that all ranks are data parallel, are assumptions.
 
-**Inconclusive when** fewer than 8 steps have tokens above 0 of all ranks. Without `parameters`, `peak_tflops` and `link_gb` it says nothing.
+**Inconclusive when** fewer than 8 steps have tokens above 0 of all ranks. Without `parameters`, `peak_tflops` and `link_gb` it gives no verdict.
 
 **What it cannot see.** Latency, congestion, and how much is overlapped in fact (`performance/exposed-communication`
 on a trace); tokens that tensor-parallel ranks count twice.

@@ -35,7 +35,7 @@ thread). With a GPU it is not known whether the GPU is idle in the meantime, and
 
 **What it cannot see.** Loading that no span names: annotate it, `with torch.profiler.record_function("data"):`, or live `with run.span("data"):`.
 
-**Cost.** None beside `performance/idle-comb`'s.
+**Cost.** None in addition to `performance/idle-comb`.
 )page";
 
 constexpr OptionInfo kOptions[] = {

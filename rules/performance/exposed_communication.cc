@@ -47,7 +47,7 @@ rank's trace whether the time is the network's or that of a rank which is late
 (`performance/straggler` distinguishes them); ranks that come last by turns within one step. Copies that a copy engine
 does for a collective count as computation.
 
-**Cost.** None beside `performance/idle-comb`'s.
+**Cost.** None in addition to `performance/idle-comb`.
 )page";
 
 constexpr OptionInfo kOptions[] = {

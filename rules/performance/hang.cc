@@ -39,7 +39,7 @@ declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
 
 **What it checks.** Every agent sends a heartbeat each half second from a thread of its own, which states
 how long its trainer has been in the same step, or that it is between two steps and within no span: a notebook between
-two cells, a loop that has ended, a person who thinks. If all are in this state, no rank hangs. If others are in a later step, such a
+two cells, a loop that has ended, a pause of the user. If all are in this state, no rank hangs. If others are in a later step, such a
 rank is treated like any other. `plumbd` takes the processes of a run, an attempt and a role
 together: when all of them have made no progress for longer than 10 s (`liveness.hang_seconds`), 5 median steps and
 twice the longest pause that the run came back from, it names those that are in the earliest step; in one step, where some are

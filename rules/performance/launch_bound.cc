@@ -37,7 +37,7 @@ of all: a host that stopped once is not a pattern. A finding from 10 % of the sp
 **What it cannot see.** Loops by their own spans: all that they do they launch themselves. What the profiler itself
 costs the host: recording stacks and shapes makes launches slower. Compare a trace without.
 
-**Cost.** None beside `performance/idle-comb`'s.
+**Cost.** None in addition to `performance/idle-comb`.
 )page";
 
 constexpr OptionInfo kOptions[] = {

@@ -50,7 +50,7 @@ each step, which remains when activations are freed; the first 10 points of an a
 - the newest eighth of it and the newest five points lie on the line of those before: growth that has ended does not count;
 - the line reaches the limit within ten times as many steps as it grew in.
 
-The limit is a series beside it (`memory.limit`, `memory.total`), the option `limit` in the series' own unit, 1 for a share, 100 for a percentage.
+The limit is a related series (`memory.limit`, `memory.total`), the option `limit` in the series' own unit, 1 for a share, 100 for a percentage.
 
 While a run continues, it is not known whether growth will end: with the first epoch, or when a cache is full. Growth
 that lasted for n steps continues
@@ -66,11 +66,11 @@ file, whenever the above holds. An early warning becomes a note at the end if th
 root or a logarithm, are emptied 2 to 20
 times, step up once or three times, grow until a first epoch ends, or fill twice, of which kind both are. Of
 400 leaks of 0.01 to 1 % a step (even, in stairs,
-faster and faster, begun late) that end in a full memory all are found, 90 % of them while the run goes on, the middle one when 95 to 98 % of
+faster and faster, begun late) that end in a full memory all are found, 90 % of them while the run continues, the middle one when 95 to 98 % of
 its life is over; of 400 runs with such a leak that end at 65 % of the memory 85 % are found, at 80 % 98 %: the others
 have fewer than 60 steps, or too much noise.
 
-**Inconclusive when** no rank has 50 steps and 40 points of it behind its start, memory grows by less than half and
+**Inconclusive when** no rank has 50 steps and 40 points of it after its start, memory grows by less than half and
 its limit is not known (a series above its recorded limit has none: the two are of different units; growth by half and
 more is a note that asks for the limit), or
 its noise hides whether growth slows down.

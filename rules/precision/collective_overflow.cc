@@ -56,7 +56,7 @@ is not finite.
 
 **What it cannot see.** Elements that were not sampled: one infinity in a million is seen by `precision/non-finite`.
 
-**Cost.** None beside `precision/collective-sum`.
+**Cost.** None in addition to `precision/collective-sum`.
 
 **Sources.** Micikevicius et al., "Mixed Precision Training", 2018.
 )page";

@@ -56,7 +56,7 @@ multiply tie.
 
 **What it cannot see.** A factor applied before the inputs were recorded and not stated in `prescale`.
 
-**Cost.** None beside `precision/collective-sum`.
+**Cost.** None in addition to `precision/collective-sum`.
 
 **Sources.** NCCL, `ncclAvg` (device/reduce_kernel.h: FuncPreMulSum).
 )page";

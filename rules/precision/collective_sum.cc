@@ -25,7 +25,7 @@ shows nothing at 64 ranks, is 2.7 % too large at 256, 13 % too small at 512 and 
 shows none of it: it is a learning rate that differs from element to element.
 
 **Bad.** `rank 11: element 175774 is -96.5, its 16 inputs sum to 1.537, and no order is off by more than 0.132`. `bf16
-ring starting at rank 3: 64 of 64 samples; sums over 512 ranks come out 13 % too small`.
+ring starting at rank 3: 64 of 64 samples; sums over 512 ranks are 13 % too small`.
 
 **Good.** `fp32 accumulation, rounded once: 256 of 256 samples`, or a 16-bit tree with the note's blessing.
 
@@ -45,8 +45,8 @@ ring starting at rank 3: 64 of 64 samples; sums over 512 ranks come out 13 % too
   before or after; subnormals flushed. Ring orders come from metadata; for up to 8 ranks all orders are tried. What
   gives the result's bits on every sample is a class. It is `proved` when every candidate of another family
   differs on k = ln(10^6 C) distinct samples, C the number of candidates: another arithmetic that differs as often
-  matches by luck with probability below 10^-6. "The only match among the candidates" is all that is claimed. A wide
-  accumulation is named `fp32` and said to be "or a compensated sum" until sums by Kahan and Neumaier in the wire's
+  matches by luck with probability below 10^-6. "The only match among the candidates" is all that is claimed. A
+  wide accumulation is named `fp32`, with the addition "or a compensated sum", until sums by Kahan and Neumaier in the wire's
   dtype differ on as many, too; they are as good, and seldom do.
 - *Is there a bias?* The error beyond the one unavoidable rounding, in units of the last place (ulp),
   plus for too large; fp32 results in ulp of bf16. A wealth process over all steps of the run alarms with a

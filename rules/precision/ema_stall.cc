@@ -60,10 +60,10 @@ A cast of an fp32 average moves its due elements, and passes.
 which do not change while the weights are within 6e-8/(1−d) of them (a warm-up from a rate of zero) and move after that.
 
 **Inconclusive when** fewer than 1,000 sampled elements have p ≠ e, the step has no sampled elements, or
-elements stand still that rounding does not hold (an average that is updated every few steps), some
+elements do not change though rounding does not prevent it (an average that is updated every few steps), some
 moved that rounding to nearest would have held (stochastic rounding, a copy of an fp32 average, d·e rounded before p is
-added), or (in checkpoints) an average in f32 stands still (it may not be updated at all), stochastic rounding might
-have stood still as long by a chance above 1e-5. That chance is multiplied
+added), or (in checkpoints) an average in f32 does not change (it may not be updated at all), or stochastic
+rounding gives no change for this long with a probability above 1e-5. That chance is multiplied
 over the steps since the average last moved: long averages are reported late.
 
 **What it cannot see.** An average that moves a little on 10 % of its elements and lags on the others; a

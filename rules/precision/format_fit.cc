@@ -67,7 +67,7 @@ value, are the format's largest (the scale is too small and cuts them); one valu
 among zeros (an outlier determines the scale, and the rest became zero).
 
 **Of a tensor whose format has a scale a block**, over the whole tensor, from a dump that names the format (`target_format`
-mxfp8, mxfp4 or nvfp4; or e4m3, e5m2, e2m1 beside `block` 32, 1x128 or 128x128 and `scale_format`), or of any dumped
+mxfp8, mxfp4 or nvfp4; or e4m3, e5m2, e2m1 with `block` 32, 1x128 or 128x128 and `scale_format`), or of any dumped
 tensor and of a checkpoint's weights for a format that is asked for (`--set precision/format-fit.blocks=nvfp4`). The
 values are held against the recorded
 scales (tensors `scale`, one a block, and `tensor_scale`), without them against those that the format's own rule gives:
@@ -79,8 +79,8 @@ outlier, and would not with the next largest value; or where 5 % of sum |x| is l
 only the marks of products' factors are left.
 
 **Strength.** `heuristic`: one per cent is customary. The shares are exact, of a large tensor those of the drawn tiles
-(the sample size says of how many
-values). On the site `cast` `proved`: every listed value
+(the sample size is their
+number). On the site `cast` `proved`: every listed value
 is cast again.
 
 **Inconclusive when** there are fewer than 100 finite non-zero values, or the tensor is already stored in

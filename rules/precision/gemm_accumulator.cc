@@ -78,7 +78,7 @@ The bound is `bounded`, the bias `statistical`.
 
 **Inconclusive when** every element is one factor times its sum (declare `scale`), the result looks stored by
 stochastic rounding (each element one of the two values next to its sum,
-on both sides, without bias: declare `output_rounding`, and only elements beyond both are told), `library` names a Strassen or
+on both sides, without bias: declare `output_rounding`, and only elements beyond both are reported), `library` names a Strassen or
 Winograd product (whose errors depend on the whole matrices, not on their own products), no candidate explains the
 elements and all lie within the bound (the best two are
 named), the class keeps few bits but too few elements exclude wider sums, every sample has a factor that is not

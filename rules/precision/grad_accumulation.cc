@@ -39,7 +39,7 @@ element is a learning rate that is too small, until it is not the same in every 
 
 **What it checks.** At sampled elements of a sum that one rank keeps over the micro-batches of a step, the
 exact sum of the addends (a superaccumulator, no rounding) compared with the result. The error is counted
-beyond the one rounding into the sum's dtype that nobody can avoid, in units of its last place (ulp), signed
+beyond the one rounding into the sum's dtype, which is unavoidable, in units of its last place (ulp), signed
 so that plus is too large in magnitude; sums in fp32 are judged in ulp of bf16. Three answers are kept apart:
 - *Which arithmetic*: the additions are replayed in bf16, fp16, fp32 and fp64, to nearest and toward zero. A
   replay that equals every sample bit for bit, and differs from those of other dtypes on enough of them, is

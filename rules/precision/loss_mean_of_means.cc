@@ -40,7 +40,7 @@ one curve, and changes with the batch size, so runs of different sizes are not c
   and FSDP divide gradients by the world size. DeepSpeed: the same, `gradient_accumulation_steps` divides too.
 
 **What it checks.** The scalars `loss`, `loss_sum` and `tokens` of one step over all ranks (or the same three
-names behind a common prefix, as `train/loss`): the logged loss against Σ`loss_sum`/Σ`tokens` and against the
+names after a common prefix, as `train/loss`): the logged loss against Σ`loss_sum`/Σ`tokens` and against the
 mean of the ranks' means, and of the micro-batches' means where a rank logged several. A finding needs
 the logged value to be the latter and not the former, the two being further apart than the rounding of
 everything that was logged: (n+4)·2⁻²⁴ of the terms, and half a unit of the last decimal that was kept. Another
@@ -50,8 +50,8 @@ unrounded fp32, some five of two decimals), and a step whose logged value is nei
 
 **Strength.** `proved`: exact up to the stated rounding, in steps enough to leave coincidence a chance of 1e-4.
 
-**Inconclusive when** token counts are equal, one rank alone logs sums, the two means are too
-close to tell, each rank logs its own mean, a rank is missing, the logged value is neither, or it met the mean of
+**Inconclusive when** token counts are equal, one rank alone logs sums, the two means are
+too close to distinguish, each rank logs its own mean, a rank is missing, the logged value is neither, or it met the mean of
 means in too few steps yet.
 
 **What it cannot see.** Gradients that are averaged otherwise than the loss that is logged; smoothing.

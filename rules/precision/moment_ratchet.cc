@@ -39,13 +39,13 @@ after 30,000 steps (fused; 4.0 when .999·v is rounded first), and higher the lo
 and after: v ← β2·v + (1−β2)·g². Where g² < v/2, v must fall, by half of its largest decay at least. A finding
 needs at least 1,000 such elements, of which less than 1 % fell, and a replay that gives the recorded bits: the
 update is computed for each of them in the ways optimizers compute it (fused and rounded once; β2·v rounded first,
-as a multiply and then an add do; each product rounded), in double and in fp32, and one way must explain 99 % of
-those that stood still. Early in a run v still rises nearly everywhere and few must fall; then 1,000 elements of
+as a multiply and then an add do; each product rounded), in double and in fp32, and one way must explain 99 %
+of those that did not change. Early in a run v still rises nearly everywhere and few must fall; then 1,000 elements of
 any kind do: where the replay gives the bits of 99 % of them, *its* arithmetic is known, and so is what it would do
 to each v if no gradient came at all. Less than 1 % able to fall under every way that explains them is the finding.
 
-**In checkpoints** there is no gradient; v itself is followed, at 2,048 sampled elements per tensor. A finding needs three checkpoints, the first of
-them 4/(1−β2) steps behind the start (until then an average rises whatever its dtype), at least 1,000 elements that moved,
+**In checkpoints** there is no gradient; v itself is followed, at 2,048 sampled elements per tensor. A finding needs three checkpoints, the first
+of them 4/(1−β2) steps after the start (until then an average rises whatever its dtype), at least 1,000 elements that moved,
 less than 1 % of which ever fell, and a dtype in which a decay of 1−β2 is below half of the spacing. That is `heuristic`.
 
 **The level** is warning (figures: bf16, β2 = 0.999, from 0, normal gradients):

@@ -49,7 +49,7 @@ A loss comes before the gradients that are made from it; the finding names the g
 
 **Strength.** `proved`: counted over every element (reductions: over the sampled ones).
 
-**Inconclusive when** all there is looks like a mask: −inf beside finite values in activations, or NaN in as
+**Inconclusive when** all there is looks like a mask: −inf among finite values in activations, or NaN in as
 many probabilities as whole rows hold (every key masked).
 
 **Late evidence** (its steps were closed without it) is judged rank by rank when it comes; gradients under a loss scale are not.

@@ -43,7 +43,7 @@ records both (reductions of algorithm `left-gradient`: `inputs` what was left, `
 weights were updated in between. A finding needs two steps of one rank in each of which at least 64 of these elements were
 not zero, and every such element has the same bits. Records that hold running sums alone (dumps of reductions of algorithm
 `accumulation`) show it if consecutive steps recorded the same elements: every step's first addend is the sum of the step
-before, at 64 elements at least, and no step began anew. That is reported at the end of the run, and assumes that each
+before, at 64 elements at least, and no step started from zero. That is reported at the end of the run, and assumes that each
 step ends with an update.
 
 *Several optimizers, each with a backward pass of its own*: `run.watch` reports the cosine between the gradients that the pass of another optimizer's
