@@ -15,7 +15,7 @@ namespace {
 
 int Main(int argc, char** argv) {
   using namespace plumbline::audit;
-  CLI::App app("Plumbline watches training runs for the failures that do not crash them.", "plumb");
+  CLI::App app("Plumbline finds faults of training runs that do not crash them.", "plumb");
   app.set_version_flag("--version", std::string("plumb ") + plumbline::BuildVersion());
   app.get_formatter()->column_width(plumbline::kHelpColumn);
   app.require_subcommand(0, 1);  // a missing command is reported below, after unknown words
@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
   try {
     return Main(argc, argv);
   } catch (const std::bad_alloc&) {
-    return plumbline::audit::Fail("expected memory for the input, found too little");
+    return plumbline::audit::Fail("not enough memory for the input");
   } catch (const std::exception& error) {
     return plumbline::audit::Fail(error.what());
   }

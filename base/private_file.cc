@@ -25,8 +25,8 @@ absl::Status CheckMode(const std::string& path, const struct stat& info, size_t 
     char mode[8];
     std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(info.st_mode & 07777));
     return absl::FailedPreconditionError(
-        absl::StrCat(path, ": holds a secret, and its mode ", mode,
-                     " lets others at it; expected 0600 (chmod 600 ", path, ")"));
+        absl::StrCat(path, ": contains a secret, and its mode ", mode,
+                     " allows access by others; expected 0600 (chmod 600 ", path, ")"));
   }
   if (static_cast<size_t>(info.st_size) > max_bytes) {
     return absl::FailedPreconditionError(

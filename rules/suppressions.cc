@@ -154,8 +154,9 @@ std::vector<v1::Verdict> Suppressor::Expired(std::string_view run) const {
         Make(s, "expired",
              absl::StrCat("the suppression of ", s.rule, " expired on ", DateText(s.expires)),
              absl::StrCat("It (", s.Words(), ": ", s.reason,
-                          ") no longer holds: what it matched is told again."),
-             "Mend what it hid and remove it; or give it a new date, with a reason that holds.");
+                          ") has no effect any more: matching findings are reported again."),
+             "Fix the hidden fault and remove the suppression, or give it a new date and a valid "
+             "reason.");
     v1::Finding& finding = *verdict.mutable_finding();
     finding.mutable_measured()->set_name("days since it expired");
     finding.mutable_measured()->set_value(today_ - s.expires);
@@ -171,14 +172,14 @@ v1::Verdict Suppressor::UnusedVerdict(const Suppression& s) {
   v1::Verdict verdict =
       Make(s, "unused", absl::StrCat("the suppression of ", s.rule, " matched nothing"),
            absl::StrCat("No finding was hidden by it (", s.Words(), ": ", s.reason,
-                        "). It would hide the next one unseen."),
-           "Remove it; or correct its rule, layer or steps when it should have matched.");
+                        "). It would hide a future finding."),
+           "Remove it. If it should have matched, correct its rule, layer or steps.");
   v1::Finding& finding = *verdict.mutable_finding();
   finding.mutable_measured()->set_name("findings matched");
   finding.mutable_measured()->set_value(0);
   finding.mutable_measured()->set_unit("findings");
   finding.mutable_threshold()->set_value(1);
-  finding.mutable_threshold()->set_source("a suppression that is needed matches at least one");
+  finding.mutable_threshold()->set_source("a needed suppression matches at least one finding");
   return verdict;
 }
 

@@ -52,47 +52,51 @@ struct CommandLine {
 
 void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
   // Read first, so that the command line has precedence over the file.
-  app->add_option("--config", line->config_file, "TOML file; unknown keys are refused")
+  app->add_option("--config", line->config_file, "configuration (TOML); unknown keys are errors")
       ->type_name("FILE");
   app->add_flag("--check-config", line->check_config,
-                "read the configuration, say all that is wrong, and end");
-  app->add_flag(
-      "--test-alerts", line->test_alerts,
-      "send a test notification through every alerts.route, say what came of it, and end");
-  app->add_option("--grpc", config->grpc, "address for agents and queries; port 0 takes a free one")
+                "check the configuration, print all errors, and end");
+  app->add_flag("--test-alerts", line->test_alerts,
+                "send a test notification through every alerts.route, print the results, and end");
+  app->add_option("--grpc", config->grpc,
+                  "address for agents and queries; port 0 selects a free port")
       ->type_name("HOST:PORT")
       ->capture_default_str();
   app->add_option("--http", config->http, "address for browsers and probes, or off")
       ->type_name("HOST:PORT")
       ->capture_default_str();
   app->add_option("--relay", config->relay_upstream,
-                  "judge nothing: forward the agents of this host to that server over one stream")
+                  "run as a relay: judge nothing, and forward the agents of this host to that "
+                  "server over one stream")
       ->type_name("HOST:PORT");
-  app->add_option("--data", config->data_directory, "directory for what the server keeps")
+  app->add_option("--data", config->data_directory, "directory for the data of the server")
       ->type_name("DIR");
   app->add_option("--rules", config->rules, "run only rules that match (may be repeated)")
       ->type_name("GLOB")
       ->check(plumbline::OfferPrinted("plumb rules"));
   app->add_option("--set", config->settings, "set an option of a rule (may be repeated)")
       ->type_name("RULE.OPTION=VALUE");
-  app->add_option("--window", config->window_steps, "a rank this many steps behind is closed over")
+  app->add_option("--window", config->window_steps,
+                  "steps close without a rank that is this many steps later than the others")
       ->type_name("STEPS")
       ->capture_default_str();
   app->add_option("--grace", config->grace_seconds,
-                  "a broken stream may come back for this long before its ranks count as gone")
+                  "grace period: a broken stream may reconnect within this time before its ranks "
+                  "count as gone")
       ->type_name("SECONDS")
       ->capture_default_str();
   app->add_flag("--insecure", config->insecure,
-                "listen off loopback although nothing is encrypted");
-  app->add_option("--new-token", line->new_token,
-                  "draw a token, write it to a new FILE, print the line for a token file, and end")
+                "listen on addresses other than loopback without encryption");
+  app->add_option(
+         "--new-token", line->new_token,
+         "create a token, write it to a new FILE, print the line for a token file, and end")
       ->type_name("FILE");
   app->add_flag("--reflection", config->reflection, "serve gRPC reflection");
   app->add_option("--log-level", config->log_level, "trace, debug, info, warning, error or off")
       ->type_name("LEVEL")
       ->check(plumbline::Offer(plumbline::server::LogLevels()))
       ->capture_default_str();
-  app->add_option("--port-file", line->port_file, "write the gRPC address there when ready")
+  app->add_option("--port-file", line->port_file, "write the gRPC address to this file when ready")
       ->type_name("FILE");
   app->add_option("--completion", line->completion)  // docs/operating.md
       ->check(plumbline::OneOf(plumbline::CompletionShells()))
@@ -105,7 +109,8 @@ void AddSubcommands(CLI::App* app, CommandLine* line) {
     CLI::App* command = app->add_subcommand(name, does)->fallthrough();
     command->add_option("DIR", *directory, "folder of the backup")->required();
   };
-  add("backup", "copy the data directory of a server, which may run, into DIR; check the copy",
+  add("backup",
+      "copy the data directory of a running or stopped server into DIR, and check the copy",
       &line->backup);
   add("restore", "check the backup in DIR, then copy it into an empty data directory",
       &line->restore);
@@ -131,7 +136,8 @@ void NoteOptions(const CLI::App& app, ConfigMistakes* mistakes) {
 // to continue.
 int Configure(int argc, char** argv, Config* config, CommandLine* line, ConfigMistakes* mistakes) {
   for (const bool with_file : {false, true}) {
-    CLI::App app{"Judges the evidence of running trainers.", "plumbd"};
+    CLI::App app{"The Plumbline server: receives the evidence of running trainers and judges it.",
+                 "plumbd"};
     app.get_formatter()->column_width(plumbline::kHelpColumn);
     app.set_version_flag("--version", absl::StrCat("plumbd ", plumbline::server::Version()));
     if (with_file) {
@@ -147,18 +153,18 @@ int Configure(int argc, char** argv, Config* config, CommandLine* line, ConfigMi
     }
     AddOptions(&app, config, line);
     AddSubcommands(&app, line);
-    plumbline::SetHelpEnd(
-        &app, {{{0,
-                 "ended by SIGTERM or SIGINT; backup, restore, --check-config, --new-token, "
-                 "--test-alerts: done"},
-                {1, "it could not start, or not do what was asked"},
-                {2, "bad usage or configuration, or a port is in use"}},
-               {"plumbd --data /var/lib/plumbd",
-                "plumbd --config /etc/plumbline/plumbd.toml --check-config",
-                "plumbd --relay collector:7433 --grpc unix:/run/plumb.sock",
-                "plumbd backup /var/backups/plumbd --data /var/lib/plumbd",
-                "plumbd restore /var/backups/plumbd --data /var/lib/plumbd"},
-               "How to run it: docs/operating.md, in share/doc/plumbline beside bin/."});
+    plumbline::SetHelpEnd(&app,
+                          {{{0,
+                             "ended by SIGTERM or SIGINT; for backup, restore, --check-config, "
+                             "--new-token, --test-alerts: success"},
+                            {1, "the server could not start, or the requested action failed"},
+                            {2, "bad usage or configuration, or a port is in use"}},
+                           {"plumbd --data /var/lib/plumbd",
+                            "plumbd --config /etc/plumbline/plumbd.toml --check-config",
+                            "plumbd --relay collector:7433 --grpc unix:/run/plumb.sock",
+                            "plumbd backup /var/backups/plumbd --data /var/lib/plumbd",
+                            "plumbd restore /var/backups/plumbd --data /var/lib/plumbd"},
+                           "Guide: docs/operating.md, in share/doc/plumbline, next to bin/."});
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
@@ -198,9 +204,9 @@ void PrepareForStreams(uint64_t max_streams) {
   const uint64_t files = plumbline::RaiseOpenFiles(wanted);
   if (files == 0 || files >= wanted) return;
   LogInfo(
-      "at most {} files may be open, so some {} streams, not ingest.max_streams = {}: raise the "
-      "hard limit to {} (LimitNOFILE= of the unit, ulimit -Hn, --ulimit nofile=), or say "
-      "max_streams = {}",
+      "the limit of open files is {}, enough for about {} streams, not for ingest.max_streams = "
+      "{}: raise the hard limit to {} (LimitNOFILE= of the unit, ulimit -Hn, --ulimit nofile=), or "
+      "set max_streams = {}",
       files, files > kOwn ? files - kOwn : 0, max_streams, wanted, files > kOwn ? files - kOwn : 1);
 }
 
@@ -246,7 +252,8 @@ absl::StatusOr<std::unique_ptr<plumbline::server::Server>> StartWhenThereIsRoom(
     if (server.status().code() != absl::StatusCode::kResourceExhausted) return server;
     const std::string why(server.status().message());
     if (!std::exchange(said, true))
-      plumbline::server::LogError("{}; this starts when there is room, and listens then", why);
+      plumbline::server::LogError("{}; the server starts and listens when there is enough space",
+                                  why);
     manager.Status(absl::StrCat("not serving: ", why));
     manager.StillStarting();
     if (const int signal = sigtimedwait(&signals, nullptr, &kRetry);

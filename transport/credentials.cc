@@ -103,20 +103,20 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Tls(const Credentials&
 absl::Status CheckCombination(const std::string& target, const Credentials& c) {
   if (c.tls_cert.empty() != c.tls_key.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        c.tls_cert.empty() ? "a key without its certificate: PLUMBLINE_TLS_CERT (--tls-cert)"
-                           : "a certificate without its key: PLUMBLINE_TLS_KEY (--tls-key)",
+        c.tls_cert.empty() ? "a key is set without its certificate: PLUMBLINE_TLS_CERT (--tls-cert)"
+                           : "a certificate is set without its key: PLUMBLINE_TLS_KEY (--tls-key)",
         " is missing"));
   }
   if (!c.tls_cert.empty() && !c.tls()) {
     return absl::FailedPreconditionError(
-        "a certificate is shown only over TLS: name the server's authority, or \"system\", in "
+        "a client certificate needs TLS: set the CA of the server, or \"system\", in "
         "PLUMBLINE_TLS_CA (--tls-ca)");
   }
   if (!c.token_file.empty() && !c.tls() && !IsLoopbackAddress(target)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the token of ", c.token_file, " is not sent to ", target,
-        " unencrypted: name the server's authority, or \"system\", in PLUMBLINE_TLS_CA "
-        "(--tls-ca), or use a tunnel that ends on loopback"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the token of ", c.token_file, " is not sent to ", target,
+                     " without encryption: set the CA of the server, or \"system\", in "
+                     "PLUMBLINE_TLS_CA (--tls-ca), or use a tunnel that ends on loopback"));
   }
   return absl::OkStatus();
 }

@@ -22,10 +22,9 @@ bool BrokenConnection(const std::string& said) {
 }
 
 Diagnosis Http(const std::string& at) {
-  return {Fault::kHttp,
-          absl::StrCat(at,
-                       " speaks HTTP, not gRPC: it is plumbd's --http port (7434 by default); "
-                       "name its --grpc port (7433 by default)")};
+  return {Fault::kHttp, absl::StrCat(at,
+                                     " answers HTTP, not gRPC: it is plumbd's --http port (7434 by "
+                                     "default); use its --grpc port (7433 by default)")};
 }
 
 Diagnosis NotReached(const std::string& at, const std::string& said, const DoorProbe& probe) {
@@ -33,12 +32,11 @@ Diagnosis NotReached(const std::string& at, const std::string& said, const DoorP
       probe.error.find("not known") != std::string::npos) {
     return {Fault::kNoName,
             absl::StrCat("no server answers at ", at, ": ", "the host's name does not resolve (",
-                         probe.error, "); name another with PLUMBLINE_SERVER (--server)")};
+                         probe.error, "); set another address with PLUMBLINE_SERVER (--server)")};
   }
-  return {Fault::kNothingListens,
-          absl::StrCat("no server answers at ", at, ": ", probe.error,
-                       "; start one there with plumbd --grpc, or name another with "
-                       "PLUMBLINE_SERVER (--server)")};
+  return {Fault::kNothingListens, absl::StrCat("no server answers at ", at, ": ", probe.error,
+                                               "; start one there with plumbd --grpc, or set "
+                                               "another address with PLUMBLINE_SERVER (--server)")};
 }
 
 // Diagnoses a client that uses TLS.
@@ -48,13 +46,14 @@ Diagnosis OverTls(const std::string& at, const Credentials& c, const grpc::Statu
   if (!probe.handshake && !probe.tls) {
     const DoorProbe clear = ProbeClear(at);
     if (clear.http2) {
-      return {Fault::kSpeaksClear, absl::StrCat(at, " speaks no TLS, and ", kCa,
-                                                " asks for it: unset it, or give the "
-                                                "server [tls] cert and key")};
+      return {
+          Fault::kSpeaksClear,
+          absl::StrCat(at, " does not use TLS, but ", kCa,
+                       " requires it: unset it, or configure [tls] cert and key on the server")};
     }
     if (clear.http1) return Http(at);
   }
-  const std::string trusts = absl::StrCat("the authorities of ", c.tls_ca);
+  const std::string trusts = absl::StrCat("the CA certificates of ", c.tls_ca);
   switch (probe.handshake ? probe.verify_error : X509_V_OK) {
     case X509_V_OK:
       break;
@@ -66,32 +65,31 @@ Diagnosis OverTls(const std::string& at, const Credentials& c, const grpc::Statu
                            "set this host's clock")};
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-      return {Fault::kWrongName,
-              absl::StrCat("the certificate of ", at, " is for another host (", probe.verify_text,
-                           "): name the server in PLUMBLINE_SERVER (--server) as its certificate "
-                           "does")};
+      return {
+          Fault::kWrongName,
+          absl::StrCat("the certificate of ", at, " is for another host (", probe.verify_text,
+                       "): use the host name of the certificate in PLUMBLINE_SERVER (--server)")};
     default:
       return {Fault::kUnknownAuthority,
               absl::StrCat("the certificate of ", at, " is not signed by ", trusts, " (",
-                           probe.verify_text, "): name the server's authority in ", kCa)};
+                           probe.verify_text, "): set the CA of the server in ", kCa)};
   }
   if (probe.handshake && probe.http1) return Http(at);
   if (probe.asks_certificate && c.tls_cert.empty()) {
     return {Fault::kWantsCertificate,
             absl::StrCat(at,
-                         " asks for a client certificate: name one in PLUMBLINE_TLS_CERT "
+                         " requires a client certificate: set it in PLUMBLINE_TLS_CERT "
                          "(--tls-cert) and its key in PLUMBLINE_TLS_KEY (--tls-key)")};
   }
   if (probe.asks_certificate && BrokenConnection(status.error_message())) {
     return {Fault::kCertificateRefused,
             absl::StrCat(at, " does not accept the certificate ", c.tls_cert,
-                         ": it has expired, or is of another authority; name another in "
+                         ": it has expired, or is from another CA; set another one in "
                          "PLUMBLINE_TLS_CERT (--tls-cert)")};
   }
   if (probe.http2) return {Fault::kServer, ""};
   return {Fault::kSilent, absl::StrCat("no server answers at ", at, ": ",
-                                       "the connection is "
-                                       "accepted, and no TLS handshake follows (",
+                                       "the connection is accepted, but no TLS handshake follows (",
                                        WhyUnreachable(TextOf(status)), ")")};
 }
 
@@ -101,16 +99,15 @@ Diagnosis InTheClear(const std::string& at, const grpc::Status& status) {
   if (!probe.connected) return NotReached(at, status.error_message(), probe);
   if (probe.http1 || SpeaksHttp1(status.error_message())) return Http(at);
   if (probe.tls) {
-    return {Fault::kWantsTls,
-            absl::StrCat(at,
-                         " speaks TLS, and this client does not: name the server's authority, "
-                         "or \"system\", in ",
-                         kCa)};
+    return {
+        Fault::kWantsTls,
+        absl::StrCat(
+            at, " uses TLS, and this client does not: set the CA of the server, or \"system\", in ",
+            kCa)};
   }
   if (probe.http2) return {Fault::kServer, ""};
   return {Fault::kSilent, absl::StrCat("no server answers at ", at,
-                                       ": the connection is accepted, "
-                                       "and nothing is answered (",
+                                       ": the connection is accepted, but there is no answer (",
                                        WhyUnreachable(TextOf(status)), ")")};
 }
 

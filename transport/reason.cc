@@ -18,8 +18,8 @@ bool SpeaksHttp1(const std::string& said) {
 
 std::string WhyUnreachable(const std::string& said) {
   if (SpeaksHttp1(said)) {
-    return "HTTP is spoken there, not gRPC: is it plumbd's --http port, not its --grpc port (7433 "
-           "by default)?";
+    return "this port answers HTTP, not gRPC: is it plumbd's --http port instead of its --grpc "
+           "port (7433 by default)?";
   }
   if (Has(said, "DNS resolution failed")) {
     const size_t last = said.rfind(": ");

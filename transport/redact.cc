@@ -132,7 +132,7 @@ absl::StatusOr<std::string> RedactSecret(const std::string& run) {
   }
   std::string random(32, '\0');
   if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
-    return absl::UnavailableError("redact: the system gives no random bytes for a key");
+    return absl::UnavailableError("redact: the system returned no random bytes for a key");
   return random;
 }
 

@@ -86,7 +86,7 @@ absl::Status Spool::ReadHeaders() {
   if (!known) {
     acknowledged_ = last_ = 0;
     damaged_end_ = true;  // not deleted: a person may still want it
-    return absl::DataLossError(absl::StrCat(path_, ": no segment says whose it is"));
+    return absl::DataLossError(absl::StrCat(path_, ": no segment names its owner"));
   }
   next_ = segments_.front().first;
   acknowledged_ = next_ - 1;

@@ -74,7 +74,8 @@ absl::StatusOr<std::unique_ptr<SpoolLock>> SpoolLock::TakeAs(const std::string& 
                                                              const std::string& made_as) {
   const std::string name = Canonical(directory);
   const auto busy = [&] {
-    return absl::FailedPreconditionError(absl::StrCat(directory, ": a live process spools there"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(directory, ": a running process uses this spool"));
   };
   Held& held = HeldHere();
   const MutexLock guard(held.mutex);

@@ -158,7 +158,7 @@ absl::Status StreamSender::Deliver() {
     WaitBeforeNext(welcomed, status);
   }
   if (outbox_.state().empty()) return absl::OkStatus();
-  return absl::CancelledError("stopped before " + config_.target + " had everything" +
+  return absl::CancelledError("stopped before " + config_.target + " received everything" +
                               (status.ok() ? "" : ": " + TextOf(status)));
 }
 

@@ -60,11 +60,12 @@ plumbline_status_t OpenInForkedChild(plumbline_run_t** out) {
   const plumbline_status_t status = OpenDisabled(out);
   if (status != PLUMBLINE_DISABLED) return status;
   Fail(PLUMBLINE_DISABLED,
-       "open: this process was forked from one that had opened a run before, and cannot observe; "
-       "expected a process that was started anew (multiprocessing: start method spawn or "
-       "forkserver), or no run opened before the fork");
+       "open: this process was forked from a process with an open run, and cannot observe; "
+       "expected a new process (multiprocessing: start method spawn or forkserver), or no open run "
+       "before the fork");
   // Does not use stdio: its locks may be held forever in a child of a bare clone.
-  dprintf(STDERR_FILENO, "plumbline: %s. Nothing is observed here; the trainer goes on.\n",
+  dprintf(STDERR_FILENO,
+          "plumbline: %s. Nothing is observed in this process; the trainer continues.\n",
           ThreadError()->text);
   return PLUMBLINE_DISABLED;
 }
@@ -119,8 +120,8 @@ plumbline_status_t CheckSiteName(const char* what, const char* name) {
 plumbline_status_t AddSite(Run* run, uint64_t hash, int32_t kind, const char* layer, const char* op,
                            Site** out) {
   if (run->site_count >= kMaxSites) {
-    return Fail(PLUMBLINE_RESOURCE_EXHAUSTED, "site \"%s\": the run has %u sites already", layer,
-                run->site_count);
+    return Fail(PLUMBLINE_RESOURCE_EXHAUSTED,
+                "site \"%s\": the run already has %u sites, the limit", layer, run->site_count);
   }
   Site* site = NewSite(run, hash, kind, layer, op);
   if (site == nullptr) return OutOfMemory("site");
@@ -143,7 +144,7 @@ plumbline_status_t EndStep(Run* run) {
 
 plumbline_status_t Capturing(const char* call) {
   return Fail(PLUMBLINE_FAILED_PRECONDITION,
-              "%s: a graph is being captured; expected capture_end before", call);
+              "%s: a graph is being captured; expected capture_end first", call);
 }
 
 // During a capture the step word has a special value; the open step is stored separately.
@@ -168,7 +169,7 @@ plumbline_status_t CaptureEnd(Run* run) {
   const plumbline_status_t idle = IdleStatus(run);
   if (idle != PLUMBLINE_OK) return idle;
   if (OpenStep(run) != PLUMBLINE_CAPTURING) {
-    return Fail(PLUMBLINE_FAILED_PRECONDITION, "capture_end: expected capture_begin before");
+    return Fail(PLUMBLINE_FAILED_PRECONDITION, "capture_end: expected capture_begin first");
   }
   __atomic_store_n(&run->head.step, StepBehind(run), __ATOMIC_RELAXED);
   return PLUMBLINE_OK;
@@ -183,8 +184,8 @@ plumbline_status_t CheckStep(Run* run, int64_t step) {
   }
   if (step <= last) {
     return Fail(PLUMBLINE_FAILED_PRECONDITION,
-                "step_begin: step %lld after step %lld; steps rise within an attempt, a trainer "
-                "that goes back opens the run again with the next attempt",
+                "step_begin: step %lld after step %lld; expected a higher step. If the trainer "
+                "goes back, open the run again with the next attempt",
                 static_cast<long long>(step), static_cast<long long>(last));
   }
   return PLUMBLINE_OK;
@@ -222,8 +223,8 @@ plumbline_status_t SetRank(Run* run, int32_t rank, int32_t world_size) {
   MutexLock lock(&run->mutex);  // the agent, once opened, has a copy
   if (StateOf(run) == RunState::kOpen) {
     return Fail(PLUMBLINE_FAILED_PRECONDITION,
-                "set_rank: run \"%s\" has recorded as rank %u of %u already; expected set_rank, or "
-                "open with the rank, before",
+                "set_rank: run \"%s\" has already recorded evidence as rank %u of %u; expected "
+                "set_rank, or open with the rank, before the first evidence",
                 run->options.run, run->options.rank, run->options.world_size);
   }
   if (StateOf(run) != RunState::kWaiting) return IdleStatus(run);

@@ -116,7 +116,8 @@ plumbline_status_t plumbline_watch_sigterm(void) {
                 "watch_sigterm: SIGTERM has a handler, or is ignored; expected its default action");
   }
   if (!g_watching && !(g_watching = StartWaiting())) {
-    return Fail(PLUMBLINE_RESOURCE_EXHAUSTED, "watch_sigterm: the system refused a thread");
+    return Fail(PLUMBLINE_RESOURCE_EXHAUSTED,
+                "watch_sigterm: the system could not create a thread");
   }
   struct sigaction ours;
   memset(&ours, 0, sizeof(ours));

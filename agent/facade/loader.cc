@@ -102,7 +102,7 @@ void* OpenBeside() {
   char path[kPathBytes];
   if (dladdr(&plumbline_process_allocator, &self) == 0 || self.dli_fname == nullptr ||
       !Sibling(self.dli_fname, path)) {
-    Reason("cannot tell where libplumbline.so lies, so libplumbline_agent.so was not found");
+    Reason("the folder of libplumbline.so is not known, so libplumbline_agent.so was not found");
     return nullptr;
   }
   if (void* handle = Open(path)) return handle;
@@ -133,12 +133,11 @@ bool Acceptable(const plumbline_agent_table_t* table) {
       table->size >= PLUMBLINE_AGENT_TABLE_LEAST) {
     return true;
   }
-  snprintf(
-      g_reason.text, sizeof(g_reason.text),
-      "the agent library has table version %u of %u bytes; expected version %u of at least %zu "
-      "bytes: libplumbline.so and the libplumbline_agent.so in the process come from different "
-      "builds",
-      table->version, table->size, PLUMBLINE_AGENT_TABLE_VERSION, PLUMBLINE_AGENT_TABLE_LEAST);
+  snprintf(g_reason.text, sizeof(g_reason.text),
+           "the agent library has table version %u of %u bytes; expected version %u of at least "
+           "%zu bytes: libplumbline.so and the libplumbline_agent.so in the process are from "
+           "different builds",
+           table->version, table->size, PLUMBLINE_AGENT_TABLE_VERSION, PLUMBLINE_AGENT_TABLE_LEAST);
   return false;
 }
 
@@ -146,8 +145,8 @@ bool Acceptable(const plumbline_agent_table_t* table) {
 bool Load() {
   if (const char* sanitizer = SanitizerInProcess()) {
     snprintf(g_reason.text, sizeof(g_reason.text),
-             "the process runs under %s, which does not allow the agent library to be opened; link "
-             "the agent and call plumbline_link_agent",
+             "the process runs under %s, which prevents opening the agent library; link the agent "
+             "and call plumbline_link_agent",
              sanitizer);
     return false;
   }
@@ -178,7 +177,7 @@ void LoadOnce() {
     return;
   }
   StoreState(State::kUnavailable);
-  Warn("%s. Nothing is observed; the trainer goes on.", g_reason.text);
+  Warn("%s. Nothing is observed; the trainer continues.", g_reason.text);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ plumbline_status_t GiveMarks(Run* run, plumbline_marks_t** out) {
     return Fail(PLUMBLINE_UNAVAILABLE, "marks: the agent library is older than libplumbline");
   }
   plumbline_marks_t* marks = MarksOf(run);
-  if (marks == nullptr) return Fail(PLUMBLINE_RESOURCE_EXHAUSTED, "marks: no memory");
+  if (marks == nullptr) return Fail(PLUMBLINE_RESOURCE_EXHAUSTED, "marks: out of memory");
   const plumbline_status_t status = call.agent().marks(call.agent_run(), marks, ThreadError());
   if (status == PLUMBLINE_OK) *out = marks;
   return status;
@@ -60,7 +60,7 @@ plumbline_status_t GiveSteps(Run* run, const char* const* series, uint32_t count
     return Fail(PLUMBLINE_UNAVAILABLE, "steps: the agent library is older than libplumbline");
   }
   plumbline_steps_t* steps = StepsOf(run);
-  if (steps == nullptr) return Fail(PLUMBLINE_RESOURCE_EXHAUSTED, "steps: no memory");
+  if (steps == nullptr) return Fail(PLUMBLINE_RESOURCE_EXHAUSTED, "steps: out of memory");
   const plumbline_status_t status =
       call.agent().steps(call.agent_run(), series, count, steps, ThreadError());
   if (status == PLUMBLINE_OK) *out = steps;

@@ -253,7 +253,7 @@ plumbline_status_t plumbline_span_end(plumbline_run_t* handle, uint64_t span) {
   const plumbline_status_t idle = IdleStatus(run);
   if (idle != PLUMBLINE_OK) return idle;
   if (StateOf(run) == RunState::kWaiting || span == 0) {
-    return Fail(PLUMBLINE_INVALID_ARGUMENT, "span_end: span %llu was not begun",
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "span_end: span %llu does not exist",
                 static_cast<unsigned long long>(span));
   }
   AgentCall call(run);

@@ -56,7 +56,7 @@ void OpenAgentRun(Run* run) {
     agent->close(run->agent_run, 0, &ignored);
   }
   FailRun(run, status);
-  Warn("run \"%s\": %s. Nothing is observed; the trainer goes on.", run->options.run,
+  Warn("run \"%s\": %s. Nothing is observed; the trainer continues.", run->options.run,
        run->failure_text.text);
 }
 

@@ -18,7 +18,7 @@ constexpr uint64_t kMostValues = 1ull << 26;  // per sum: 512 MiB of doubles
 // text.
 std::string Read(const char* name, const v1::Tensor& tensor, std::vector<double>* out) {
   const auto dtype = static_cast<DType>(tensor.dtype());
-  if (!IsFloating(dtype)) return absl::StrCat("malformed: ", name, " is not floating");
+  if (!IsFloating(dtype)) return absl::StrCat("malformed: ", name, " is not floating point");
   uint64_t n = 1;
   for (int64_t extent : tensor.shape()) {
     if (extent < 0 || (extent > 0 && n > kMostValues / static_cast<uint64_t>(extent)))
@@ -69,7 +69,7 @@ Accumulation FromReduction(const Item& item) {
   const v1::Reduction& r = item.evidence->reduction();
   if (!r.sample().has_inputs() || !r.sample().has_output()) {
     a.problem = "no-sample: " +
-                (r.no_sample_reason().empty() ? "no step came with values" : r.no_sample_reason());
+                (r.no_sample_reason().empty() ? "no step contained values" : r.no_sample_reason());
     return a;
   }
   const v1::ReductionCall::Op op = r.call().op();
@@ -84,7 +84,7 @@ Accumulation FromReduction(const Item& item) {
   if (!a.problem.empty()) return a;
   if (inputs.shape_size() != 2 || inputs.shape(0) == 0 || inputs.shape(1) == 0 ||
       a.result.size() != static_cast<uint64_t>(inputs.shape(1))) {
-    a.problem = "malformed: inputs must be [K,m] and output [m], K and m above 0";
+    a.problem = "malformed: expected inputs [K,m] and output [m] with K and m above 0";
     return a;
   }
   a.adds = static_cast<size_t>(inputs.shape(0));
@@ -132,7 +132,8 @@ std::string CheckCalls(const std::vector<Item>& items) {
   for (const Item& item : items) {
     const v1::Update& u = item.evidence->update();
     const uint32_t call = item.evidence->call();
-    if (call < expected) return absl::StrFormat("repeated-call: micro-batch %d came twice", call);
+    if (call < expected)
+      return absl::StrFormat("repeated-call: micro-batch %d was recorded twice", call);
     for (; expected < call && absent.size() < 9; ++expected) absent.push_back(expected);
     expected = call + 1;
     const bool sampled =
@@ -142,21 +143,21 @@ std::string CheckCalls(const std::vector<Item>& items) {
   }
   if (with_sample == 0) {
     const std::string& why = items[0].evidence->update().no_sample_reason();
-    return "no-sample: " + (why.empty() ? "no step came with values" : why);
+    return "no-sample: " + (why.empty() ? "no step contained values" : why);
   }
   if (!absent.empty()) {
-    return absl::StrFormat("missing-calls: there are no values of micro-batch %s",
+    return absl::StrFormat("missing-calls: no values were recorded for micro-batch %s",
                            NumberList(absent));
   }
   const v1::UpdateSample& first = items[0].evidence->update().sample();
   for (const Item& item : items) {
     const v1::UpdateSample& s = item.evidence->update().sample();
     if (!SameTensor(s.offsets(), first.offsets()))
-      return "offsets-differ: micro-batches of one step sampled different elements";
+      return "offsets-differ: micro-batches of one step have different sampled elements";
     if (s.before().dtype() != first.before().dtype() ||
         s.after().dtype() != first.before().dtype() ||
         s.intended().dtype() != first.intended().dtype())
-      return "dtypes-differ: the sum or its addends change their dtype within a step";
+      return "dtypes-differ: the sum or its addends changed dtype within a step";
   }
   return "";
 }
@@ -199,9 +200,9 @@ Accumulation FromUpdates(const std::vector<Item>& items) {
       a.has_start = true;
       a.offsets = Offsets(u.sample().offsets(), a.samples);
     } else if (!SameValues(before.data(), a.result.data(), std::min(before.size(), a.samples))) {
-      a.problem = absl::StrFormat(
-          "changed-between: something wrote to the sum between micro-batches %d and %d", a.adds - 1,
-          a.adds);
+      a.problem =
+          absl::StrFormat("changed-between: the sum was changed between micro-batches %d and %d",
+                          a.adds - 1, a.adds);
       return a;
     }
     if (a.samples == 0 || before.size() != a.samples || after.size() != a.samples ||
@@ -214,7 +215,7 @@ Accumulation FromUpdates(const std::vector<Item>& items) {
     a.result = after;
     ++a.adds;
     if (a.addends.size() > kMostValues) {
-      a.problem = "too-large: more values than one sum may have";
+      a.problem = "too-large: the sum has more values than the limit";
       return a;
     }
   }

@@ -195,7 +195,7 @@ std::string AccumulationStatistics::Rank::ModelText() const {
                            match.runner_up_matches);
   }
   if (match.indistinguishable)
-    return "Replay: several dtypes give these sums, so few bits they need";
+    return "Replay: several dtypes give these sums, because they need few bits";
   return absl::StrFormat("Replay: no candidate gives these sums (%s: %d of %d)", match.model.text(),
                          match.matches, match.samples);
 }
@@ -219,10 +219,10 @@ std::vector<std::string> AccumulationStatistics::Assumptions() const {
   std::vector<std::string> all;
   if (more_ > 0)
     all.push_back(absl::StrFormat(
-        "%d further sums of a step drew the same elements and were left out", more_));
+        "%d further sums of a step sampled the same elements and were not counted", more_));
   if (repeated_ > 0)
     all.push_back(
-        absl::StrFormat("%d sums of steps that a restart repeated were counted once", repeated_));
+        absl::StrFormat("%d sums of steps repeated after a restart were counted once", repeated_));
   return all;
 }
 

@@ -30,7 +30,7 @@ std::shared_ptr<const ReductionAnalysis> Analyse(const JoinedReduction& joined, 
   if (a->bound.postscaled)
     a->blocked =
         "postscaled: every element is the sum times the declared postscale; record the output "
-        "before it to have the sum itself judged";
+        "before the scaling to judge the sum itself";
   return a;
 }
 

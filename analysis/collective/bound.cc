@@ -255,8 +255,8 @@ std::string FactorExcuse(const std::vector<Column>& columns, const ReductionCase
     return "";
   if (std::fabs(factor / share - 1) < 0.02) factor = share;
   return absl::StrFormat(
-      "common-factor: every element is %.9g times the sum of its inputs, as after a division or a "
-      "clip of the norm; declare postscale = %.9g, or record the output before it",
+      "common-factor: every element is %.9g times the sum of its inputs (a division, or a clip of "
+      "the norm); declare postscale = %.9g, or record the output before the scaling",
       factor, factor);
 }
 
@@ -328,14 +328,14 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
   bound.broken = seen.worst_error > QuantisedError(c) ? seen.standing_out : 0;
   if (const double limit = ClippedAt(columns, c.output, tolerance); limit != 0) {
     bound.excuse = absl::StrFormat(
-        "clipped: every element that is not its sum is cut to %.9g in magnitude; record the output "
-        "before it is clipped",
+        "clipped: every element that is not its sum is clipped to magnitude %.9g; record the "
+        "output before the clip",
         limit);
   }
   if (KeepsLargest(columns, c.output, tolerance) && !IsPlainSum(c.algorithm))
     bound.excuse =
-        "sparsified: every element that is not its sum is zero, and only the largest sums are "
-        "there; declare algorithm top-k";
+        "sparsified: only the largest sums are present and all other elements are zero; declare "
+        "algorithm top-k";
   if (!bound.excuse.empty()) return bound;
   // In a reduce to another rank, or a scatter, another rank has the sums.
   const bool elsewhere =
@@ -347,12 +347,12 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
   const bool most = 4 * seen.beyond > bound.compared;
   if (most && !IsPlainSum(c.algorithm) && Contracts(columns, c.output))
     bound.excuse =
-        "compressed-unsaid: most results are not the sums but follow them, as compressed ones do; "
+        "compressed-unsaid: most results are close to the sums but not equal, as with compression; "
         "declare algorithm (powersgd, one-bit, top-k, int8-scaled, fp8-scaled)";
   if (elsewhere || scattered)
     bound.excuse =
-        "not-shared: the ranks got different results, and the first one's are not the sums (a "
-        "scatter, a reduce to another rank)";
+        "not-shared: the ranks got different results, and those of the first rank are not the sums "
+        "(a scatter, a reduce to another rank)";
   return bound;
 }
 

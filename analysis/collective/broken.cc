@@ -13,19 +13,20 @@ namespace {
 
 std::string BrokenRanksTitle(const SumBound& bound) {
   const bool one = bound.ranks.size() == 1;
-  return one ? absl::StrCat("rank ", bound.ranks.front().rank, " got no sum from a reduction")
-             : absl::StrCat(bound.ranks.size(), " ranks got no sum from a reduction");
+  return one ? absl::StrCat("rank ", bound.ranks.front().rank,
+                            " did not get the sum from a reduction")
+             : absl::StrCat(bound.ranks.size(), " ranks did not get the sum from a reduction");
 }
 
 std::string BrokenText(const ReductionAnalysis& a, const BrokenSum& worst, uint32_t rank,
                        bool by_rank) {
   const int32_t beyond = by_rank ? a.bound.ranks.front().beyond : a.bound.beyond;
   return absl::StrFormat(
-      "Element %d is %.9g on rank %d; its %d inputs sum to %.9g, and no order of additions in %d "
-      "significand bits is off by more than %.3g. %d of %d sampled elements are beyond that.%s",
+      "Element %d is %.9g on rank %d; its %d inputs sum to %.9g. No order of additions with %d "
+      "significand bits has an error above %.3g. %d of %d sampled elements exceed this error.%s",
       a.c.offsets[static_cast<size_t>(worst.sample)], worst.y, rank, a.c.ranks, worst.exact,
       a.bound.precision, worst.bound, beyond, a.bound.compared,
-      by_rank ? " Most ranks got the sums." : "");
+      by_rank ? " Most ranks got the correct sums." : "");
 }
 
 void AddBoundAssumptions(const ReductionAnalysis& a, bool by_rank, v1::Verdict& verdict) {
@@ -33,7 +34,7 @@ void AddBoundAssumptions(const ReductionAnalysis& a, bool by_rank, v1::Verdict& 
   verdict.add_assumptions(
       absl::StrCat("partial sums keep at least ", a.bound.precision, " significand bits",
                    a.bound.nearest ? ", rounded to nearest as most samples show" : ""));
-  if (by_rank) verdict.add_assumptions("every rank gets the result, as most of them do");
+  if (by_rank) verdict.add_assumptions("every rank gets the result, because most of them do");
   for (const std::string& assumption : verdict.assumptions())
     verdict.mutable_finding()->add_assumptions(assumption);
 }
@@ -52,16 +53,17 @@ v1::Verdict BrokenFinding(const ReductionAnalysis& a) {
       .Explain(BrokenText(a, worst, rank, by_rank))
       .Cause(by_rank ? "reduction-result" : "not-the-sum", doubtful ? 0.5 : 0.9)
       .Measured("error", std::fabs(worst.y - worst.exact), "absolute")
-      .Threshold(worst.bound,
-                 absl::StrFormat(
-                     "(N + 4) 2^%d sum|x| and an ulp: the most that additions in any order are off",
-                     (bound.nearest ? 0 : 1) - bound.precision))
-      .Fix(doubtful ? "Where the values travel compressed, declare it (algorithm powersgd, "
-                      "one-bit, top-k, int8-scaled, fp8-scaled). Else see what writes to the "
-                      "buffer beside the collective (a missing stream synchronisation)."
+      .Threshold(
+          worst.bound,
+          absl::StrFormat(
+              "(N + 4) 2^%d sum|x| plus one ulp: the largest error of additions in any order",
+              (bound.nearest ? 0 : 1) - bound.precision))
+      .Fix(doubtful ? "If the values are sent compressed, declare it (algorithm powersgd, one-bit, "
+                      "top-k, int8-scaled, fp8-scaled). Otherwise find what writes to the buffer "
+                      "during the collective (a missing stream synchronisation)."
                     : "Test that rank's memory and links (dcgmi diag -r 3, ECC and NVLink "
-                      "counters), and look at what else writes to the buffer: a kernel that "
-                      "runs beside the collective, a missing stream synchronisation.")
+                      "counters), and find what else writes to the buffer: a kernel that runs at "
+                      "the same time, a missing stream synchronisation.")
       .Samples(static_cast<uint64_t>(bound.compared));
   google::protobuf::Struct& w = *found.finding().mutable_witness();
   Put(w, "element", static_cast<double>(a.c.offsets[static_cast<size_t>(worst.sample)]));

@@ -154,15 +154,15 @@ std::optional<CompressionDrift::Share> CompressionDrift::Measure() const {
 
 std::string CompressionDrift::why() const {
   if (steps_ < 2 && others_ > 0)
-    return "elements-change: each step recorded other elements; record the same ones at every step "
-           "(whole buffers of at most 1,024 elements, or dumps with equal offsets)";
+    return "elements-change: each step recorded different elements; record the same ones in every "
+           "step (whole buffers of at most 1,024 elements, or dumps with equal offsets)";
   const uint64_t wanted = 4 * std::max(needed(), kFirstLength);
   if (steps_ < wanted)
     return absl::StrFormat(
-        "few-steps: %d steps; what this compression hands over late is told from what it loses "
-        "after about %d",
+        "few-steps: %d steps; the rule distinguishes late values from lost ones after about %d "
+        "steps",
         steps_, wanted);
-  return "no-persistent-part: the gradients of the steps have nothing in common that could be lost";
+  return "no-persistent-part: the gradients of the steps have no common part that could be lost";
 }
 
 }  // namespace plumbline::rules

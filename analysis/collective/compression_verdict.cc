@@ -17,17 +17,16 @@ v1::Verdict Lossy(const CompressionDrift& drift, const std::string& algorithm) {
       .Title(absl::StrFormat("%s %s %.0f %% of the gradient over steps", algorithm,
                              less ? "loses" : "adds", 100 * std::fabs(share.mean)))
       .Explain(absl::StrFormat(
-          "Of the part of the gradient that %d steps have in common, %s hands over %.0f %% too %s "
-          "in each stretch of %d steps (at least %.0f %%): it is not late but %s. With error "
-          "feedback what one step leaves out comes with the next.",
+          "In the part of the gradient common to %d steps, %s sends %.0f %% too %s in each group "
+          "of %d steps (at least %.0f %%): it is not late but %s. With error feedback the omitted "
+          "part of a step is sent with the next one.",
           share.steps, algorithm, 100 * std::fabs(share.mean), less ? "little" : "much",
           share.steps / 4, 100 * std::fabs(share.nearest), less ? "lost" : "not there"))
       .Cause(less ? "no-error-feedback" : "compression-scale", 0.9)
-      .Measured("part of the persistent gradient that is handed over beyond what it is", share.mean,
-                "share")
+      .Measured("error of the sent part of the persistent gradient", share.mean, "share")
       .Threshold(
           std::fabs(share.nearest) >= kCompressionError ? kCompressionError : kCompressionWarning,
-          "warning from a tenth of what persists, error from half")
+          "warning from a tenth of the persistent part, error from half")
       .Fix(
           "Turn error feedback on: PyTorch PowerSGDState(use_error_feedback=True, "
           "warm_start=True), Horovod and DeepSpeed 1-bit optimizers keep it by default (do not "
@@ -35,10 +34,9 @@ v1::Verdict Lossy(const CompressionDrift& drift, const std::string& algorithm) {
       .Samples(drift.elements())
       .FalseAlarm("probability", 1e-6)
       .Assume(
-          "the elements' errors are independent; intervals are 4.9 standard errors in each of "
-          "three "
-          "stretches of steps")
-      .Assume("the steps recorded are like those between them");
+          "errors of elements are independent; intervals are 4.9 standard errors in each of three "
+          "groups of steps")
+      .Assume("the recorded steps are similar to those between them");
   found.verdict().mutable_assumptions()->CopyFrom(found.finding().assumptions());
   return found.Take();
 }
@@ -65,14 +63,16 @@ v1::Verdict CompressionVerdict(const CompressionDrift& drift, const std::string&
   } else if (!drift.measured()) {
     verdict = Inconclusive(drift.why());
   } else if (std::fabs(drift.measured()->farthest) < kCompressionWarning) {
-    verdict = Pass(absl::StrFormat(
-        "what %s leaves out of a step comes later: over %d steps %+.1f %% of what persists is off",
-        algorithm, drift.measured()->steps, 100 * drift.measured()->mean));
+    verdict =
+        Pass(absl::StrFormat("the part that %s omits in a step is sent later: over %d steps the "
+                             "error is %+.1f %% of the persistent part",
+                             algorithm, drift.measured()->steps, 100 * drift.measured()->mean));
   } else {
-    verdict = Inconclusive(absl::StrFormat(
-        "few-steps: over %d steps %+.0f %% of what persists is off, and up to %.0f %% may be",
-        drift.measured()->steps, 100 * drift.measured()->mean,
-        100 * std::fabs(drift.measured()->farthest)));
+    verdict =
+        Inconclusive(absl::StrFormat("few-steps: over %d steps the error is %+.0f %% of the "
+                                     "persistent part, and may be up to %.0f %%",
+                                     drift.measured()->steps, 100 * drift.measured()->mean,
+                                     100 * std::fabs(drift.measured()->farthest)));
   }
   *verdict.mutable_details() = std::move(details);
   return verdict;

@@ -132,7 +132,7 @@ std::string ReductionStatistics::ModelText(const ReductionReplay& r) {
   // Nothing is explained, but one of the known models fits every sample.
   if (!r.explained && !r.runner_up.empty() &&
       r.runner_up_matches == static_cast<int32_t>(r.columns.size())) {
-    return absl::StrFormat("of the models known only a %s gives these sums on all %d samples",
+    return absl::StrFormat("among the known models only a %s gives these sums on all %d samples",
                            r.runner_up, r.columns.size());
   }
   if (!r.explained) {
@@ -153,10 +153,10 @@ std::string ReductionStatistics::ModelText(const ReductionReplay& r) {
 
 std::string ReductionStatistics::SinceText() const {
   if (!narrow_first || !wide_last) return "";
-  std::string text = absl::StrFormat(" Since step %d; in step %d partial sums were still wide",
-                                     *narrow_first, *wide_last);
+  std::string text = absl::StrFormat(
+      " This began in step %d; in step %d partial sums were still wide", *narrow_first, *wide_last);
   if (*narrow_first - *wide_last > 1)
-    absl::StrAppend(&text, ", and what lies between was not looked at, or told neither");
+    absl::StrAppend(&text, ", and the steps between were not observed, or did not decide");
   return absl::StrCat(text, ".");
 }
 
@@ -171,7 +171,7 @@ std::vector<std::string> ReductionStatistics::Assumptions() const {
   if (last == nullptr) return out;
   out = last->c.assumptions;
   if (!last->c.wire_declared)
-    out.push_back("values travelled and were summed in the inputs' dtype: none was declared");
+    out.push_back("values were sent and summed in the dtype of the inputs (no dtype was declared)");
   return out;
 }
 

@@ -276,8 +276,8 @@ bool NeverReduced(const ReductionCase& c, const std::vector<Element>& elements) 
 
 std::string ExcuseFor(const ReductionCase& c, const std::vector<Element>& elements, size_t way) {
   if (NeverReduced(c, elements) || (!c.differing_ranks.empty() && !c.output_majority)) {
-    return "not-shared: the ranks got different results, and those judged are not the sums (a "
-           "reduce to another rank, a scatter); record the output on the rank that has it";
+    return "not-shared: the ranks got different results, and the judged ones are not the sums (a "
+           "reduce to another rank, a scatter); record the output on the rank that gets it";
   }
   const DType result = c.result_dtype();
   // A way with wide spans hides a cut, but the narrowest one shows it.
@@ -286,20 +286,20 @@ std::string ExcuseFor(const ReductionCase& c, const std::vector<Element>& elemen
     limit = CutAt(elements, w, result);
   if (limit != 0) {
     return absl::StrFormat(
-        "clipped: the results that are not sums are cut to %.9g in magnitude; record the output "
-        "before it is clipped",
+        "clipped: the results that are not sums are clipped to magnitude %.9g; record the output "
+        "before the clip",
         limit);
   }
   if (const double factor = FactorOf(elements, way, result); factor != 0) {
     return absl::StrFormat(
-        "common-factor: the elements are sums times %.4g, as after a division or a clip of the "
-        "norm; declare postscale, or record the output before it",
+        "common-factor: the elements are sums times %.4g (a division, or a clip of the norm); "
+        "declare postscale, or record the output before the scaling",
         factor);
   }
-  return "unlike-sums: the results do not fall where sums of these inputs in random orders do; "
-         "where the values travel compressed declare it (algorithm powersgd, one-bit, top-k, "
-         "int8-scaled, fp8-scaled), where ranks are added in an order of their own say ring_order, "
-         "else record the output as the collective returns it";
+  return "unlike-sums: the results differ from sums of these inputs in random orders. If the "
+         "values are sent compressed, declare algorithm (powersgd, one-bit, top-k, int8-scaled, "
+         "fp8-scaled). If the ranks are added in a special order, declare ring_order. Otherwise "
+         "record the output as the collective returns it";
 }
 
 }  // namespace
@@ -394,7 +394,7 @@ bool SumLikeness::Explains(double mean, double half_width) const {
 std::string SumLikeness::Words(double mean, double half_width) const {
   const Way* way = Find(mean, half_width);
   if (way == nullptr) return "";
-  return absl::StrFormat("%s, in random orders, are off by %+.3g", way->words,
+  return absl::StrFormat("%s, in random orders, have an error of %+.3g", way->words,
                          way->sum / static_cast<double>(elements_));
 }
 

@@ -27,13 +27,13 @@ Named ZeroFilled(const DriftStatistics& s) {
   if (CoversLess(s)) return {};
   if (s.unlikely_zeros < kFewestZeros || !(Share(s.unlikely_zeros, s.judged) > kZeroShare))
     return {};
-  return Name(
-      kByZeros,
-      absl::StrFormat("log mu is exactly 0 on %d tokens that the trainer gives less than a half",
-                      s.unlikely_zeros),
-      "Find where the rollout's log-probabilities are padded or defaulted to 0 (cut sequences, "
-      "tool output, dropped responses), or where a grammar leaves one token, and mask those tokens "
-      "or log their values.");
+  return Name(kByZeros,
+              absl::StrFormat("log mu is exactly 0 for %d tokens to which the trainer gives a "
+                              "probability below one half",
+                              s.unlikely_zeros),
+              "Find where the rollout's log-probabilities are padded or set to 0 (truncated "
+              "sequences, tool output, dropped responses), or where a grammar allows only one "
+              "token. Mask those tokens, or log their values.");
 }
 
 Named Misaligned(const DriftStatistics& s) {
@@ -43,15 +43,17 @@ Named Misaligned(const DriftStatistics& s) {
   if (!(std::min(back, forward) < kShiftLeaves * here)) return {};
   return Name(
       kByShift,
-      absl::StrFormat("log pi matches log mu of the token %s: that leaves %.2g of the variance",
-                      back < forward ? "before" : "after", std::min(back, forward) / here),
-      "Shift one side by one token: logits at position t speak of token t + 1. Check labels, "
-      "prompt length and padding in the trainer's log-probability pass.");
+      absl::StrFormat(
+          "log pi matches log mu of the token %s: with this shift %.2g of the variance remains",
+          back < forward ? "before" : "after", std::min(back, forward) / here),
+      "Shift one side by one token: logits at position t predict token t + 1. Check labels, prompt "
+      "length and padding in the trainer's log-probability pass.");
 }
 
 constexpr char kKeepIds[] =
-    "Keep token ids from sampling to training: text that is decoded and encoded again has other "
-    "tokens. Check chat templates between turns, and tool calls that are parsed and printed.";
+    "Keep token ids from sampling to training: text that is decoded and encoded again has "
+    "different tokens. Check chat templates between turns, and tool calls that are parsed and "
+    "printed.";
 
 // Prompts of later turns hold other ids than were logged, and the tokens after them have most of
 // the drift.
@@ -63,8 +65,8 @@ Named OtherPrompt(const DriftStatistics& s) {
   if (!(s.after_other_prompt > all / 2)) return {};
   return Name(
       kByPrompts,
-      absl::StrFormat("%d of %d later turns begin with other token ids than the turn before "
-                      "logged, and %.0f %% of d^2 follows them",
+      absl::StrFormat("%d of %d later turns begin with token ids that differ from those logged in "
+                      "the turn before, and %.0f %% of d^2 follows them",
                       s.turns.retokenised, s.turns.compared, 100 * s.after_other_prompt / all),
       kKeepIds);
 }
@@ -90,18 +92,18 @@ Named Retokenised(const DriftStatistics& s) {
   if (!far.found) return {};
   if (CoversLess(s)) {
     if (s.declared.mode == v1::LOGPROB_MODE_PROCESSED) return {};
-    return DriftCause{"unknown", 0,
-                      "other token ids than were sampled, or fewer tokens allowed than the trainer "
-                      "has (a grammar): both leave tokens far off on one side",
-                      "Log logprob_mode and the rollout's own token ids, which tell them apart."};
+    return DriftCause{
+        "unknown", 0,
+        "token ids that differ from the sampled ones, or fewer allowed tokens than in the trainer "
+        "(a grammar): both cause large differences on one side",
+        "Log logprob_mode and the rollout's own token ids, which distinguish the two causes."};
   }
-  return Name(
-      kByOutliers,
-      absl::StrFormat("%d tokens are off by a factor above 100 %s, %d the other way; the others "
-                      "agree",
-                      std::max(far.above, far.below), far.above > far.below ? "upward" : "downward",
-                      std::min(far.above, far.below)),
-      kKeepIds);
+  return Name(kByOutliers,
+              absl::StrFormat(
+                  "%d tokens differ by a factor above 100 %s, %d the other way; the others agree",
+                  std::max(far.above, far.below), far.above > far.below ? "upward" : "downward",
+                  std::min(far.above, far.below)),
+              kKeepIds);
 }
 
 Named Temperature(const DriftStatistics& s, const DriftTests& tests) {
@@ -109,31 +111,30 @@ Named Temperature(const DriftStatistics& s, const DriftTests& tests) {
   if (!mark.found()) return {};
   const char* fix =
       "Divide the trainer's logits by the sampler's temperature, and log the rollout's "
-      "log-probabilities after temperature (processed), so that both speak of the distribution "
+      "log-probabilities after temperature (processed), so that both describe the distribution "
       "that was sampled.";
   const std::string whose = mark.part.pool() ? "" : " (" + mark.part.Words() + ")";
   if (mark.by_entropy) {
     const double c = mark.fit.slope;
     std::string words = absl::StrFormat(
-        "d follows log pi + H with slope %+.3g, R^2 %.2f%s: the trainer is at temperature %.3g", c,
+        "d follows log pi + H with slope %+.3g, R^2 %.2f%s: the trainer has temperature %.3g", c,
         mark.fit.r2, whose, 1 - c);
     if (!tests.record_failed() && c < 1)
-      words += absl::StrFormat(", or the rollout at %.3g", 1 / (1 - c));
+      words += absl::StrFormat(", or the rollout has %.3g", 1 / (1 - c));
     return Name(kByBothSlopes, std::move(words), fix);
   }
   // Uses the sign alone. Nothing else moves d with log mu while the record fails upward, or while
   // it holds and the slope explains most of d.
   if (!(mark.fit.r2 >= kSignExplains) && tests.record != RecordOutcome::kUp) return {};
   return Name(kBySign,
-              absl::StrFormat("d moves with log mu (slope %+.3g, R^2 %.2f)%s", mark.fit.slope,
+              absl::StrFormat("d changes with log mu (slope %+.3g, R^2 %.2f)%s", mark.fit.slope,
                               mark.fit.r2, whose),
               fix);
 }
 
 constexpr char kMaskBoth[] =
-    "Give the trainer the sampler's mask (top-p, top-k, the tokens that a grammar allows), or "
-    "sample "
-    "from the full vocabulary while training.";
+    "Use the sampler's mask in the trainer (top-p, top-k, the tokens that a grammar allows), or "
+    "sample from the full vocabulary during training.";
 
 Named Truncated(const DriftStatistics& s, const DriftTests& tests) {
   if (tests.record == RecordOutcome::kUp) return {};
@@ -143,24 +144,25 @@ Named Truncated(const DriftStatistics& s, const DriftTests& tests) {
   const bool outliers = s.fresh.above()[3] + s.fresh.below()[3] > 0;
   if (significant && one_sided && !outliers) {
     return Name(kByLostMass,
-                absl::StrFormat("%.3g of the trainer's probability lies outside what was sampled "
-                                "from, and d never rises far above 0",
+                absl::StrFormat("a share of %.3g of the trainer's probability is outside the "
+                                "sampled set, and d is never far above 0",
                                 1 - std::exp(-lost.mean())),
                 kMaskBoth);
   }
   if (CoversLess(s)) {
-    return Name(kByFewerTokens,
-                absl::StrFormat(
-                    "%d tokens have less than half of the rollout's probability in the trainer, %d "
-                    "more than twice: the rollout's is over fewer tokens (top-p, top-k, or those "
-                    "that structured decoding allows)",
-                    s.fresh.below()[1], s.fresh.above()[1]),
-                kMaskBoth);
+    return Name(
+        kByFewerTokens,
+        absl::StrFormat("%d tokens have less than half of the rollout's probability in the "
+                        "trainer, and %d more than twice: the rollout's distribution has fewer "
+                        "tokens (top-p, top-k, or those that structured decoding allows)",
+                        s.fresh.below()[1], s.fresh.above()[1]),
+        kMaskBoth);
   }
   if (tests.record != RecordOutcome::kSupport) return {};
-  return Name(kByDeclaredSupport,
-              "the record declares top-p or top-k, and the trainer's probabilities are over more",
-              kMaskBoth);
+  return Name(
+      kByDeclaredSupport,
+      "the record declares top-p or top-k, and the trainer's probabilities include more tokens",
+      kMaskBoth);
 }
 
 // Both sides log the same distribution, but another one was sampled.
@@ -168,23 +170,23 @@ Named NotSampled(const DriftStatistics& s, const DriftTests& tests) {
   if (!tests.sampler_failed() || tests.record_failed()) return {};
   const bool t = s.declared.says_temperature(), cut = s.declared.says_truncation();
   const char* fix =
-      "Log the rollout's log-probabilities of the distribution that is sampled (processed), and "
-      "apply the same temperature and mask in the trainer.";
+      "Log the rollout's log-probabilities of the sampled distribution (processed), and apply the "
+      "same temperature and mask in the trainer.";
   const bool above = tests.sampler == SamplerOutcome::kAbove;
   if (above || (t && !cut)) {
     return Name(above ? kBySampledFlatter : kByDeclaredHeat,
-                absl::StrFormat("tokens are %s likely than the logged distribution says",
+                absl::StrFormat("tokens are %s likely than in the logged distribution",
                                 above ? "less" : "more"),
                 fix);
   }
   if (cut && !t)
     return Name(kByDeclaredCut,
-                "tokens are likelier than the logged distribution says, and the record declares "
+                "tokens are more likely than in the logged distribution, and the record declares "
                 "top-p or top-k",
                 fix);
   return DriftCause{"unknown", 0,
-                    "tokens are likelier than the logged distribution says: a temperature below 1 "
-                    "or top-p, which leave the same marks here",
+                    "tokens are more likely than in the logged distribution: a temperature below "
+                    "1, or top-p; both have the same effect here",
                     fix};
 }
 
@@ -213,21 +215,21 @@ Named StaleCache(const DriftStatistics& s, const Sawtooth& sawtooth) {
 Named GrowsUntilRestart(const DriftStatistics& s, const Sawtooth& sawtooth) {
   if (!sawtooth.found) return {};
   const std::string words =
-      absl::StrFormat("drift grows by %.0f %% a step and falls back %d times%s",
+      absl::StrFormat("drift grows by %.0f %% per step and falls back %d times%s",
                       100 * std::expm1(sawtooth.slope / 2), sawtooth.restarts,
                       sawtooth.by_attempts ? ", at each restart" : ", as at restarts");
   if (s.on_cached.Fit().count > 0) {
-    return DriftCause{"unknown", 0,
-                      words +
-                          "; it does not follow the cached tokens: a tensor that updates skip, "
-                          "or scales that age",
-                      "Compare checksums of the engine's weights and scales with the trainer's "
-                      "after an update."};
+    return DriftCause{
+        "unknown", 0,
+        words +
+            "; it does not follow the cached tokens: an update skips a tensor, or scales are stale",
+        "Compare checksums of the engine's weights and scales with the trainer's "
+        "after an update."};
   }
   return Name(kByRestarts,
               words +
-                  ": a prefix cache that outlives updates (cached_tokens would tell it from a "
-                  "tensor that they skip and from scales that age)",
+                  ": a prefix cache that is not cleared by updates, a tensor that updates skip, or "
+                  "stale scales (cached_tokens would distinguish them)",
               kEmptyCache);
 }
 
@@ -247,37 +249,34 @@ Named Stale(const DriftStatistics& s) {
       absl::StrFormat("d^2 grows with the version lag, from %.2g at lag 0", 2 * mark.lag.at_zero);
   if (mark.by == StalenessMark::By::kSplit) {
     words = absl::StrFormat(
-        "the trainer itself moved by d^2 of %.2g since the tokens were drawn, and was %.2g from "
-        "the "
-        "engine then",
+        "the trainer itself changed by d^2 of %.2g since the tokens were sampled; at that time it "
+        "differed from the engine by %.2g",
         2 * mark.split.staleness, 2 * mark.split.numerics);
   } else if (mark.by == StalenessMark::By::kJumps) {
-    words =
-        absl::StrFormat("d^2 falls from %.2g to %.2g where new weights arrive inside a sequence",
-                        2 * mark.jumps.before, 2 * mark.jumps.after);
+    words = absl::StrFormat("d^2 falls from %.2g to %.2g when new weights arrive inside a sequence",
+                            2 * mark.jumps.before, 2 * mark.jumps.after);
   }
   return Name(mark.by == StalenessMark::By::kSplit ? kByThirdPass : kByLag, std::move(words),
-              "Bound the lag, or weigh by truncated importance ratios of the version that drew the "
-              "token.");
+              "Limit the lag, or weight by truncated importance ratios of the version that sampled "
+              "the token.");
 }
 
 Named Rounded(const DriftStatistics& s) {
   constexpr char kFix[] =
-      "Compute log-softmax and keep log-probabilities in fp32 (cast the logits up first).";
+      "Compute log-softmax and keep log-probabilities in fp32 (cast the logits to fp32 first).";
   if (!(s.rounding_share() >= kGridExplains)) {
     const Lattice lattice = s.lattice.Find();
     if (!lattice.found) return {};
-    return Name(
-        kByLattice,
-        absl::StrFormat("d lies on multiples of 2^%d (%.0f %% of %d tokens within a tenth): both "
-                        "sides' logits are rounded to 16 bits",
-                        std::ilogb(lattice.unit), 100 * lattice.share, lattice.tokens),
-        kFix);
+    return Name(kByLattice,
+                absl::StrFormat("d is a multiple of 2^%d (%.0f %% of %d tokens within a tenth): "
+                                "the logits of both sides are rounded to 16 bits",
+                                std::ilogb(lattice.unit), 100 * lattice.share, lattice.tokens),
+                kFix);
   }
   const bool both = s.gridded_train > 0 && s.gridded_rollout > 0;
   return Name(kByGrid,
               absl::StrFormat(
-                  "%s values lie on a 16-bit grid, and that rounding explains the drift",
+                  "%s values are on a 16-bit grid, and this rounding explains the drift",
                   both ? "both sides'" : (s.gridded_train > 0 ? "the trainer's" : "the rollout's")),
               kFix);
 }
@@ -294,15 +293,14 @@ Named Numerics(const DriftStatistics& s, const DriftTests& tests) {
     return Name(kByEngineItself,
                 absl::StrFormat("the engine differs from itself by k2 = %.2g of %.2g",
                                 s.rescore_k2.mean(), k2),
-                "Use batch-invariant kernels in the engine, or rescore at the batch shape "
-                "that the tokens were drawn in.");
+                "Use batch-invariant kernels in the engine, or rescore with the batch shape of the "
+                "sampling.");
   }
   if (tests.router_flips && s.sizes.RestShare() > kFlippedShare) {
     return Name(kByFlips,
-                absl::StrFormat("a share of %.2g lies far outside the bulk, and the joined "
-                                "routing differs",
+                absl::StrFormat("a share of %.2g has very large d, and the joined routing differs",
                                 s.sizes.RestShare()),
-                "Router in fp32 on both sides, or replay inference's choices in training.");
+                "Use the router in fp32 on both sides, or replay inference's choices in training.");
   }
   return {};
 }
@@ -376,7 +374,7 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
   if (Named cut = Truncated(s, tests)) return *cut;
   if (Named other = NotSampled(s, tests)) return *other;
   if (tests.record_failed())
-    return {"unknown", 0, "the record is not true, and no cause left its mark", ""};
+    return {"unknown", 0, "the record is wrong, and no cause is visible", ""};
   if (Named cache = StaleCache(s, patterns.sawtooth)) return *cache;
   if (Named sync = MissedSync(patterns.jump)) return *sync;
   if (Named growth = GrowsUntilRestart(s, patterns.sawtooth)) return *growth;
@@ -385,28 +383,28 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
   if (Named stale = Stale(s)) return *stale;
   if (FindAdvantageBias(s).found) {
     return {"unknown", 0,
-            "d moves with the advantage: the trainer had learnt from these tokens when it scored "
-            "them, or what is rewarded is scored by other code",
-            "Score a batch before the first update on it, and both sides by the same masks and "
-            "templates."};
+            "d changes with the advantage: the trainer had already learnt from these tokens when "
+            "it scored them, or different code scores rewarded tokens",
+            "Score a batch before the first update on it, and use the same masks and templates on "
+            "both sides."};
   }
   if (tests.record == RecordOutcome::kQuiet) {
     const bool both = tests.sampler == SamplerOutcome::kQuiet;
     if (s.fresh.k2() > kBeyondRounding) {
       return Name(both ? kByBothTests : kByRecordTest,
-                  absl::StrFormat("the record is true and no bias shows; k2 of %.2g is more than "
-                                  "rounding leaves: dropout or another random layer is on in one "
-                                  "pass, or its weights are quantised far down",
+                  absl::StrFormat("the record is correct and no bias is visible; k2 of %.2g is "
+                                  "more than rounding causes: dropout or another random layer is "
+                                  "active in one pass, or its weights are strongly quantised",
                                   s.fresh.k2()),
-                  "Put the trainer's scoring pass in evaluation mode (no dropout, no router "
-                  "jitter), and score the same batch twice: it must agree with itself.");
+                  "Run the trainer's scoring pass in evaluation mode (no dropout, no router "
+                  "jitter), and score the same batch twice: the results must be equal.");
     }
     return Name(both ? kByBothTests : kByRecordTest,
-                "the record is true and no bias shows: rounding and kernels that differ",
-                "Give both sides one arithmetic: fp32 log-softmax, the same attention and matmul "
-                "kernels, batch-invariant ones where bits must agree.");
+                "the record is correct and no bias is visible: rounding, and different kernels",
+                "Use the same arithmetic on both sides: fp32 log-softmax, the same attention and "
+                "matmul kernels, and batch-invariant ones if bits must agree.");
   }
-  return {"unknown", 0, "the record could not be tested, and no cause left its mark", ""};
+  return {"unknown", 0, "the record could not be tested, and no cause is visible", ""};
 }
 
 }  // namespace plumbline::rules

@@ -101,15 +101,15 @@ void AssumeDrift(const DriftSite& site, v1::Verdict& verdict) {
   const DriftStatistics& s = site.statistics;
   if (s.with_lag == 0 && s.judged > 0)
     verdict.add_assumptions(
-        "no weight versions are recorded: all tokens count as drawn by the "
-        "trainer's own version");
+        "no weight versions are recorded: all tokens are treated as sampled by the trainer's own "
+        "version");
   AssumeHalves(site, verdict);
 }
 
 void AssumeHalves(const DriftSite& site, v1::Verdict& verdict) {
   if (site.unmatched > 0)
     verdict.add_assumptions(absl::StrFormat(
-        "%d halves of sequences without a counterpart are like the others", site.unmatched));
+        "%d sequences that only one side recorded are similar to the others", site.unmatched));
 }
 
 void RestOn(const std::vector<std::string>& assumptions, v1::Verdict& verdict) {

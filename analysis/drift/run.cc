@@ -101,17 +101,16 @@ DriftCause DriftSite::Cause() const { return NameDriftCause(statistics, Patterns
 std::string DriftSite::RecordDoubt() const {
   if (!tests.record_failed()) return "";
   if (tests.record == RecordOutcome::kSupport)
-    return "supports-differ: the trainer's probabilities are over tokens that the declared top-p "
-           "or "
-           "top-k leaves out, so that the drift of what was drawn is no noise";
-  return "record-invalid: what was logged is not what was sampled, so that its drift says nothing "
-         "about the weights";
+    return "supports-differ: the trainer's probabilities include tokens that the declared top-p or "
+           "top-k excludes, so the drift of the sampled tokens is not noise";
+  return "record-invalid: the logged probabilities are not those that were sampled, so their drift "
+         "does not describe the weights";
 }
 
 std::string DriftSite::KeyDoubt() const {
   if (!keys_differ) return "";
-  return "keys-differ: rollout and trainer redacted their ids under different keys, or one did "
-         "not, so that their halves do not meet; set PLUMBLINE_REDACT_KEY on both";
+  return "keys-differ: rollout and trainer redacted their ids with different keys, or only one "
+         "redacted them, so their records cannot be joined; set PLUMBLINE_REDACT_KEY on both";
 }
 
 void DriftSite::Place(v1::Verdict& verdict) const {

@@ -68,7 +68,7 @@ std::vector<Lever> Levers(const Input& in) {
   with("a batch twice as large", [](Input& i) { i.layout.batch_tokens *= 2; });
   with("half as many GPUs", [](Input& i) { i.cluster.gpus = std::max(1.0, i.cluster.gpus / 2); });
   if (in.layout.sharding == Sharding::kWeights && in.layout.gathers > 1)
-    with("weights gathered once a step", [](Input& i) { i.layout.gathers = 1; });
+    with("weights gathered once per step", [](Input& i) { i.layout.gathers = 1; });
   if (in.layout.sharding == Sharding::kWeights && in.layout.weight_bytes > 1)
     with("weights gathered in one byte", [](Input& i) { i.layout.weight_bytes = 1; });
   if (in.layout.sharding == Sharding::kWeights)

@@ -56,14 +56,13 @@ std::string Whole(const v1::Ending& e) {
 std::string HowItEnded(const ProcessEnd& end, bool told) {
   const v1::Ending& e = end.said;
   if (end.way == EndKind::kGone) {
-    return told ? "ended without a word: its connection broke while it was heard, and it did not "
-                  "come back"
-                : "ended without a word: its record breaks off, where others went on or said "
-                  "goodbye";
+    return told ? "ended without a message: its connection broke, and it did not reconnect"
+                : "ended without a message: its record stops early, but other processes continued "
+                  "or ended normally";
   }
   switch (e.how()) {
     case v1::Ending::HOW_EXCEPTION:
-      return absl::StrCat("ended by an exception that nobody caught: ", Whole(e));
+      return absl::StrCat("ended by an uncaught exception: ", Whole(e));
     case v1::Ending::HOW_EXIT:
       return absl::StrCat("ended with exit status ", e.code(),
                           e.type().empty() ? "" : absl::StrCat(" while it handled ", Whole(e)));
@@ -72,9 +71,9 @@ std::string HowItEnded(const ProcessEnd& end, bool told) {
     case v1::Ending::HOW_INTERRUPTED:
       return "was interrupted by hand";
     case v1::Ending::HOW_UNWINDING:
-      return absl::StrCat("closed the run while an exception was on its way: ", Whole(e));
+      return absl::StrCat("closed the run while an exception was being raised: ", Whole(e));
     default:
-      return absl::StrCat("said goodbye, but a thread of it had ended by ", e.thread());
+      return absl::StrCat("ended normally, but one of its threads had ended by ", e.thread());
   }
 }
 
@@ -107,10 +106,10 @@ int64_t StepOf(const ProcessEnd& end) { return std::max<int64_t>(end.newest_step
 
 // A table row and an alert have limited space, so the text is cut at a character boundary.
 std::string Title(const ProcessEnd& first, bool together, uint64_t all) {
-  if (together) return absl::StrCat("all ", all, " ranks ended without a word");
+  if (together) return absl::StrCat("all ", all, " ranks ended without a message");
   std::string title;
   if (first.way == EndKind::kGone) {
-    title = absl::StrCat(RankName(first), " ended without a word");
+    title = absl::StrCat(RankName(first), " ended without a message");
   } else if (first.said.how() == v1::Ending::HOW_UNSPECIFIED) {
     title = absl::StrCat("a thread of ", RankName(first), " ended by an exception");
   } else {
@@ -126,8 +125,8 @@ std::string Title(const ProcessEnd& first, bool together, uint64_t all) {
 
 std::string Followers(const EndCounts& tally, const ProcessEnd& first) {
   static constexpr const char* kWords[kKinds] = {
-      "by errors of their own", "without a word", "because communication failed",
-      "because they were asked to end", "well, but for a thread"};
+      "by errors of their own", "without a message", "because communication failed",
+      "because they received a request to end", "normally, except for one thread"};
   std::array<uint64_t, kKinds> bad = tally.bad;
   --bad[KindOf(first)];
   const uint64_t all = tally.all_bad() - 1;
@@ -142,12 +141,12 @@ std::string Followers(const EndCounts& tally, const ProcessEnd& first) {
     text = absl::StrCat(" ", Plural(all, "other rank", "other ranks"), " followed (", how, ").");
   }
   if (tally.well > 0)
-    absl::StrAppend(&text, " ", Plural(tally.well, "rank", "ranks"), " said goodbye.");
+    absl::StrAppend(&text, " ", Plural(tally.well, "rank", "ranks"), " ended normally.");
   if (tally.open > 0)
-    absl::StrAppend(&text, " Of ", Plural(tally.open, "rank", "ranks"), " no end is known.");
+    absl::StrAppend(&text, " Of ", Plural(tally.open, "rank", "ranks"), " the end is not known.");
   if (tally.unreachable > 0)
     absl::StrAppend(&text, " ", Plural(tally.unreachable, "rank", "ranks"),
-                    " cannot be reached and may live.");
+                    " cannot be reached and may be alive.");
   return text;
 }
 
@@ -156,8 +155,8 @@ std::string Explanation(const RunEnds& run, const EndCounts& tally, const Proces
   std::string text;
   if (together) {
     text = absl::StrCat("All ", run.ends.size(),
-                        " processes ended without a word, as under SIGKILL, a fault or out of "
-                        "memory; the first to stand still was ",
+                        " processes ended without a message (SIGKILL, a fault, or out of memory); "
+                        "the first one that stopped was ",
                         RankName(first));
   } else {
     text = Capitalised(RankName(first));
@@ -171,9 +170,9 @@ std::string Explanation(const RunEnds& run, const EndCounts& tally, const Proces
     absl::StrAppend(&text, " Its last ", last.series, " was ", ValueText(last.value), " (step ",
                     last.step, ").");
   if (!first.said.thread().empty() && first.said.how() != v1::Ending::HOW_UNSPECIFIED)
-    absl::StrAppend(&text, " A thread of it had ended by ", first.said.thread(), ".");
+    absl::StrAppend(&text, " One of its threads had ended by ", first.said.thread(), ".");
   absl::StrAppend(&text, together ? "" : Followers(tally, first));
-  if (run.superseded) absl::StrAppend(&text, " A later attempt goes on.");
+  if (run.superseded) absl::StrAppend(&text, " A later attempt continues.");
   return text;
 }
 
@@ -218,13 +217,14 @@ v1::Verdict FindingOf(const RunEnds& run, const EndCounts& tally) {
   const bool whole = run.over || tally.open + tally.unreachable == 0;
   found.Strength(whole ? v1::STRENGTH_PROVED : v1::STRENGTH_BOUNDED);
   if (!whole)
-    found.verdict().add_assumptions("who ended first is among those whose end is known by now");
+    found.verdict().add_assumptions(
+        "the process that ended first is among those whose end is known");
   found.Title(Title(first, together, all))
       .Explain(Explanation(run, tally, first, together))
       .Fix(cause.fix)
       .Cause(cause.id, 1)
       .Measured("last step", static_cast<double>(StepOf(first)), "step");
-  found.Threshold(0, "a process that ends well says goodbye").Samples(all);
+  found.Threshold(0, "a process that ends normally reports its end").Samples(all);
   PutDetails(run, tally, first, cause.id, *found.verdict().mutable_details());
   found.Witness("process", absl::StrCat(RankName(first), " on ", first.host))
       .Witness("end", first.way == EndKind::kGone ? "no word"
@@ -246,14 +246,14 @@ std::optional<v1::Verdict> DiedVerdict(const RunEnds& given) {
   if (tally.unreachable > 0) {
     verdict = Inconclusive(
         absl::StrCat("unreachable: ", Plural(tally.unreachable, "process", "processes"),
-                     " could not be reached any more; whether they ended is not known"));
+                     " could not be reached any more; it is not known whether they ended"));
   } else if (tally.open > 0) {
     if (run.told || run.superseded) return std::nullopt;
-    verdict = Inconclusive(
-        absl::StrCat("unfinished: ", Plural(tally.open, "record breaks", "records break"),
-                     " off without a goodbye, and nothing tells whether the run went on"));
+    verdict = Inconclusive(absl::StrCat(
+        "unfinished: ", Plural(tally.open, "record breaks", "records break"),
+        " without a report of the end, and no evidence shows whether the run continued"));
   } else {
-    verdict = Pass("every process said goodbye");
+    verdict = Pass("every process reported its end");
   }
   int64_t last = 0;
   for (const ProcessEnd& end : run.ends) last = std::max(last, end.newest_step);

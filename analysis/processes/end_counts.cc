@@ -98,30 +98,30 @@ const ProcessEnd* FirstOf(const Firsts& of) {
 Cause CauseOf(const ProcessEnd& first, bool together, bool alone) {
   static constexpr Cause kGoneCause = {
       "gone", v1::LEVEL_ERROR,
-      "Look for what ended the process named first: its exit status, its last lines, the kernel's "
-      "log on its host (out of memory, a segmentation fault)."};
+      "Find the cause of the end of the first named process: its exit status, its last log lines, "
+      "the kernel's log on its host (out of memory, a segmentation fault)."};
   static constexpr Cause kTogether = {
       "gone-together", v1::LEVEL_ERROR,
-      "Look for what ended all of them at once: the scheduler's log (cancelled, out of time, out "
-      "of memory), the same fault on every rank, their hosts."};
+      "Find the common cause of the end of all processes: the scheduler's log (cancelled, out of "
+      "time, out of memory), the same fault on every rank, their hosts."};
   static constexpr Cause kException = {"exception", v1::LEVEL_ERROR,
-                                       "Mend what the exception says, on the rank named first; "
-                                       "the others' errors follow from it."};
-  static constexpr Cause kUnwinding = {
-      "unwinding", v1::LEVEL_WARNING,
-      "Look at the exception; where it is how this trainer ends, leave the run's block first."};
+                                       "Fix the cause of the exception on the rank that is named "
+                                       "first. The errors of the other ranks follow from it."};
+  static constexpr Cause kUnwinding = {"unwinding", v1::LEVEL_WARNING,
+                                       "Look at the exception. If this trainer always ends with "
+                                       "it, leave the block of the run first."};
   static constexpr Cause kExit = {"exit-status", v1::LEVEL_WARNING,
-                                  "Look at why the trainer ended itself with this status."};
+                                  "Find out why the trainer ended with this status."};
   static constexpr Cause kSignal = {"signal", v1::LEVEL_ERROR,
-                                    "Look at what sent the signal, and at the host's log."};
-  static constexpr Cause kTerminated = {
-      "terminated", v1::LEVEL_WARNING,
-      "Nothing, where the job was preempted or cancelled; else look at who sent the signal."};
+                                    "Find out what sent the signal, and check the host's log."};
+  static constexpr Cause kTerminated = {"terminated", v1::LEVEL_WARNING,
+                                        "If the job was preempted or cancelled, do nothing. "
+                                        "Otherwise find out what sent the signal."};
   static constexpr Cause kInterrupted = {"interrupted", v1::LEVEL_NOTE,
-                                         "Nothing: somebody stopped it."};
+                                         "Do nothing: a user stopped it."};
   static constexpr Cause kThreadEnded = {
       "thread-exception", v1::LEVEL_NOTE,
-      "Look at whether the run needed that thread; catch what it may raise."};
+      "Check whether the run needed that thread, and catch its exceptions."};
   if (first.way == EndKind::kGone) return together ? kTogether : kGoneCause;
   const v1::Ending& e = first.said;
   Cause cause = kException;

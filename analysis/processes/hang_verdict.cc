@@ -34,13 +34,13 @@ std::string Ranks(const List& ranks, bool begins_sentence = false) {
 std::string TitleOf(const v1::RanksHung& h) {
   switch (h.cause()) {
     case v1::RanksHung::CAUSE_GONE:
-      return Ranks(h.ranks()) + " ended without a goodbye, and the others wait";
+      return Ranks(h.ranks()) + " ended without a message, and the others wait";
     case v1::RanksHung::CAUSE_UNREACHABLE:
-      return Ranks(h.ranks()) + " cannot be reached any more, and the others wait";
+      return Ranks(h.ranks()) + " can no longer be reached, and the others wait";
     default:
       break;
   }
-  if (h.ranks().empty()) return absl::StrCat("no rank goes on beyond step ", h.step());
+  if (h.ranks().empty()) return absl::StrCat("no rank continues after step ", h.step());
   return absl::StrCat(Ranks(h.ranks()), h.ranks_size() == 1 ? " hangs" : " hang", " in step ",
                       h.step());
 }
@@ -52,8 +52,8 @@ bool WithoutPace(const v1::RanksHung& h) { return h.step_ns() == 0; }
 // before took 12 s".
 std::string Usual(const v1::RanksHung& h) {
   std::string text = WithoutPace(h)
-                         ? "where too few steps were seen to know how long one takes"
-                         : absl::StrFormat("where a step takes %.3g s", Seconds(h.step_ns()));
+                         ? "and too few steps were observed to know how long one takes"
+                         : absl::StrFormat("and a step takes %.3g s", Seconds(h.step_ns()));
   if (h.longest_ns() >= kShortPause)
     absl::StrAppendFormat(&text, " and the longest pause before took %.3g s",
                           Seconds(h.longest_ns()));
@@ -64,22 +64,25 @@ std::string Usual(const v1::RanksHung& h) {
 // which.
 std::string Explanation(const v1::RanksHung& h) {
   const bool one = h.ranks_size() == 1;
-  std::string text = absl::StrFormat("Heartbeats go on, steps do not: %.1f s without a step, %s.",
+  std::string text = absl::StrFormat("Heartbeats arrive, but no step ended for %.1f s, %s.",
                                      Seconds(h.still_ns()), Usual(h));
   if (h.cause() == v1::RanksHung::CAUSE_GONE) {
-    absl::StrAppend(&text, " ", Ranks(h.ranks(), true),
-                    one ? " broke off while its heartbeats came: its process ended."
-                        : " broke off while their heartbeats came: their processes ended.");
+    absl::StrAppend(
+        &text, " ", Ranks(h.ranks(), true),
+        one ? " closed its connection while its heartbeats arrived: its process ended."
+            : " closed their connections while their heartbeats arrived: their processes ended.");
   } else if (h.cause() == v1::RanksHung::CAUSE_UNREACHABLE) {
-    absl::StrAppend(&text, " ", Ranks(h.ranks(), true),
-                    one ? " fell silent: its process was stopped, or its host or network is lost."
-                        : " fell silent: their processes were stopped, or their hosts or networks "
-                          "are lost.");
+    absl::StrAppend(
+        &text, " ", Ranks(h.ranks(), true),
+        one ? " sends no heartbeats: its process was stopped, or its host or network is lost."
+            : " send no heartbeats: their processes were stopped, or their hosts or networks are "
+              "lost.");
   } else if (!h.ranks().empty() && !h.waiting().empty()) {
-    absl::StrAppend(&text, " ", Ranks(h.waiting(), true), " came further and ",
+    absl::StrAppend(&text, " ", Ranks(h.waiting(), true), " got further and ",
                     h.waiting_size() == 1 ? "waits." : "wait.");
   } else if (h.ranks().empty()) {
-    absl::StrAppend(&text, " All stand in the same step: who holds them is not told by steps.");
+    absl::StrAppend(&text,
+                    " All are in the same step, so steps do not show which rank blocks them.");
   }
   return text;
 }
@@ -87,17 +90,15 @@ std::string Explanation(const v1::RanksHung& h) {
 const char* FixOf(const v1::RanksHung& h) {
   switch (h.cause()) {
     case v1::RanksHung::CAUSE_GONE:
-      return "Look for what ended the process (its exit status, the kernel's log: out of memory), "
-             "and restart the job: the others wait for ever.";
+      return "Find out why the process ended (its exit status, the kernel's log: out of memory), "
+             "and restart the job: the other ranks wait forever.";
     case v1::RanksHung::CAUSE_UNREACHABLE:
-      return "Look whether the process is stopped (state T in ps: a signal, a debugger), at its "
-             "host "
-             "and its network; restart the job without it.";
+      return "Check whether the process is stopped (state T in ps: a signal, a debugger), and "
+             "check its host and its network. Restart the job without it.";
     default:
-      return "Take stacks of the named ranks (py-spy dump, gdb); with NCCL, the flight recorder. A "
-             "long stage that is meant: declare it with run.span(\"checkpoint\"), \"evaluation\" "
-             "or "
-             "\"compile\".";
+      return "Look at the stacks of the named ranks (py-spy dump, gdb) and, with NCCL, the flight "
+             "recorder. If a long stage is intended, declare it with run.span(\"checkpoint\"), "
+             "\"evaluation\" or \"compile\".";
   }
 }
 
@@ -125,7 +126,7 @@ void DrawWaits(const v1::RanksHung& h, v1::Finding& finding) {
     PutFlag(node, "culprit", culprit);
     PutNumbers(node, "ranks", named);
   };
-  add(h.waiting(), "came further, and wait", false);
+  add(h.waiting(), "got further, and wait", false);
   add(h.ranks(), absl::StrCat(CauseId(h), " in step ", h.step()), true);
   PutNumbers(waits, "from", {0});
   PutNumbers(waits, "to", {1});
@@ -157,10 +158,10 @@ v1::Verdict HangVerdict(const v1::RanksHung& h) {
       .Measured("time without a step", Seconds(h.still_ns()), "s")
       .Threshold(Seconds(h.threshold_ns()),
                  WithoutPace(h)
-                     ? "30 times liveness.hang_seconds, since no pace is known"
+                     ? "30 times liveness.hang_seconds, because the length of a step is not known"
                      : "the longest of liveness.hang_seconds, 5 median steps and twice the longest "
                        "pause before");
-  found.verdict().add_assumptions("no stage that is not declared takes so long");
+  found.verdict().add_assumptions("no undeclared stage takes this long");
   google::protobuf::Struct& details = *found.verdict().mutable_details();
   const auto list = [&](const char* key, const auto& ranks) {
     auto& values = *(*details.mutable_fields())[key].mutable_list_value();

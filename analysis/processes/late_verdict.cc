@@ -19,33 +19,31 @@ struct Why {
 };
 constexpr Why kWhys[] = {
     {"late-rank-slow", "their rank is slow",
-     "their rank had fallen behind the others by the step window, with nothing waiting to be sent",
-     "Find out why these ranks are slower than the others; where that is as it should be, raise "
+     "their rank was later than the others by the step window, and had no evidence in its queue",
+     "Find out why these ranks are slower than the others. If this is expected, raise "
      "ingest.window_steps."},
     {"late-stream-broken", "their stream broke",
-     "their rank's connection had broken, and it did not come back within the grace",
-     "Look at these ranks' processes and at the network between them and the server; a longer "
-     "grace "
-     "(plumbd --grace) waits for longer breaks."},
-    {"late-server-away", "the server was away",
-     "the server had been away, and their rank did not come back to it within the grace",
-     "Find out why the server was away, and why these ranks came back so late; a longer grace "
+     "the connection of their rank had broken, and was not restored within the grace period",
+     "Check the processes of these ranks and the network between them and the server. A longer "
+     "grace period (plumbd --grace) allows longer interruptions."},
+    {"late-server-away", "the server was not running",
+     "the server had not been running, and their rank did not reconnect within the grace period",
+     "Find out why the server was not running, and why these ranks reconnected so late. A longer "
+     "grace period (plumbd --grace) waits for them."},
+    {"late-rank-silent", "their rank sent nothing",
+     "their rank was connected and sent nothing for longer than the grace period",
+     "Check the hosts of these ranks: a stopped process, or a lost network. A longer grace period "
      "(plumbd --grace) waits for them."},
-    {"late-rank-silent", "their rank was silent",
-     "their rank was connected and said nothing for longer than the grace",
-     "Look at these ranks' hosts: a process that was stopped or a network that was lost; a longer "
-     "grace (plumbd --grace) waits for them."},
-    {"late-never-came", "their rank came late",
-     "their rank had not said hello within the grace after the first one",
-     "Start the ranks closer together, or give the server a longer grace (plumbd --grace)."},
+    {"late-never-came", "their rank connected late",
+     "their rank had not connected within the grace period after the first rank",
+     "Start the ranks closer together, or set a longer grace period (plumbd --grace)."},
     {"late-next-attempt", "the next attempt had begun",
-     "they are the last steps of a process that ended, and arrived after the next attempt of the "
-     "run "
-     "had begun at a later step",
-     "Nothing: they are stored, and judged one rank at a time."},
+     "they are the last steps of an ended process, and arrived after the next attempt of the run "
+     "had started at a later step",
+     "Do nothing: they are stored, and judged one rank at a time."},
 };
 constexpr Why kUnknown = {"late", "their steps had closed", "their steps had been closed before",
-                          "Find out which input lacked the end of these steps."};
+                          "Find the input that lacks the end of these steps."};
 
 const Why& Find(std::string_view cause) {
   const auto* found = std::find_if(std::begin(kWhys), std::end(kWhys),
@@ -69,12 +67,11 @@ v1::Verdict LateVerdict(const RunSummary& run, const std::string& cause,
   SetPlace(found.verdict(), "", cause, late.step_first, late.step_last, late.ranks);
   found.Level(share <= error_share ? v1::LEVEL_WARNING : v1::LEVEL_ERROR)
       .Strength(v1::STRENGTH_PROVED)
-      .Title(absl::StrCat("evidence came after its steps had closed: ", why.brief))
-      .Explain(
-          absl::StrCat("Of ", run.evidence, " items so far ", late.count,
-                       " came after their steps had been closed: ", why.words, " (", cause,
-                       "). They are stored and shown, and were judged by the rules that look at "
-                       "each item by itself; verdicts over several ranks rest on the others."))
+      .Title(absl::StrCat("evidence arrived after its steps closed: ", why.brief))
+      .Explain(absl::StrCat("Of ", run.evidence, " items so far ", late.count,
+                            " arrived after their steps were closed: ", why.words, " (", cause,
+                            "). They are stored and shown. Rules that judge single items have "
+                            "judged them; verdicts over several ranks use only the other items."))
       .Cause(cause, 1)
       .Measured("late share", share, "share")
       .Threshold(error_share, "option error-share")

@@ -19,15 +19,15 @@ v1::FindingSite SiteOf(const std::string& run) {
 
 v1::Verdict QuarantineVerdict(const std::string& run, const std::string& reason, uint64_t entry) {
   FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-  found.Title("the run is in quarantine: it is kept and not judged")
-      .Explain(absl::StrCat("Of this run nothing is judged: ", reason,
-                            ". What it sends is acknowledged and kept in the journal. Other runs "
-                            "are judged as ever."))
+  found.Title("the run is in quarantine: its evidence is stored but not judged")
+      .Explain(absl::StrCat("The server does not judge this run: ", reason,
+                            ". Its evidence is acknowledged and stored in the journal. Other runs "
+                            "are judged as before."))
       .Cause(kCause, 1)
       .Fix(
-          "Mend what ended it (more memory, a newer plumbd, a rule switched off by rules.run), "
-          "then plumb runs --retry RUN: it is judged again from the oldest entry that is kept. Or "
-          "plumb runs --drop RUN: it never is, and what it sends is refused.")
+          "Fix the cause (more memory, a newer plumbd, or exclude a rule with rules.run). Then "
+          "plumb runs --retry RUN judges the run again from the oldest stored entry. Or plumb runs "
+          "--drop RUN never judges it, and the server refuses its evidence.")
       .Witness("entry", static_cast<double>(entry));
   v1::Verdict verdict = found.Take();
   // The engine does not set these fields for it.

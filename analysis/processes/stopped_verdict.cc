@@ -40,8 +40,9 @@ const char* StageWord(v1::Span::Kind stage) {
 
 // Returns the last activity of the first of the ranks.
 std::string DidLast(const v1::StepsStopped& s) {
-  std::string text = s.in_step() ? absl::StrCat("it is in step ", s.step(), ", between two stages")
-                                 : absl::StrCat("it ended step ", s.step(), " and began no other");
+  std::string text = s.in_step()
+                         ? absl::StrCat("it is in step ", s.step(), ", between two stages")
+                         : absl::StrCat("it ended step ", s.step(), " and started no other");
   if (const char* stage = StageWord(s.last_stage()))
     absl::StrAppend(&text, "; its last stage was ", stage);
   return text;
@@ -49,10 +50,10 @@ std::string DidLast(const v1::StepsStopped& s) {
 
 std::string ExplainStop(const v1::StepsStopped& s) {
   std::string text = absl::StrCat(
-      "No step has begun for ", DurationText(SecondsOf(s.still_ns())), " after step ", s.step(),
+      "No step has started for ", DurationText(SecondsOf(s.still_ns())), " after step ", s.step(),
       ", ",
-      s.step_ns() == 0 ? "where too few steps were seen to know how long one takes"
-                       : absl::StrFormat("where a step takes %.3g s", SecondsOf(s.step_ns())),
+      s.step_ns() == 0 ? "and too few steps were observed to know how long one takes"
+                       : absl::StrFormat("and a step takes %.3g s", SecondsOf(s.step_ns())),
       ".");
   absl::StrAppend(&text, s.ranks_size() == 1
                              ? " The process is alive: its heartbeats arrive."
@@ -76,20 +77,21 @@ v1::Verdict StepsStoppedVerdict(const v1::StepsStopped& s) {
   SetPlace(found.verdict(), "", "step", s.step(), s.step(), s.ranks());
   found.Level(s.still_ns() >= s.error_ns() ? v1::LEVEL_ERROR : v1::LEVEL_WARNING)
       .Strength(v1::STRENGTH_PROVED)
-      .Title("steps stopped: the trainer is alive and begins no step")
+      .Title("steps stopped: the trainer is alive but starts no step")
       .Explain(ExplainStop(s))
       .Cause(s.in_step() ? "between-stages" : "between-steps", 1)
       .Measured("time without a step", SecondsOf(s.still_ns()), "s")
       .Threshold(SecondsOf(s.threshold_ns()),
                  s.step_ns() == 0
-                     ? "liveness.between_steps_seconds, up to 5 times, since no pace is known"
+                     ? "up to 5 times liveness.between_steps_seconds, because the length of a step "
+                       "is not known"
                      : "the longer of liveness.between_steps_seconds and 20 median steps")
-      .Fix(absl::StrCat("Take the stack of the main thread with `py-spy dump -p ",
-                        s.pid() <= 0 ? "PID" : absl::StrCat(s.pid()), "` on ",
-                        s.host().empty() ? "its host" : "host " + Printable(s.host()),
-                        ". It names the line that blocks, often next(loader). If the wait is "
-                        "meant, declare it: `with run.pause():`. After the last step call "
-                        "`run.finish()`."));
+      .Fix(absl::StrCat(
+          "Print the stack of the main thread with `py-spy dump -p ",
+          s.pid() <= 0 ? "PID" : absl::StrCat(s.pid()), "` on ",
+          s.host().empty() ? "its host" : "host " + Printable(s.host()),
+          ". It shows the line that blocks, often next(loader). If the wait is intended, declare "
+          "it: `with run.pause():`. After the last step call `run.finish()`."));
   if (s.ranks_size() > 0)
     found.Witness("last", absl::StrCat("rank ", s.ranks(0), ": ", DidLast(s)));
   google::protobuf::Struct& details = *found.verdict().mutable_details();

@@ -138,7 +138,7 @@ absl::Status TakeFormat(const v1::MatmulSample& sample, const std::string& name,
   }
   c->tf32_declared = name == "bf16";
   if (c->tf32_declared || name == "f32") return absl::OkStatus();
-  return Cannot(absl::StrCat("input-format: a or b holds values that ", name, " does not have"));
+  return Cannot(absl::StrCat("input-format: a or b has values that ", name, " cannot represent"));
 }
 
 // Reads f32 numbers that are finite and not zero.
@@ -150,7 +150,7 @@ absl::Status Scales(const char* name, const v1::Tensor& tensor, const std::vecto
   for (int64_t i = 0; i < count; ++i) {
     const double x = LoadDouble(tensor.data().data(), dtype, i);
     if (!std::isfinite(x))
-      return Cannot(absl::StrCat("bad-scale: ", name, " holds a scale that is not finite"));
+      return Cannot(absl::StrCat("bad-scale: ", name, " has a NaN or infinite scale"));
     out->push_back(static_cast<float>(x));
   }
   return absl::OkStatus();
@@ -209,7 +209,7 @@ int MatmulCase::factor_bits() const { return std::max(a_format.precision, b_form
 absl::StatusOr<MatmulCase> DecodeMatmul(const v1::Matmul& matmul) {
   if (!matmul.has_sample()) {
     const std::string& why = matmul.no_sample_reason();
-    return Cannot(absl::StrCat("no-sample: the call came without rows and columns",
+    return Cannot(absl::StrCat("no-sample: the call was recorded without rows and columns",
                                why.empty() ? "" : ": " + why));
   }
   const v1::MatmulSample& sample = matmul.sample();
@@ -233,7 +233,7 @@ absl::StatusOr<MatmulCase> DecodeMatmul(const v1::Matmul& matmul) {
   c.accumulator_declared = config.declared_accumulator() != v1::DTYPE_UNSPECIFIED;
   if (c.accumulator_declared) c.declared = static_cast<DType>(config.declared_accumulator());
   if (!IsFloating(c.declared))
-    return Cannot("bad-config: the declared accumulator is no floating dtype");
+    return Cannot("bad-config: the declared accumulator is not a floating-point dtype");
   if (absl::Status s = TakeFormat(sample, config.input_format(), &c); !s.ok()) return s;
   if (absl::Status s = TakeBlocks(sample, config.block(), &c); !s.ok()) return s;
   if (absl::Status s = TakeScale(sample, config.scale(), &c); !s.ok()) return s;

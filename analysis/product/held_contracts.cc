@@ -11,7 +11,7 @@ namespace {
 
 absl::Status Unusable(const sums::Contract& contract, const std::string& why) {
   return absl::InvalidArgumentError(
-      absl::StrCat("the contract of ", contract.name, " cannot hold a product: ", why));
+      absl::StrCat("the contract of ", contract.name, " cannot describe a product: ", why));
 }
 
 absl::StatusOr<HeldContract> Usable(sums::Contract contract) {

@@ -346,7 +346,7 @@ bool MatmulReplay::Proves(const Claim& claim) const {
 }
 
 std::string MatmulReplay::Words() const {
-  if (!explained()) return "no arithmetic known here";
+  if (!explained()) return "no known arithmetic";
   if (accepted.size() == 1) return rules::Words(accepted[0]);
   std::vector<std::string> parts;
   for (const auto& [key, value] : shared) {

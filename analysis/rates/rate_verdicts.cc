@@ -13,8 +13,8 @@ namespace plumbline::rules {
 namespace {
 
 constexpr char kCountOnce[] =
-    "Step the scheduler once an optimizer step: Accelerate steps it once a process "
-    "(step_scheduler_with_optimizer, split_batches); do not step it in every micro-batch.";
+    "Step the scheduler once per optimizer step: Accelerate steps it once per process "
+    "(step_scheduler_with_optimizer, split_batches). Do not step it in every micro-batch.";
 constexpr int64_t kFewSteps = 10;
 
 // Sets what all of them have: the place, and the details of every health finding.
@@ -36,23 +36,23 @@ FindingBuilder Begun(const std::string& op, int64_t first, int64_t last, const c
 
 FindingBuilder RestartFinding(const std::string& op, const RateRestart& r) {
   FindingBuilder found = Begun(op, r.after.step, r.after.step, "restart");
-  found.Title("the learning rate starts again behind a resume")
-      .Explain(absl::StrFormat(
-          "%s is %.6g in step %d, the first behind a resume; it had fallen from %.6g to %.6g in "
-          "step %d, which the resume goes on from.",
-          op, r.after.rate, r.after.step, r.highest, r.before.rate, r.before.step))
+  found.Title("the learning rate schedule restarts after a resume")
+      .Explain(absl::StrFormat("%s is %.6g in step %d, the first after a resume; it had fallen "
+                               "from %.6g to %.6g in step %d, from which the resume continues.",
+                               op, r.after.rate, r.after.step, r.highest, r.before.rate,
+                               r.before.step))
       .Cause("schedule-not-restored", 0.8)
-      .Measured("rate behind the resume over its maximum", r.after.rate / r.highest, "share")
-      .Threshold(0.5, "half of the maximum, and twice the rate before the resume")
+      .Measured("rate after the resume / its maximum", r.after.rate / r.highest, "share")
+      .Threshold(0.5, "half of the maximum and twice the rate before the resume")
       .Fix(
           "Save and load the scheduler's state with the optimizer's (scheduler.state_dict(); "
-          "Megatron-LM without --override-opt_param-scheduler), or give it last_epoch.")
+          "Megatron-LM without --override-opt_param-scheduler), or pass last_epoch.")
       .Samples(2)
       .Witness("rate_before", r.before.rate)
       .Witness("step_before", static_cast<double>(r.before.step))
       .Witness("rate", r.after.rate)
       .Witness("highest", r.highest)
-      .Assume("the resume was to go on with the schedule, not to begin a new one");
+      .Assume("the resume must continue the schedule, not start a new one");
   return found;
 }
 
@@ -64,22 +64,24 @@ FindingBuilder ZeroFinding(const std::string& op, const RankRate& rate, const st
   FindingBuilder found =
       Begun(op, rate.zeros_first, rate.zeros_last, "zero", v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
   found.Title(fell ? "the learning rate fell to zero" : "the learning rate is zero from the start")
-      .Explain(absl::StrFormat(
-          "%s is 0 on %s in %d steps in a row, the first %d%s: these steps change nothing.", op,
-          who, rate.zeros, rate.zeros_first,
-          fell ? absl::StrFormat(", and was %.3g before", rate.before) : ""))
+      .Explain(absl::StrFormat("%s is 0 on %s in %d consecutive steps, the first is step %d%s: "
+                               "these steps change no weight.",
+                               op, who, rate.zeros, rate.zeros_first,
+                               fell ? absl::StrFormat(", and was %.3g before", rate.before) : ""))
       .Cause(fell ? "schedule-over" : "never-started", 0.9)
-      .Measured("steps in a row at a rate of 0", static_cast<double>(rate.zeros), "steps")
-      .Threshold(static_cast<double>(kZeroRateSteps), "a warm-up leaves 0 in its second step")
-      .Fix(fell ? "Count the schedule in optimizer steps of the whole run (T_max, total_steps, "
-                  "--lr-decay-iters), or end the run where it ends."
-                : "Look at the warm-up's length and at whether scheduler.step() is called.")
+      .Measured("consecutive steps with a learning rate of 0", static_cast<double>(rate.zeros),
+                "steps")
+      .Threshold(static_cast<double>(kZeroRateSteps),
+                 "a warm-up is above 0 from its second step on")
+      .Fix(fell ? "Set the length of the schedule in optimizer steps of the whole run (T_max, "
+                  "total_steps, --lr-decay-iters), or end the run at its end."
+                : "Check the length of the warm-up, and that scheduler.step() is called.")
       .Samples(rate.zeros)
       .Witness("step", static_cast<double>(rate.zeros_first))
       .Witness("rate", 0.0);
   if (fell) found.Witness("rate_before", rate.before);
   if (fell && !declared)
-    found.Assume("the run is to go on: no length of it was declared (option steps)");
+    found.Assume("the run continues (its length was not declared, option steps)");
   return found;
 }
 
@@ -91,22 +93,23 @@ FindingBuilder PrintedZeroFinding(const std::string& op, const RankRate& rate,
                                v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
   const bool fell = std::isfinite(rate.before);
   found
-      .Title(fell ? "the learning rate reads zero, in few digits"
-                  : "the learning rate reads zero in all steps")
-      .Explain(
-          fell
-              ? absl::StrFormat("%s reads 0 on %s from step %d on, and %.3g before. Its values are "
-                                "multiples of %.3g: it is below %.3g, and may not be 0.",
-                                op, who, rate.zeros_first, rate.before, grain, grain / 2)
-              : absl::StrFormat(
-                    "%s reads 0 on %s in all of %d steps: it is 0, as the rate of a group that is "
-                    "frozen by it, or a log printed it with too few digits.",
-                    op, who, rate.zeros))
+      .Title(fell ? "the logged learning rate is zero, with few digits"
+                  : "the logged learning rate is zero in all steps")
+      .Explain(fell ? absl::StrFormat(
+                          "The logged %s is 0 on %s from step %d on, and %.3g before. Its values "
+                          "are multiples of %.3g, so it is below %.3g, and may be above 0.",
+                          op, who, rate.zeros_first, rate.before, grain, grain / 2)
+                    : absl::StrFormat("The logged %s is 0 on %s in all %d steps: it is 0 (for "
+                                      "example in a frozen group), or the log has too few digits.",
+                                      op, who, rate.zeros))
       .Cause("few-digits", 0.5)
-      .Measured("steps in a row that read 0", static_cast<double>(rate.zeros), "steps")
-      .Threshold(static_cast<double>(kZeroRateSteps), "a warm-up leaves 0 in its second step")
-      .Fix(fell ? "Log the rate with its exponent (%.3e): then it can be judged."
-                : "Nothing where it is meant; of a log, print the rate with its exponent (%.3e).")
+      .Measured("consecutive steps with a logged rate of 0", static_cast<double>(rate.zeros),
+                "steps")
+      .Threshold(static_cast<double>(kZeroRateSteps),
+                 "a warm-up is above 0 from its second step on")
+      .Fix(fell ? "Log the learning rate with its exponent (%.3e), so that it can be judged."
+                : "If it is intended, do nothing. In a log, print the learning rate with its "
+                  "exponent (%.3e).")
       .Samples(rate.zeros)
       .Witness("step", static_cast<double>(rate.zeros_first));
   if (fell) found.Witness("rate_before", rate.before);
@@ -119,10 +122,10 @@ FindingBuilder SureZeroFinding(const std::string& op, const RankRate& rate, cons
                                uint32_t digits) {
   FindingBuilder found = ZeroFinding(op, rate, who, false);
   found
-      .Explain(absl::StrFormat("%s is 0 on %s in all of %d steps, and the loss does not fall. The "
-                               "other values of the log "
-                               "have up to %d digits: it is not rounded.",
-                               op, who, rate.zeros, digits))
+      .Explain(
+          absl::StrFormat("%s is 0 on %s in all %d steps, and the loss does not fall. Other values "
+                          "in the log have up to %d digits, so the 0 is not a rounded value.",
+                          op, who, rate.zeros, digits))
       .Witness("digits_of_neighbours", static_cast<double>(digits));
   return found;
 }
@@ -131,14 +134,15 @@ FindingBuilder FlatZeroFinding(const std::string& op, const RankRate& rate,
                                const std::string& who) {
   FindingBuilder found = PrintedZeroFinding(op, rate, who);
   found.Level(v1::LEVEL_WARNING)
-      .Title("the learning rate reads zero, and the loss is flat")
-      .Explain(absl::StrFormat("%s reads 0 on %s in all of %d steps, in few digits, and the loss "
-                               "stays where it began: it is 0, or too small to learn anything.",
-                               op, who, rate.zeros))
+      .Title("the logged learning rate is zero, and the loss is flat")
+      .Explain(
+          absl::StrFormat("The logged %s is 0 on %s in all %d steps, with few digits, and the loss "
+                          "does not change: the rate is 0, or too small for the model to learn.",
+                          op, who, rate.zeros))
       .Cause("never-started", 0.7)
       .Fix(
-          "Print the rate with its exponent (%.3e), and look at the warm-up's length and at "
-          "whether scheduler.step() is called.");
+          "Print the learning rate with its exponent (%.3e), check the length of the warm-up, and "
+          "that scheduler.step() is called.");
   return found;
 }
 
@@ -155,65 +159,63 @@ FindingBuilder AlwaysZeroFinding(const std::string& op, const RankRate& rate,
 
 FindingBuilder AnewFinding(const std::string& op, const RateAnew& a) {
   FindingBuilder found = Begun(op, a.after.step, a.after.step, "restart");
-  found.Title("the learning rate leaves its floor in one step")
+  found.Title("the learning rate jumps up from its floor in one step")
       .Explain(absl::StrFormat(
-          "%s stood at %.6g for %d points, from step %d on, and is %.6g in step %d, %.3g times "
-          "that: "
-          "a schedule that begins anew, as after a resume without the scheduler's state.",
+          "%s was %.6g for %d points, from step %d on, and is %.6g in step %d, %.3g times as high: "
+          "the schedule restarts, as after a resume without the scheduler's state.",
           op, a.floor.rate, a.floor_for, a.floor.step, a.after.rate, a.after.step,
           a.after.rate / a.floor.rate))
       .Cause("schedule-not-restored", 0.7)
-      .Measured("rate over its floor", a.after.rate / a.floor.rate, "times")
+      .Measured("learning rate / its floor", a.after.rate / a.floor.rate, "times")
       .Threshold(4, "in one step, from a floor of three points or more")
       .Fix(
-          "Save and load the scheduler's state with the optimizer's (scheduler.state_dict()); if "
-          "a second phase is meant, let a warm-up lead to it.")
+          "Save and load the scheduler's state with the optimizer's (scheduler.state_dict()). If a "
+          "second phase is intended, start it with a warm-up.")
       .Samples(a.floor_for + 1)
       .Witness("rate_before", a.floor.rate)
       .Witness("rate", a.after.rate)
       .Witness("highest", a.highest)
-      .Assume("the schedule was to stay at its floor");
+      .Assume("the schedule must stay at its floor");
   return found;
 }
 
 FindingBuilder RewarmedFinding(const std::string& op, const RateRewarmed& r) {
   FindingBuilder found = Begun(op, r.lowest.step, r.after.step, "restart");
-  found.Title("the schedule begins anew with its warm-up after a resume")
+  found.Title("the schedule restarts with its warm-up after a resume")
       .Explain(absl::StrFormat(
           "%s is %.6g in step %d, the first of a resume, and %.6g in step %d; it had fallen from "
-          "%.6g to %.6g in step %d, which the resume goes on from.",
+          "%.6g to %.6g in step %d, from which the resume continues.",
           op, r.lowest.rate, r.lowest.step, r.after.rate, r.after.step, r.highest, r.before.rate,
           r.before.step))
       .Cause("schedule-not-restored", 0.7)
-      .Measured("rate after the resume over the rate before it", r.after.rate / r.before.rate,
-                "times")
-      .Threshold(1.5, "from half or less of the rate before the resume")
+      .Measured("rate after the resume / rate before it", r.after.rate / r.before.rate, "times")
+      .Threshold(1.5, "starts at half or less of the rate before the resume")
       .Fix(
           "Save and load the scheduler's state with the optimizer's (scheduler.state_dict()), or "
-          "give it last_epoch; if a second phase with its own warm-up is meant, nothing.")
+          "pass last_epoch. If a second phase with its own warm-up is intended, do nothing.")
       .Samples(2)
       .Witness("rate_before", r.before.rate)
       .Witness("step_before", static_cast<double>(r.before.step))
       .Witness("rate", r.after.rate)
       .Witness("lowest", r.lowest.rate)
       .Witness("highest", r.highest)
-      .Assume("the resume was to go on with the schedule, not to begin a new one");
+      .Assume("the resume must continue the schedule, not start a new one");
   return found;
 }
 
 FindingBuilder LeapFinding(const std::string& op, const RateLeap& l) {
   FindingBuilder found = Begun(op, l.after.step, l.after.step, "leap");
   found.Title("the learning rate is a hundred times higher in one step")
-      .Explain(absl::StrFormat("%s is %.6g in step %d, %.3g times the %.6g from step %d on, and "
-                               "higher than it ever was.",
+      .Explain(absl::StrFormat("%s is %.6g in step %d, %.3g times the value %.6g since step %d, "
+                               "and higher than ever before.",
                                op, l.after.rate, l.after.step, l.after.rate / l.before.rate,
                                l.before.rate, l.before.step))
       .Cause("rate-leap", 0.7)
-      .Measured("rate over the rate before", l.after.rate / l.before.rate, "times")
-      .Threshold(100, "in one step, after ten points at one rate")
+      .Measured("rate / previous rate", l.after.rate / l.before.rate, "times")
+      .Threshold(100, "in one step, after ten points with the same rate")
       .Fix(
-          "Look at what sets the rate in that step: a second scheduler, a unit (1 for 1e-4), a "
-          "parameter group without a rate of its own.")
+          "Find what sets the learning rate in that step: a second scheduler, a wrong unit (1 "
+          "instead of 1e-4), a parameter group without its own rate.")
       .Samples(2)
       .Witness("rate_before", l.before.rate)
       .Witness("rate", l.after.rate)
@@ -227,9 +229,10 @@ v1::Verdict RateRest(const RateStem& rate, uint64_t points) {
   if (points == 0) return Inconclusive("no-number: every value of the rate is NaN");
   if (points < kZeroRateSteps)
     return Inconclusive(
-        absl::StrCat("few-steps: fewer than ", kZeroRateSteps, " steps told a rate"));
-  if (rate.at_rest > 0) return Pass("the rate came to rest in the last tenth of the run");
-  return Pass("the rate did not stay at zero, and was the same on all ranks");
+        absl::StrCat("few-steps: fewer than ", kZeroRateSteps, " steps contain a learning rate"));
+  if (rate.at_rest > 0)
+    return Pass("the rate reached its final value in the last tenth of the run");
+  return Pass("the rate did not stay at zero, and was equal on all ranks");
 }
 
 // ---- ranks that do not agree ----
@@ -243,8 +246,8 @@ std::optional<FindingBuilder> OddFinding(const std::string& layer, const std::st
                                negative ? v1::LEVEL_ERROR : v1::LEVEL_WARNING);
   found.verdict().mutable_site()->set_layer(layer);
   found.Title(negative ? "the learning rate is negative" : "the learning rate is NaN")
-      .Explain(negative ? absl::StrFormat("%s is below 0 from step %d on, %.6g at least: each step "
-                                          "climbs the loss.",
+      .Explain(negative ? absl::StrFormat("%s is below 0 from step %d on, with a minimum of %.6g: "
+                                          "each step increases the loss.",
                                           op, kind.first, odd->lowest)
                         : absl::StrFormat("%s is NaN from step %d on.", op, kind.first))
       .Cause(negative ? "negative" : "nan", 1)
@@ -252,10 +255,9 @@ std::optional<FindingBuilder> OddFinding(const std::string& layer, const std::st
       .Threshold(OddRate::kFewest, "steps")
       .Samples(kind.steps)
       .Witness("step", static_cast<double>(kind.first))
-      .Fix(negative
-               ? "Give the schedule its real length, or a floor: a line that falls to 0 goes on "
-                 "below it."
-               : "Look at the schedule: a division by 0 steps of warm-up, or a logarithm.");
+      .Fix(negative ? "Set the real length of the schedule, or a floor: a linear schedule falls "
+                      "below 0 after its end."
+                    : "Check the schedule: a division by 0 warm-up steps, or a logarithm.");
   return found;
 }
 
@@ -269,7 +271,7 @@ FindingBuilder ApartFinding(int64_t step, const ApartRates& apart) {
       .Threshold(kRatesApart * std::max(std::fabs(apart.low), std::fabs(apart.high)),
                  "a millionth of the larger one")
       .Fix(
-          "Step the scheduler on every rank, on the same condition, with numbers that were "
+          "Step the scheduler on every rank under the same condition, with values that were "
           "reduced over the ranks.")
       .Witness(absl::StrCat("rank ", apart.low_rank), apart.low)
       .Witness(absl::StrCat("rank ", apart.high_rank), apart.high)
@@ -281,24 +283,24 @@ FindingBuilder ApartFinding(int64_t step, const ApartRates& apart) {
 
 FindingBuilder FasterFinding(const std::string& op, const RateFaster& f, uint32_t world_size) {
   FindingBuilder found = Begun(op, f.resumed, f.step, "faster");
-  found.Title("the schedule runs a whole multiple faster than before the resume")
+  found.Title("the schedule runs an integer multiple faster than before the resume")
       .Explain(absl::StrFormat(
-          "From step %d, a resume, %s changes by %.4g a step, and by %.4g before it: %.3f times as "
-          "fast%s.",
+          "Since the resume in step %d, %s changes by %.4g per step; before, it changed by %.4g: "
+          "now it is %.3f times as fast%s.",
           f.resumed, op, f.slope_after, f.slope_before, f.measured,
           world_size > 1 && world_size == f.multiple
               ? absl::StrFormat(", which is the number of processes, %d", world_size)
               : ""))
       .Cause("scheduler-stepped-oftener", world_size == f.multiple ? 0.9 : 0.6)
-      .Measured("speed of the schedule against that before the resume", f.measured, "times")
-      .Threshold(2, "a whole multiple, to 2 %")
+      .Measured("speed of the schedule / speed before the resume", f.measured, "times")
+      .Threshold(2, "an integer multiple, within 2 %")
       .Fix(kCountOnce)
       .Samples(2)
       .Witness("slope_before", f.slope_before)
       .Witness("slope_after", f.slope_after)
       .Witness("multiple", static_cast<double>(f.multiple))
       .Witness("world_size", static_cast<double>(world_size))
-      .Assume("nobody shortened the schedule at the resume on purpose");
+      .Assume("the schedule was not shortened on purpose at the resume");
   return found;
 }
 
@@ -314,12 +316,12 @@ uint64_t WholeMultiple(int64_t declared, int64_t seen) {
 FindingBuilder DeclaredFinding(const std::string& op, const DeclaredSchedule& s) {
   FindingBuilder found = Begun(op, s.seen, s.seen, "faster");
   found.Title(absl::StrFormat("the learning rate %s faster than declared", s.what))
-      .Explain(absl::StrFormat("%s %s in %d steps, and %d were declared: %d times as fast.", op,
+      .Explain(absl::StrFormat("%s %s in %d steps; %d were declared: it is %d times as fast.", op,
                                s.what, s.seen, s.declared, s.multiple))
       .Cause("scheduler-stepped-oftener", 0.8)
-      .Measured("declared steps over those seen",
+      .Measured("declared steps / observed steps",
                 static_cast<double>(s.declared) / static_cast<double>(s.seen), "times")
-      .Threshold(2, absl::StrFormat("option %s, a whole multiple", s.option))
+      .Threshold(2, absl::StrFormat("option %s, an integer multiple", s.option))
       .Fix(kCountOnce)
       .Samples(static_cast<uint64_t>(s.seen))
       .Witness("steps_seen", static_cast<double>(s.seen))

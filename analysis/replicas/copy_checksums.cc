@@ -50,7 +50,7 @@ std::optional<v1::Verdict> CopyChecksums::Judge(const SiteStep& step) {
     series = {.agreed = step.step, .agreements = series.agreements + 1};
     // A pass per step would be endless output.
     if (!std::has_single_bit(series.agreements)) return std::nullopt;
-    return Pass("the ranks' copies have one checksum");
+    return Pass("the copies on all ranks have the same checksum");
   }
   // Without a strict majority all ranks are named, because none is known to be wrong.
   const bool majority = 2 * most > ranks;
@@ -67,7 +67,8 @@ std::optional<v1::Verdict> CopyChecksums::Judge(const SiteStep& step) {
   series.majority = majority ? most : 0;
   series.explained = false;
   v1::Verdict verdict =
-      Found(step.site.op(), series, " Which tensor it is, the next look at the weights will tell.");
+      Found(step.site.op(), series,
+            " The next observation of the weights will show which tensor differs.");
   verdict.mutable_finding()->mutable_cause()->set_id("unknown");
   return verdict;
 }
@@ -77,25 +78,24 @@ v1::Verdict CopyChecksums::Found(const std::string& op, const Series& series,
   const std::string names = RankList(series.odd);
   FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
   found
-      .Title(series.majority > 0 ? "copies of the weights differ from the other ranks'"
+      .Title(series.majority > 0 ? "copies of the weights differ from those of the other ranks"
                                  : "the ranks' copies of the weights differ")
       .Explain(absl::StrCat(
-          absl::StrFormat("After step %d the checksum of all weights that the ranks hold copies of "
-                          "is not the same on %s",
-                          *series.parted,
-                          series.majority > 0
-                              ? absl::StrFormat("%s as on %d others of %d", names, series.majority,
-                                                series.ranks)
-                              : absl::StrFormat("%s, and no majority has one", names)),
-          series.agreed ? absl::StrFormat("; after step %d it was.", *series.agreed)
-                        : "; it never was.",
+          absl::StrFormat(
+              "After step %d the checksum of all replicated weights is not the same on %s",
+              *series.parted,
+              series.majority > 0 ? absl::StrFormat("%s as on %d others of %d", names,
+                                                    series.majority, series.ranks)
+                                  : absl::StrFormat("%s, and no majority has the same one", names)),
+          series.agreed ? absl::StrFormat("; after step %d it was the same.", *series.agreed)
+                        : "; it was never the same.",
           more))
       .Measured("ranks that differ", static_cast<double>(series.odd.size()), "ranks")
       .Threshold(0, "copies are the same bits")
       .Fix(
-          "Reload that rank's weights from another replica, and test its memory (dcgmi diag -r 3, "
-          "ECC counters) where one element differs; where all do, find what is not shared: DDP "
-          "no_sync, parameters added after wrapping, seeds.")
+          "Reload that rank's weights from another replica. If one element differs, test its "
+          "memory (dcgmi diag -r 3, ECC counters). If all differ, find what is not synchronised: "
+          "DDP no_sync, parameters added after wrapping, seeds.")
       .At("", op, *series.parted, *series.parted, series.odd);
   google::protobuf::Struct& witness = *found.finding().mutable_witness();
   Put(witness, "first step that differs", static_cast<double>(*series.parted));
@@ -114,7 +114,7 @@ std::vector<v1::Verdict> CopyChecksums::Explained(const SiteStep& step,
     series.explained = true;
     v1::Verdict verdict =
         Found(std::get<2>(key), series,
-              absl::StrFormat(" In step %d it is %s that differs.", step.step, tensor));
+              absl::StrFormat(" In step %d the tensor %s differs.", step.step, tensor));
     *verdict.mutable_finding()->mutable_cause() = cause;
     out.push_back(std::move(verdict));
   }

@@ -41,19 +41,18 @@ std::optional<int64_t> Parted(const Group& group) {
 
 v1::Verdict Found(const Group& group, int64_t step) {
   FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-  found.Title("copies of one model part: their gradients are not summed")
+  found.Title("copies of one model diverge: their gradients are not summed")
       .Explain(absl::StrFormat(
-          "%s began with the same bits in all weights, trained with a process group, and differ "
-          "after the update of step %d. No sum over the processes was seen: each trains a model of "
-          "its own, on its share of the data.",
+          "%s started with the same bits in all weights, trained with a process group, and differ "
+          "after the update of step %d. No sum over the processes was observed: each process "
+          "trains its own model on its share of the data.",
           RankList(group.ranks), step))
       .Cause("unsynchronised", 0.9)
-      .Measured("ranks that parted", static_cast<double>(group.ranks.size()), "ranks")
-      .Threshold(0, "copies that began equal stay equal")
+      .Measured("ranks that diverged", static_cast<double>(group.ranks.size()), "ranks")
+      .Threshold(0, "copies that start equal stay equal")
       .Fix(
           "Wrap the model in DistributedDataParallel (or FSDP), or all_reduce the gradients before "
-          "each step. If each process is to train a model of its own, do not watch them as one "
-          "run.")
+          "each step. If each process must train its own model, do not watch them as one run.")
       .Samples(group.after.size())
       .Assume("the processes of one run train one model")
       .At("", kAfter, step, group.after.rbegin()->first, group.ranks);

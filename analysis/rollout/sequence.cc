@@ -53,12 +53,12 @@ struct Half {
 
 absl::Status Read(const v1::LogprobsSequence& s, const v1::LogprobsSide& side, Half* half) {
   constexpr uint64_t kMost = uint64_t{1} << 40;
-  if (s.length() > kMost) return Cannot("bad-tensor: length: expected below 2^40");
+  if (s.length() > kMost) return Cannot("bad-tensor: length: expected less than 2^40");
   half->length = s.length();
   half->first_position = s.first_position();
   half->mask = &s.mask();
   if (!s.mask().empty() && s.mask().size() != s.length())
-    return Cannot("bad-tensor: mask: expected one byte a token");
+    return Cannot("bad-tensor: mask: expected one byte per token");
   const uint64_t n = s.length();
   for (const absl::Status& status :
        {View("logprobs", side.has_logprobs(), side.logprobs(), n, true, &half->logprobs),

@@ -87,17 +87,16 @@ int64_t TurnPrefixes::Take(const RolloutSequence& s) {
 
 v1::Verdict OtherPrompts(const TurnPrefixes& turns) {
   FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-  found.Title("a turn's prompt holds other tokens than the turn before logged")
-      .Explain(absl::StrFormat(
-          "In %d of %d later turns the ids from one position on are not those that were logged "
-          "there.",
-          turns.retokenised, turns.compared))
+  found.Title("the prompt of a turn differs from the tokens that the turn before logged")
+      .Explain(absl::StrFormat("In %d of %d later turns the token ids from some position on differ "
+                               "from the logged ones.",
+                               turns.retokenised, turns.compared))
       .Cause("retokenisation", .9)
-      .Measured("turns with another prompt", static_cast<double>(turns.retokenised), "turns")
-      .Threshold(0, "a prompt begins with what was logged")
+      .Measured("turns with a different prompt", static_cast<double>(turns.retokenised), "turns")
+      .Threshold(0, "a prompt begins with the logged tokens")
       .Fix("Append each turn's token ids to the ids so far; never tokenise the text again.")
       .Samples(turns.compared)
-      .Assume("a later turn is meant to go on from the tokens of the turn before");
+      .Assume("a later turn continues the tokens of the turn before");
   google::protobuf::Struct& witness = *found.finding().mutable_witness();
   Put(witness, "sequence", turns.sequence);
   Put(witness, "step", static_cast<double>(turns.step));

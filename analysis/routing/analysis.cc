@@ -122,15 +122,16 @@ void ListAssumptions(RoutingAnalysis& a) {
   if (config.capacity_kind() == v1::RoutingConfig::CAPACITY_ABSENT && !a.columns() &&
       (a.c.dropped == 0 || a.zero_decides)) {
     a.assumptions.push_back(
-        a.zero_decides       ? "no capacity is set: none was recorded"
-        : a.c.drops_recorded ? "no capacity is set: none was recorded and no choice was dropped"
-                             : "no capacity is set: none was recorded, nor was what was dropped");
+        a.zero_decides ? "no capacity is set: none was recorded"
+        : a.c.drops_recorded
+            ? "no capacity is set: none was recorded and no choice was dropped"
+            : "no capacity is set: neither a capacity nor dropped choices were recorded");
   }
   if (a.c.bias_matters && config.bias_captured() == v1::RoutingConfig::BIAS_CAPTURED_ABSENT) {
-    a.assumptions.push_back("the expert bias was captured before this batch's scores existed");
+    a.assumptions.push_back("the expert bias was recorded before the scores of this batch");
   }
   if (a.cause == "first-come" && a.saturation.basis == Saturation::Basis::kExhibited) {
-    a.assumptions.push_back("the capacity, which was not recorded, does not depend on the tokens");
+    a.assumptions.push_back("the capacity (not recorded) does not depend on the tokens");
   }
   if (a.cause == "first-come" && a.first_come.exact_orders.empty()) {
     a.assumptions.push_back("capacity applies as the refusals show: " + a.first_come.best.how);
@@ -138,7 +139,7 @@ void ListAssumptions(RoutingAnalysis& a) {
     a.assumptions.push_back("tokens compete for capacity as the refusals show: " +
                             a.inferred_pools);
   } else if (a.c.pool_basis == PoolBasis::kMetadata) {
-    a.assumptions.push_back("tokens compete for capacity as the metadata's pool says");
+    a.assumptions.push_back("tokens compete for capacity as declared by the pool in the metadata");
   }
   if (!a.c.group_score_used.empty() &&
       config.group_score() == v1::RoutingConfig::GROUP_SCORE_ABSENT) {
@@ -155,7 +156,7 @@ void SetAside(RoutingAnalysis& a, uint32_t world_size) {
   a.nothing_kept = SetNothingKeptAside(a.c);
   if (!a.nothing_kept.any()) return;
   a.assumptions.push_back(
-      absl::StrCat("experts that keep nothing are null experts, by a stored rule: ",
+      absl::StrCat("experts without kept choices are null experts, by a stored rule: ",
                    absl::StrJoin(a.nothing_kept.experts, ", ")));
 }
 
@@ -281,8 +282,8 @@ void Analyse(RoutingAnalysis& a, const RoutingCall& call, uint32_t world_size) {
   // Queues of other ranks' sequences would be replayed in an invented order.
   if (call.order_lost && (a.c.dropped > 0 || a.c.kept_outside_choice)) {
     a.blocked =
-        "order-redacted: the pool spans ranks, and the order of their sequences cannot be told "
-        "from redacted ids";
+        "order-redacted: the pool spans ranks, and redacted ids do not show the order of their "
+        "sequences";
     return;
   }
   a.scores_of_sequences = ScoresOfSequences(a.c);
@@ -395,8 +396,8 @@ std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteSte
 std::string BiasComplaint(const SiteStep& step, const RoutingCase& c) {
   if (!c.bias_matters) return "";
   if (c.routing->config().bias_captured() == v1::RoutingConfig::BIAS_CAPTURED_AFTER) {
-    return "bias-captured-after: the expert bias was captured after this batch's scores existed; "
-           "it may have been fitted on them";
+    return "bias-captured-after: the expert bias was recorded after the scores of this batch; it "
+           "may have been fitted on them";
   }
   const std::string& mine = c.routing->sample().expert_bias().data();
   for (const Item& item : step.items) {
@@ -404,7 +405,7 @@ std::string BiasComplaint(const SiteStep& step, const RoutingCase& c) {
     if (item.evidence->routing().sample().expert_bias().data() == mine) continue;
     return absl::StrCat(
         "bias-differs: rank ", item.source->rank(), ", call ", item.evidence->call(),
-        " of this step used another expert bias; a stored bias is the same for all");
+        " of this step used a different expert bias; a stored bias is the same for all");
   }
   return "";
 }

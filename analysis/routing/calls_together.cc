@@ -44,10 +44,10 @@ void CallsTogether::TakeCells(const RoutingAnalysis& a) {
 
 std::string CallsTogether::Describe() const {
   return absl::StrFormat(
-      "In %d calls of this layer so far %d refused choices have a later admission at the same full "
-      "expert in their own sequence. %s replays every assignment (%.1f bits in all), and full "
-      "experts hold the same number in each call (%.1f bits); first come first served replays none "
-      "of the calls.",
+      "In %d calls of this layer so far, for %d refused choices the same full expert later "
+      "admitted a token of the same sequence. %s replays every assignment (%.1f bits in all), and "
+      "full experts have the same number of tokens in each call (%.1f bits); first come first "
+      "served replays none of the calls.",
       calls_, inversions_, Capitalised(policy_), policy_bits(), capacity_bits());
 }
 

@@ -55,15 +55,15 @@ std::string CapacityBits(const RoutingAnalysis& a) {
 
 std::string AgainstOwnRefusals(const RoutingAnalysis& a) {
   if (a.own_refusal_bits < 0)
-    return "refusals of the tokens' own explain them better than a draw among candidates does";
-  return absl::StrFormat("%.1f against refusals of the tokens' own", a.own_refusal_bits);
+    return "refusals by the tokens themselves explain them better than a draw among candidates";
+  return absl::StrFormat("%.1f against refusals by the tokens themselves", a.own_refusal_bits);
 }
 
 v1::Verdict Checked(const RoutingAnalysis& a, v1::Verdict verdict) {
   const std::string differs = PolicyDiffers(a);
   if (verdict.kind() == v1::Verdict::KIND_PASS && !differs.empty()) {
     verdict = Inconclusive(
-        absl::StrCat("policy-differs: ", differs, "; one of the two is not as recorded"));
+        absl::StrCat("policy-differs: ", differs, "; one of the two records is wrong"));
   } else if (verdict.kind() == v1::Verdict::KIND_FINDING && !differs.empty()) {
     absl::StrAppend(verdict.mutable_finding()->mutable_explanation(), " But ", differs, ".");
   }

@@ -12,24 +12,24 @@ bool ContradictsItsQueue(const RoutingAnalysis& a) {
 
 v1::Verdict NoSuchQueue(const RoutingAnalysis& a) {
   FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
-  found.Title("the declared queue lets later tokens in")
+  found.Title("the declared queue admits later tokens first")
       .Explain(absl::StrFormat(
-          "The configuration names a queue (%s) of capacity %d. %d refused choices have a later "
-          "admission at the same full expert in their own sequence and pool, and first come "
-          "first served over no queue in time order gives these refusals: it is no such queue.",
+          "The configuration declares a queue (%s) of capacity %d. For %d refused choices the same "
+          "full expert later admitted a token of the same sequence and pool. No queue in time "
+          "order gives these refusals, so the declaration is wrong.",
           a.c.routing->config().policy(), a.saturation.capacity, a.inversions.inversions))
       .Cause("declared-queue", 0.9)
       .Measured("inversions",
                 1000.0 * static_cast<double>(a.inversions.inversions) /
                     static_cast<double>(a.c.judged_rows),
                 "per 1,000 tokens")
-      .Threshold(0, "a queue in time order shows none")
+      .Threshold(0, "a queue in time order has none")
       .Samples(static_cast<uint64_t>(a.c.judged_rows))
       .Fix(
           "Break ties by position with a stable sort, or route without capacity. Megatron-LM's "
-          "drop policy \"position\" (0.16.1) takes the top of ties, which is no queue: see "
-          "causality/moe-tie-order. If tokens are refused by something else (a rate, a draw), "
-          "record randomness and the policy as it is.");
+          "drop policy \"position\" (0.16.1) takes the top of ties, which is not a queue: see "
+          "causality/moe-tie-order. If tokens are refused by a rate or a draw, record randomness "
+          "and the real policy.");
   *found.finding().mutable_witness() = Witness(a, a.inversions.any);
   return found.Take();
 }

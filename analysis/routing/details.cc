@@ -90,7 +90,7 @@ google::protobuf::Struct RoutingAnalysis::Details() const {
       list.add_values()->set_string_value(assumption);
   }
   if (flatten_contradicts)
-    Put(s, "flatten_warning", "the recorded flatten order shows inversions, this one none");
+    Put(s, "flatten_warning", "the recorded flatten order has inversions, this one has none");
   return s;
 }
 

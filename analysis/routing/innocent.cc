@@ -12,7 +12,7 @@ v1::Verdict DecideZero(const SiteStep& step, const RoutingAnalysis& a) {
   if (a.scores_of_sequences) return ScoresNotOwn();
   if (const std::string complaint = BiasComplaint(step, a.c); !complaint.empty())
     return Inconclusive(complaint);
-  return Pass("every token took the experts that it scores above zero, and no others");
+  return Pass("every token was assigned to the experts that it scores above zero, and no others");
 }
 
 v1::Verdict DecideDropless(const SiteStep& step, const RoutingAnalysis& a) {
@@ -24,14 +24,15 @@ v1::Verdict DecideDropless(const SiteStep& step, const RoutingAnalysis& a) {
   if (c.unexplained > 0) return Unexplained(c);
   if (c.unknown_refusals > 0) return UnknownRefusals(c);
   if (c.explained == 0)
-    return Inconclusive("no-rows: no row's own choice can be compared with what was recorded");
+    return Inconclusive(
+        "no-rows: for no row the choice by its own scores can be compared with the recorded one");
   if (c.non_finite > 0) return Poisoned(c);
   if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())
     return Inconclusive(complaint);
   if (a.nothing_kept.any()) return NothingKeptVerdict(a.nothing_kept);
   if (CapacityCannotRefuse(c)) {
-    return Pass(absl::StrCat("every token went where its own scores sent it, and a capacity of ",
-                             config.capacity(), " cannot refuse any of a pool's rows"));
+    return Pass(absl::StrCat("every token was assigned by its own scores, and a capacity of ",
+                             config.capacity(), " cannot refuse a row of the pool"));
   }
   if (SetsCapacity(config) && !c.drops_recorded) {
     return Inconclusive(
@@ -40,9 +41,9 @@ v1::Verdict DecideDropless(const SiteStep& step, const RoutingAnalysis& a) {
   if (!a.saturation.contradiction.empty()) return Inconclusive(a.saturation.contradiction);
   if (SetsCapacity(config)) {
     return Inconclusive(absl::StrCat("no-expert-full: no choice was refused at capacity ",
-                                     config.capacity(), "; who would be dropped did not show"));
+                                     config.capacity(), ", so the drop order is not visible"));
   }
-  return Pass("every token went where its own scores sent it");
+  return Pass("every token was assigned by its own scores");
 }
 
 v1::Verdict TwoPolicies(const RoutingAnalysis& a) {
@@ -68,8 +69,8 @@ v1::Verdict DecideClean(const SiteStep& step, const RoutingAnalysis& a, double p
   const CleanReplay& replay = a.first_come.best;
   if (!(replay.bits >= proof_bits)) {
     return Inconclusive(absl::StrFormat(
-        "few-refusals: first come first served fits, with %.1f bits; %.0f are needed", replay.bits,
-        proof_bits));
+        "few-refusals: first come first served fits, with %.1f bits; the rule needs %.0f",
+        replay.bits, proof_bits));
   }
   return Pass(absl::StrFormat("first come first served replays every assignment (%s, %.1f bits)",
                               replay.how, replay.bits));

@@ -12,7 +12,8 @@ namespace {
 
 // With the router itself; with the recording only.
 constexpr const char* kRouterItself =
-    "Run the router itself with another suffix (plumbline.check_router), which proves or acquits";
+    "Run the router itself with another suffix (plumbline.check_router), which proves or excludes "
+    "the fault";
 constexpr const char* kOurRouter =
     ", or our own router of this policy (plumb audit --set causality/moe-intervention.replay=on)";
 
@@ -24,29 +25,27 @@ bool MayBeReplayed(const RoutingAnalysis& a) {
 // For pairs that no policy explains: selection sampling from a stored demand leaves the same pairs
 // as a draw among all candidates.
 constexpr const char* kOwnDraw =
-    "Where a token is refused by a draw of its own (at a stored rate or demand), record "
-    "randomness. ";
+    "If a token is refused by its own draw (at a stored rate or demand), record randomness. ";
 
 // Decision 0053.
 constexpr const char* kStoredNumbers =
-    "A number an expert that was stored (a bar, a place in the queue) leaves the same: no other "
-    "pool asks for another one. Record several pools, micro-batches or steps.";
+    "A stored number per expert (a threshold, a place in the queue) gives the same result, because "
+    "no other pool needs another number. Record several pools, micro-batches or steps.";
 
 // Checks that the policy is that of the configuration.
 std::string PolicyDoubt(const RoutingAnalysis& a) {
   const std::string& stated = a.c.routing->config().policy();
   if (stated.empty() || stated == "unknown")
-    return "The policy was not recorded: record the one of the router's configuration (policy).";
+    return "The policy was not recorded: record the policy of the router's configuration.";
   return PolicyDiffers(a).empty() ? "" : absl::StrCat("The recorded policy is ", stated, ".");
 }
 
 std::string CapacityDoubt(const v1::RoutingConfig& config) {
   if (DeclaresCapacity(config)) return "";
   return SetsCapacity(config)
-             ? "The capacity was inferred from what experts hold: record the number "
-               "of the router's configuration (capacity)."
-             : "The capacity was not recorded: record the number of the router's "
-               "configuration (capacity).";
+             ? "The capacity was inferred from the load of experts: record the capacity of the "
+               "router's configuration."
+             : "The capacity was not recorded: record the capacity of the router's configuration.";
 }
 
 std::string StoredRuleDoubt(const RoutingAnalysis& a) {
@@ -55,7 +54,7 @@ std::string StoredRuleDoubt(const RoutingAnalysis& a) {
   const StoredThresholds rule =
       leak == nullptr ? a.column.thresholds : ThresholdsOfChoices(a.c, *leak);
   if (!rule.any()) return "";
-  return absl::StrCat("A stored rule gives every assignment too: ", rule.name(), ".");
+  return absl::StrCat("A stored rule also gives every assignment: ", rule.name(), ".");
 }
 
 // Returns true if full experts cut where scores leave a gap. A stored threshold may have been on
@@ -70,8 +69,8 @@ std::string EvenDoubt(const RoutingAnalysis& a) {
   const RankedReplay* leak = a.columns() ? nullptr : a.leak();
   if (!a.columns() && (leak == nullptr || !leak->by_score())) return "";
   if (!CountsFollowStructure(a.c) && (leak == nullptr || !ChoicesCutInGaps(a, *leak))) return "";
-  return "The data's structure may make the counts equal: tokens come in kinds that occur equally "
-         "often, or full experts cut where scores leave a gap.";
+  return "The structure of the data may make the counts equal: kinds of tokens that occur equally "
+         "often, or full experts that cut at a gap in the scores.";
 }
 
 }  // namespace
@@ -84,7 +83,7 @@ std::vector<std::string> RoutingAnalysis::doubts(bool excluded_before) const {
     out.push_back(std::move(capacity));
   if (!firm_pools())
     out.emplace_back(
-        "Pools are metadata or a guess: record row by row who shares a capacity (pool_id).");
+        "Pools are metadata or a guess: record for each row its capacity pool (pool_id).");
   if (columns() || leak() != nullptr || first_come.best.fits) {
     if (std::string doubt = PolicyDoubt(*this); !doubt.empty()) out.push_back(std::move(doubt));
     if (!stored_excluded && !excluded_before) out.emplace_back(kStoredNumbers);
@@ -103,8 +102,8 @@ std::string RoutingAnalysis::HowToSettle(bool excluded_before) const {
   const bool replayed = MayBeReplayed(*this);
   if (!replayed)
     said.emplace_back(
-        "It is no proof, however many bits it has: draws, prices and keys that were not recorded "
-        "cannot be run again.");
+        "It is not a proof, even with many bits: unrecorded draws, prices and scores cannot be "
+        "replayed.");
   return absl::StrCat(certificate.pair.found() ? kOwnDraw : "", absl::StrJoin(said, " "),
                       said.empty() ? "" : " ", kRouterItself, replayed ? kOurRouter : "", ".");
 }

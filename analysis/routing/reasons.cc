@@ -11,8 +11,9 @@
 namespace plumbline::rules {
 
 v1::Verdict NoOrder(const RoutingCase& c) {
-  return Inconclusive(c.sequence.empty() ? "no-sequence-ids: whose future it is cannot be told"
-                                         : "no-positions: what is later cannot be told");
+  return Inconclusive(c.sequence.empty()
+                          ? "no-sequence-ids: the rule cannot assign tokens to sequences"
+                          : "no-positions: the rule cannot determine the order of tokens");
 }
 v1::Verdict RandomChoice(const RoutingCase& c) {
   return Inconclusive(absl::StrCat("randomness-declared: the choice is random (",
@@ -22,43 +23,40 @@ v1::Verdict RandomChoice(const RoutingCase& c) {
 v1::Verdict Unexplained(const RoutingCase& c) {
   return Inconclusive(absl::StrCat(
       "choices-unexplained: ", c.unexplained, " of ", c.explained + c.unexplained,
-      " rows did not choose what their recorded scores say; noise, a bias or a mask was "
-      "not recorded"));
+      " rows did not choose by their recorded scores; noise, a bias or a mask was not recorded"));
 }
 v1::Verdict UnknownRefusals(const RoutingCase& c) {
   return Inconclusive(
       absl::StrCat("refusals-unknown: ", c.unknown_refusals,
-                   " tied or non-finite rows were refused something; by whom cannot be told"));
+                   " tied or non-finite rows were refused; the refusing expert is not known"));
 }
 v1::Verdict Poisoned(const RoutingCase& c) {
-  return Inconclusive(
-      absl::StrCat("non-finite: ", c.non_finite, " of ", c.judged_rows,
-                   " rows hold a NaN or infinite score; the others give no ground for alarm"));
+  return Inconclusive(absl::StrCat("non-finite: ", c.non_finite, " of ", c.judged_rows,
+                                   " rows have a NaN or infinite score; the others show no fault"));
 }
 v1::Verdict NormalisedOverTokens() {
   return Inconclusive(
-      "scores-normalised: the recorded scores sum to the same for every expert, so they were "
-      "normalised over the tokens; record the logits that each token has by itself");
+      "scores-normalised: the recorded scores have the same sum for every expert, so they were "
+      "normalised over the tokens; record the logits of each token");
 }
 
 std::string ColumnsOtherwise(const RoutingCase& c, const ColumnChoice& column) {
   if (ExcludesCapacity(c.routing->config())) {
-    return "capacity-none: every expert holds the same number of tokens, its best by score, and "
-           "the "
-           "router is recorded to have no capacity; a threshold of the tokens' own on even data "
-           "does the same";
+    return "capacity-none: every expert has the same number of tokens, its best by score, but the "
+           "router is recorded without capacity; a threshold per token on balanced data gives the "
+           "same";
   }
   if (column.exceeds_declared) {
-    return absl::StrCat("capacity-differs: every expert holds ", column.capacity,
-                        " tokens, the declared capacity is ", c.routing->config().capacity());
+    return absl::StrCat("capacity-differs: every expert has ", column.capacity,
+                        " tokens, but the declared capacity is ", c.routing->config().capacity());
   }
   if (column.positional || column.learned_table) {
-    return "table: the same positions are taken in every sequence, or scores have few values or "
-           "gaps that no competition leaves; a table does that without looking at any token";
+    return "table: the same positions are chosen in every sequence, or scores have few values or "
+           "unusual gaps; a fixed table gives this without any token";
   }
   if (column.by_position) {
-    return "by-position: at every position each expert holds the same number of tokens; experts "
-           "that choose among the sequences, position by position, do that without looking ahead";
+    return "by-position: at every position each expert has the same number of tokens; experts that "
+           "choose among the sequences, position by position, give this without later tokens";
   }
   if (column.one_threshold) {
     return "own-threshold: one threshold per expert, common to all pools, explains every "
@@ -68,31 +66,29 @@ std::string ColumnsOtherwise(const RoutingCase& c, const ColumnChoice& column) {
 }
 v1::Verdict ScoresNotOwn() {
   return Inconclusive(
-      "scores-not-own: all rows of a sequence have the same scores, bit for bit; they are the "
-      "sequence's, and what of it they rest on does not show");
+      "scores-not-own: all rows of a sequence have bit-identical scores; they belong to the "
+      "sequence, and it is not visible which tokens they depend on");
 }
 bool OneCellAlone(const Saturation& s) {
   return std::count_if(s.cells.begin(), s.cells.end(),
                        [](const Cell& cell) { return cell.candidates() > 0; }) == 1;
 }
 v1::Verdict OneCell(double luck_bits) {
-  return Inconclusive(absl::StrFormat(
-      "one-cell: one expert of one pool refused, by score; a stored threshold leaves the number "
-      "that "
-      "is declared as capacity with a chance of 2^-%.1f, and no other cell contradicts it. Record "
-      "several sequences, each a pool",
-      luck_bits));
+  return Inconclusive(
+      absl::StrFormat("one-cell: one expert of one pool refused by score; a stored threshold gives "
+                      "the declared capacity with probability 2^-%.1f, and no other expert or pool "
+                      "contradicts it. Record several sequences, each as a pool",
+                      luck_bits));
 }
 v1::Verdict EvenByStructure() {
   return Inconclusive(
-      "even-by-structure: experts hold equal numbers, but tokens come in kinds that occur equally "
-      "often, which makes counts equal by itself, and no capacity of the configuration was "
-      "recorded");
+      "even-by-structure: experts have equal counts, but kinds of tokens occur equally often, "
+      "which alone makes counts equal, and no configured capacity was recorded");
 }
 v1::Verdict PricesOrBias() {
   return Inconclusive(
-      "prices-or-bias: one price an expert explains every choice; a bias that was stored and not "
-      "recorded does the same. Record expert_bias (zeros where there is none) or policy");
+      "prices-or-bias: one price per expert explains every choice; a stored but unrecorded bias "
+      "gives the same. Record expert_bias (zeros if there is none) or policy");
 }
 
 }  // namespace plumbline::rules

@@ -17,20 +17,22 @@ namespace plumbline::rules {
 namespace {
 
 constexpr const char* kOneSequence =
-    "One sequence is all that competes: a rule stored for its tokens leaves the same. Record "
+    "Only one sequence competes: a rule stored for its tokens gives the same result. Record "
     "several sequences, or several pools.";
 constexpr const char* kCopies =
-    "The pools hold the same scores, shifted or scaled: a stored rule leaves the same in each.";
+    "The pools have the same scores, shifted or scaled: a stored rule gives the same result in "
+    "each.";
 constexpr const char* kSameNumbers =
-    "Every pool keeps the same number of each choice rank at each expert: stored numbers do that.";
+    "Every pool keeps the same number of each choice rank at each expert: stored numbers can give "
+    "this.";
 constexpr const char* kAlike =
-    "All sequences ask the same number of choices of each full expert: they hold the same tokens, "
+    "All sequences make the same number of choices of each full expert: they have the same tokens, "
     "for which a rule can be stored.";
 constexpr const char* kGaps =
-    "Experts cut where scores leave a gap far wider than beside it, as those that learned a table "
-    "do.";
+    "Experts cut at a gap in the scores that is far wider than its neighbours, as experts that "
+    "learned a table do.";
 constexpr const char* kOneCut =
-    "One position an expert parts the kept from the refused: a stored position does that.";
+    "One position per expert separates kept and refused tokens: a stored position can give this.";
 
 // The places of the judged rows.
 struct Layout {

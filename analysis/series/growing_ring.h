@@ -30,7 +30,7 @@ class GrowingRing {
   void Persist(Archive& a) {
     if (a.reading()) {
       a(values_);
-      if (values_.size() > kCapacity) a.Fail("a ring of at most its capacity");
+      if (values_.size() > kCapacity) a.Fail("a ring within its capacity");
       return;
     }
     const T none{};

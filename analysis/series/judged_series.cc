@@ -81,7 +81,7 @@ void JudgedSeries::Persist(Archive& archive) {
 
 std::string SeriesLimitReason(SeriesRole role, uint64_t most) {
   return absl::StrCat("series-limit: the run has more than ", most, " ", NameOfSeries(role),
-                      ": those after the first ", most, " are stored and not judged");
+                      ": series after the first ", most, " are stored and not judged");
 }
 
 std::string SeriesLimitReason(SeriesRole role, uint64_t most, uint64_t left_out) {

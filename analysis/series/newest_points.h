@@ -47,7 +47,7 @@ class NewestPoints {
   void Persist(Archive& a) {
     Straighten();
     a(points_);
-    if (points_.size() > kMost) a.Fail("at most as many points as are kept");
+    if (points_.size() > kMost) a.Fail("at most as many points as the capacity");
   }
 
  private:

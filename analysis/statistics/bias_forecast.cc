@@ -71,7 +71,7 @@ std::string ForecastWords(const BiasForecast& forecast) {
 
 std::string DriftWords(const BiasForecast& forecast, const std::string& unit) {
   return absl::StrFormat(
-      "%s steps add up to %s %s (noise: %s); an average of decay %g settles at %s %s",
+      "%s steps add up to %s %s (noise: %s); a moving average with decay %g converges to %s %s",
       RoundedCount(forecast.steps), Signed(forecast.drift), unit,
       RoundedCount((forecast.drift_high - forecast.drift_low) / 2), forecast.decay,
       Signed(forecast.settles), unit);
@@ -109,19 +109,19 @@ void FillBias(const BiasStream& stream, v1::Finding& finding, const std::string&
   finding.mutable_measured()->set_value(stream.mean());
   finding.mutable_measured()->set_unit(unit);
   finding.mutable_threshold()->set_value(kBiasBudgetUlp);
-  finding.mutable_threshold()->set_source("budget of the bias test, in ulp");
+  finding.mutable_threshold()->set_source("limit of the bias test, in ulp");
   finding.set_sample_size(stream.count());
   finding.mutable_false_alarm()->set_kind("probability");
   finding.mutable_false_alarm()->set_value(stream.alpha());
   finding.add_assumptions(
-      "the alarm is about the mean of errors clipped at 1, 4, 16 and 64 ulp; the interval, of 4.9 "
-      "standard errors, about the mean itself");
+      "the alarm judges the mean of errors clipped at 1, 4, 16 and 64 ulp; the interval (4.9 "
+      "standard errors) is for the mean itself");
   if (stream.population_unknown()) {
     finding.add_assumptions(
-        "how many elements there are is not known: they are taken for draws with replacement");
+        "the number of elements is not known: they are treated as draws with replacement");
   }
   if (stream.steps() == 1) {
-    finding.add_assumptions("one step: other steps are taken to be like it");
+    finding.add_assumptions("one step was observed: other steps are treated as equal");
   }
 }
 

@@ -70,9 +70,9 @@ absl::Status EveryAdder(Prober* prober, const SummationTree& tree,
       const auto y = view.Kept(prober, value, step * scale.unit);
       if (!y.ok()) return y.status();
       if (*y == kept * scale.unit) continue;
-      *odd = absl::StrCat("additions do not round alike: the one of ", tree.SizeOf(i),
+      *odd = absl::StrCat("additions do not round in the same way: the one of ", tree.SizeOf(i),
                           " terms from ", tree.FirstOf(i), " makes ", *y / scale.unit, " of ", step,
-                          " beside 2^", p, ", others ", kept);
+                          " next to 2^", p, ", others ", kept);
       break;
     }
   }
@@ -132,8 +132,8 @@ absl::StatusOr<std::vector<AdderModel>> Adders(Prober* prober, const SummationTr
   }
   tests->push_back({"T2", "rounding", absl::StrCat(name, " (", TableText(*seen), ")", others)});
   tests->push_back({"T4", "guard bits",
-                    sticky ? "every bit below the last decides (sticky)"
-                           : absl::StrCat(*guard, " bits below a tie or the last bit are seen")});
+                    sticky ? "all bits below the last are used (sticky)"
+                           : absl::StrCat(*guard, " bits below a tie or the last bit are used")});
   if (adders.empty()) adders.push_back({RoundingMode::kNearestEven, {}});
   if (sticky && !adders[0].aligned) adders.resize(1);
   return adders;
@@ -146,7 +146,7 @@ absl::StatusOr<std::optional<Alignment>> Blocks(Prober* prober, const SummationT
     if (tree.node(i).children.size() < 3) continue;
     const auto bits = BlockAlignment(prober, tree, i);
     if (!bits.ok()) return bits.status();
-    std::string text = "exact, as far as can be seen";
+    std::string text = "exact, as far as observed";
     if (bits->fraction_bits >= 0) {
       text = absl::StrCat(bits->fraction_bits, " fraction bits below the largest, cut ",
                           bits->floor ? "down" : "towards zero");

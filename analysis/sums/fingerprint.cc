@@ -92,7 +92,7 @@ class Taker {
     out_.verdict = Verdict::kNondeterministic;
     out_.evidence = absl::StrCat("the same addends gave ", Number(d.first),
                                  " in the first call and ", Number(d.second), " in call ", d.call,
-                                 ": no order or arithmetic is a property of this function");
+                                 ": the function has no fixed order or arithmetic");
     Test("T0", "determinism", out_.evidence);
   }
 
@@ -109,7 +109,7 @@ class Taker {
       if (!scale.ok()) return NoOrder(scale.status());
       if (!scale->masks) {
         models = ExactModels(target_);
-        Test("T3", "order", "no addend was ever lost beside a large one: no order to see");
+        Test("T3", "order", "no addend was lost next to a large one, so the order is not visible");
       } else {
         RevealOptions reveal{seed, trusted_pivots, options_.most_calls};
         const auto revealed = RevealTree(&prober_, *scale, reveal);
@@ -154,8 +154,8 @@ class Taker {
     out_.evidence = search.accepted
                         ? ""
                         : absl::StrCat(
-                              "the order was found, but no arithmetic on it gives the "
-                              "results: the best, ",
+                              "the order was found, but no arithmetic gives the results in this "
+                              "order: the best, ",
                               out_.arithmetic, ", gives ", out_.matches, " of ", out_.samples);
     if (!odd_.empty()) out_.evidence = odd_;
     Test("T6", "replay", absl::StrCat(out_.matches, " of ", out_.samples, " to the bit"));
@@ -222,7 +222,8 @@ std::string FingerprintText(const Fingerprint& f) {
                     std::string(test.name.size() < 12 ? 12 - test.name.size() : 1, ' '),
                     test.result, "\n");
   }
-  absl::StrAppend(&text, "  calls       ", f.calls, ", ", f.tree_calls, " of them for the order\n");
+  absl::StrAppend(&text, "  calls       ", f.calls, ", ", f.tree_calls,
+                  " of them to find the order\n");
   return text;
 }
 

@@ -193,7 +193,7 @@ absl::StatusOr<std::string> Decompressed(const std::string& text) {
   if (!absl::Base64Unescape(text, &packed)) return Bad("no base 64");
   const unsigned long long size = ZSTD_getFrameContentSize(packed.data(), packed.size());
   if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN)
-    return Bad("nothing that zstd compressed");
+    return Bad("not zstd data");
   if (size > kMostBytes) return Bad("more than 64 MiB");
   std::string bytes(size, '\0');
   const size_t n = ZSTD_decompress(bytes.data(), bytes.size(), packed.data(), packed.size());
@@ -247,7 +247,7 @@ absl::StatusOr<SumModel> ParseModel(const std::string& text) {
   m.input = TakeDType(&in);
   m.output = TakeDType(&in);
   m.tree = TakeTree(&in);
-  if (!in.good()) return Bad("a tree that is not whole");
+  if (!in.good()) return Bad("an incomplete tree");
   m.formats = TakeRuns<SumFormat>(static_cast<size_t>(m.tree.nodes()), &in,
                                   [&] { return in.TakeFormat(); });
   const uint64_t fused = in.Take();

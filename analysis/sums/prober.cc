@@ -230,10 +230,10 @@ absl::StatusOr<ProbeScale> ChooseScale(Prober* prober, uint64_t seed) {
     if (scale->masks) return scale;
     absl::StrAppend(&tried, ", counts below the last bits of ", DTypeName(accumulator));
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "no pair of magnitudes gives whole counts; expected the number of addends that a "
-      "large value and its negative leave standing; tried ",
-      tried));
+  return absl::FailedPreconditionError(
+      absl::StrCat("no pair of magnitudes gives whole counts; expected the number of addends that "
+                   "remain after a large value and its negative; tried ",
+                   tried));
 }
 
 }  // namespace plumbline::sums

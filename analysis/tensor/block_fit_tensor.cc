@@ -85,7 +85,7 @@ google::protobuf::Struct Describe(const v1::TensorState& state) {
 }
 
 constexpr char kFix[] =
-    "Take the scale from the block's own largest value at the step itself (Transformer Engine "
+    "Compute the scale from the block's own largest value in the same step (Transformer Engine "
     "Float8CurrentScaling, MXFP8BlockScaling), a smaller block (NVFP4 has 16 values), a format "
     "with more exponents, or a rotation that spreads outliers (a Hadamard transform).";
 
@@ -93,20 +93,20 @@ constexpr char kFix[] =
 v1::Verdict BlocksFinding(const v1::BlockScaleFit& fit) {
   const BlockFault faults[] = {
       {fit.stale(), "stale-scale",
-       "have no value above a quarter of the format's largest, and lost bits of their small ones: "
-       "the scale is from another time, or of a larger block"},
-      {fit.clipped(), "clipped-blocks", "are cut: their scale is too small"},
+       "have no value above a quarter of the format's largest, and lost bits of small values: the "
+       "scale is from another step, or from a larger block"},
+      {fit.clipped(), "clipped-blocks", "are clipped: their scale is too small"},
       {fit.spent(), "outlier-blocks",
-       "lose half of their values and more to one outlier that took the scale"}};
+       "lose at least half of their values because one outlier determines the scale"}};
   const BlockFault& worst = MostFrequent(faults);
   const double share = Share(worst.blocks, fit.blocks());
   return BlockFaultFinding(
       worst, share, absl::StrFormat("scales of %s blocks do not fit the values", NameOf(fit)),
-      absl::StrFormat(
-          "%.0f %% of %d blocks %s. Of the values %.2g %% become 0 and %.2g %% are beyond the "
-          "largest: %.2g %% of sum |x|.",
-          100 * share, fit.blocks(), worst.words, 100 * Share(fit.flushed(), fit.values()),
-          100 * Share(fit.saturated(), fit.values()), 100 * ShareLost(fit)),
+      absl::StrFormat("%.0f %% of %d blocks %s. %.2g %% of the values become 0 and %.2g %% are "
+                      "above the largest value: %.2g %% of sum |x|.",
+                      100 * share, fit.blocks(), worst.words,
+                      100 * Share(fit.flushed(), fit.values()),
+                      100 * Share(fit.saturated(), fit.values()), 100 * ShareLost(fit)),
       kFix);
 }
 
@@ -115,15 +115,15 @@ v1::Verdict MassFinding(const v1::BlockScaleFit& fit) {
   const bool flushed = fit.flushed_mass() >= fit.cut_mass();
   return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC)
       .Title(
-          absl::StrFormat("%.1f %% of the mass does not fit %s", 100 * ShareLost(fit), NameOf(fit)))
-      .Explain(absl::StrFormat(
-          "Of %d values in %d blocks %d become 0 (%.2g %% of sum |x|) and %d are beyond what "
-          "their block's scale reaches (%.2g %%).",
-          fit.values(), fit.blocks(), fit.flushed(), 100 * fit.flushed_mass() / fit.mass(),
-          fit.saturated(), 100 * fit.cut_mass() / fit.mass()))
+          absl::StrFormat("%.1f %% of sum |x| does not fit %s", 100 * ShareLost(fit), NameOf(fit)))
+      .Explain(absl::StrFormat("Of %d values in %d blocks, %d become 0 (%.2g %% of sum |x|) and %d "
+                               "exceed the range of their block's scale (%.2g %%).",
+                               fit.values(), fit.blocks(), fit.flushed(),
+                               100 * fit.flushed_mass() / fit.mass(), fit.saturated(),
+                               100 * fit.cut_mass() / fit.mass()))
       .Cause(flushed ? "underflow" : "overflow", 0.5)
       .Measured("mass lost", ShareLost(fit), "share")
-      .Threshold(kMassLost, "values with tails like gradients' lose 3.1 % in mxfp4")
+      .Threshold(kMassLost, "values distributed like gradients lose 3.1 % in mxfp4")
       .Fix(kFix)
       .Take();
 }
@@ -139,12 +139,12 @@ std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string&
   if (fit == nullptr && (asked == "declared" || !IsFloating(static_cast<DType>(state.dtype()))))
     return std::nullopt;
   if (fit == nullptr)
-    return Inconclusive("not-measured: this format is not among those measured; dump the tensor");
+    return Inconclusive("not-measured: the probe does not measure this format; dump the tensor");
   // Counts come from a file or the network. If they contradict each other, do not judge them.
   if (!Consistent(*fit)) return Inconclusive("contradictory: the blocks' counts do not add up");
   google::protobuf::Struct details = Describe(state);
   if (fit->unusable() > 0 && 10 * fit->unusable() >= fit->unusable() + fit->blocks()) {
-    return Inconclusive(absl::StrFormat("bad-scale: %d of %d scales are no positive numbers",
+    return Inconclusive(absl::StrFormat("bad-scale: %d of %d scales are not positive numbers",
                                         fit->unusable(), fit->unusable() + fit->blocks()),
                         std::move(details));
   }
@@ -163,7 +163,7 @@ std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string&
   *verdict.mutable_details() = details;
   *verdict.mutable_finding()->mutable_details() = std::move(details);
   if (!fit->recorded() && !fit->stored())
-    verdict.add_assumptions("each block has the scale that the format's own rule gives it");
+    verdict.add_assumptions("each block has the scale that the format's own rule gives");
   return verdict;
 }
 

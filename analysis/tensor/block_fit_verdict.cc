@@ -14,9 +14,9 @@ namespace {
 std::optional<v1::Verdict> BlocksFinding(const MatmulCase& c, const BlockFit& fit, bool of_a) {
   const BlockFault faults[] = {
       {fit.stale, "stale-scale",
-       "have no value above a quarter of the format's largest, and lost bits of their small ones"},
+       "have no value above a quarter of the format's largest, and lost bits of small values"},
       {fit.clipped, "clipped-blocks", "have a quarter of their values at the format's largest"},
-      {fit.spent, "outlier-blocks", "hold one value beside zeros"}};
+      {fit.spent, "outlier-blocks", "have one value and zeros"}};
   const BlockFault& worst = MostFrequent(faults);
   const double share = fit.share(worst.blocks);
   if (!(share >= kShareOfBlocks)) return std::nullopt;
@@ -25,9 +25,9 @@ std::optional<v1::Verdict> BlocksFinding(const MatmulCase& c, const BlockFit& fi
       absl::StrFormat("scales of %s's blocks do not fit its values", of_a ? "A" : "B"),
       absl::StrFormat("%.0f %% of %d blocks of %d values %s (%g).", 100 * share, fit.blocks,
                       c.block, worst.words, (of_a ? c.a_format : c.b_format).max_finite),
-      "Take the scale from the block's own largest value at the step itself (Transformer "
-      "Engine Float8CurrentScaling, MXFP8BlockScaling), a smaller block, or a rotation "
-      "that spreads outliers.");
+      "Compute the scale from the block's own largest value in the same step (Transformer Engine "
+      "Float8CurrentScaling, MXFP8BlockScaling), a smaller block, or a rotation that spreads "
+      "outliers.");
   verdict.mutable_finding()->set_sample_size(fit.blocks);
   return verdict;
 }

@@ -12,13 +12,13 @@ namespace plumbline::rules {
 
 std::string NonFiniteSighting::WhoText() const {
   if (ranks.size() == 1) return absl::StrCat("rank ", ranks[0], " was");
-  return absl::StrCat(RankWords(ranks), " were alike");
+  return absl::StrCat(RankWords(ranks), " had the same");
 }
 
 std::string NonFiniteSighting::HistoryText() const {
   std::string alone;
   if (finite_ranks > 0) {
-    alone = absl::StrFormat("%d %s saw finite values there. ", finite_ranks,
+    alone = absl::StrFormat("%d %s observed finite values there. ", finite_ranks,
                             finite_ranks == 1 ? "other rank" : "other ranks");
   }
   if (first.at_start())
@@ -62,15 +62,14 @@ void NonFiniteSighting::Fill(v1::Verdict& verdict) const {
     if (std::isfinite(before->amax)) Put(details, "before_amax", before->amax);
   }
   if (WrittenBetweenSteps())
-    verdict.add_assumptions("weights are looked at behind the update of their step");
+    verdict.add_assumptions("weights are observed after the update of their step");
   if (apart) {
     verdict.add_assumptions(
-        "ranks that observe different sites (stages of a pipeline) are taken in the order of the "
-        "sites' names, forward values before gradients, gradients in reverse");
+        "ranks that observe different sites (stages of a pipeline) are ordered by the names of the "
+        "sites: forward values first, then gradients in reverse order");
   }
   if (!ordered) {
-    verdict.add_assumptions(
-        "the order of observation is not known: sites are taken in the order of their names");
+    verdict.add_assumptions("the order of observation is not known, so sites are ordered by name");
   }
 }
 

@@ -34,15 +34,15 @@ std::string BeforeText(const Observation* before) {
 
 std::string StartText(const std::optional<int64_t>& weight, const std::optional<int64_t>& site,
                       int64_t step) {
-  const std::string had = "The weight had it before anything of this step was computed. ";
+  const std::string had = "The weight already had it at the start of this step. ";
   if (weight && *weight == step - 1)
     return absl::StrFormat(
         "%sAt the end of step %d it was finite: something wrote to it between the two steps.", had,
         *weight);
-  if (!site) return had + "It was not looked at in an earlier step.";
+  if (!site) return had + "It was not observed in an earlier step.";
   return absl::StrFormat(
-      "%sIt was last looked at, and finite, in step %d: an update since then made it, or something "
-      "else that writes to it.",
+      "%sIt was last observed in step %d, and was finite: an update since then caused it, or other "
+      "code that writes to it.",
       had, *site);
 }
 
@@ -52,7 +52,8 @@ std::string MomentText(const std::vector<const Observation*>& moments) {
     absl::StrAppend(&text, text.empty() ? " " : ", ", "its ", o->op, " holds ", CountText(*o));
   if (text.empty()) return text;
   text[1] = 'I';
-  return absl::StrCat(text, ": the update was made of it, or both of a gradient that held it.");
+  return absl::StrCat(
+      text, ": the update was computed from it, or both were computed from a bad gradient.");
 }
 
 std::string InFrontText(const NonFiniteTrace::InFront& front,
@@ -62,10 +63,11 @@ std::string InFrontText(const NonFiniteTrace::InFront& front,
   };
   std::string text;
   if (front.weights > 0) {
-    text = absl::StrCat(" Before it ", counted(front.weights, "weight", "weights"),
-                        front.weights == 1 ? " was" : " were", " looked at in this step, finite");
+    text =
+        absl::StrCat(" Before it ", counted(front.weights, "weight", "weights"),
+                     front.weights == 1 ? " was" : " were", " observed in this step, and finite");
   } else {
-    text = " No weight was looked at before it in this step";
+    text = " No weight was observed before it in this step";
     if (weights) absl::StrAppend(&text, " (the last ones in step ", *weights, ", finite)");
   }
   if (front.activations > 0) {
@@ -82,7 +84,7 @@ std::string UnseenText(const std::optional<int64_t>& last, int64_t step, const c
   if (!last || step - *last < 2) return "";
   const int64_t from = *last + 1, to = step - 1;
   return absl::StrFormat(
-      "%s was last looked at, and finite, in step %d: not in %s. ", what, *last,
+      "%s was last observed in step %d, and was finite; it was not observed in %s. ", what, *last,
       from == to ? absl::StrCat("step ", from) : absl::StrFormat("steps %d to %d", from, to));
 }
 

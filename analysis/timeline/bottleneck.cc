@@ -22,8 +22,8 @@ std::string Paid(const Bottleneck& bottleneck) {
 std::string_view BottleneckName(std::string_view id) {
   if (id == "cable") return "the cable";
   if (id == "bubble") return "the bubble";
-  if (id == kTrafficId) return "traffic inside the GPU";
-  return id == "host" ? "none of a cluster's, the GPU waits for its host" : "";
+  if (id == kTrafficId) return "transfers inside the GPU";
+  return id == "host" ? "the host (the GPU waits for it, not for the network)" : "";
 }
 
 std::vector<Bottleneck> BottlenecksOf(const v1::Timeline& t) {

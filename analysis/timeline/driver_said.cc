@@ -14,7 +14,7 @@ constexpr double kHeldOften = 0.5;
 const char* HolderOfClocks(double reasons) {
   const auto bits = static_cast<uint64_t>(reasons);
   if ((bits & (0x20 | 0x40)) != 0) return "Heat";
-  return (bits & 0x80) != 0 ? "The power supply's brake" : "A hardware slowdown";
+  return (bits & 0x80) != 0 ? "The brake of the power supply" : "A hardware slowdown";
 }
 
 }  // namespace
@@ -45,14 +45,14 @@ DriverCause CauseOfDriver(const DriverSaid& said) {
   if (said.errors > 0) {
     return {"memory-errors",
             absl::StrFormat(" Its driver counts %.0f uncorrected memory errors.", said.errors),
-            "Reset the GPU (rows are remapped then); swap it if errors come again."};
+            "Reset the GPU (this remaps rows). If errors occur again, replace it."};
   }
   if (said.held >= kHeldOften) {
     return {"clocks-held",
-            absl::StrFormat(" %s holds its clocks down, in %.0f %% of the looks.",
+            absl::StrFormat(" %s reduces its clocks, in %.0f %% of the observations.",
                             HolderOfClocks(said.reasons), 100 * said.held),
-            "Look at that node's cooling and power (nvidia-smi -q -d CLOCK,TEMPERATURE,POWER); "
-            "swap it."};
+            "Check the cooling and power of that node (nvidia-smi -q -d CLOCK,TEMPERATURE,POWER), "
+            "and replace it."};
   }
   return {};
 }

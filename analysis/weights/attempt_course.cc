@@ -41,24 +41,22 @@ std::optional<v1::Verdict> AttemptCourse::JudgeResume(uint32_t rank, int64_t ste
   judged_ = true;
   v1::Verdict verdict;
   if (*now_->anew == 0) {
-    verdict = Pass("the optimizer's state was restored with the count of steps");
+    verdict = Pass("the optimizer's state was restored with its step count");
   } else {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found.Title("the optimizer begins anew within a run")
-        .Explain(absl::StrFormat(
-            "The trainer goes on after %.0f steps, and the optimizer's first update (step %d) "
-            "found no state: its moments began anew.",
-            resumed, step))
+    found.Title("the optimizer's state was reset within a run")
+        .Explain(
+            absl::StrFormat("The trainer continues after %.0f steps, and the optimizer's first "
+                            "update (step %d) found no state: its moments restarted at zero.",
+                            resumed, step))
         .Cause("optimizer-not-loaded", 0.9)
-        .Measured("optimizer's steps lost", resumed, "steps")
-        .Threshold(0, "a run that goes on has its optimizer's state")
+        .Measured("lost optimizer steps", resumed, "steps")
+        .Threshold(0, "a resumed run has its optimizer's state")
         .Witness("steps_before", resumed)
         .Fix(
-            "Go on from a checkpoint that has the optimizer's state (transformers: optimizer.pt "
-            "and "
-            "scheduler.pt; without either of them both are left out). A new run from these "
-            "weights: "
-            "load them into the model, and do not resume.");
+            "Resume from a checkpoint with the optimizer's state (transformers: optimizer.pt and "
+            "scheduler.pt; if one is missing, neither is loaded). For a new run from these "
+            "weights, load them into the model, and do not resume.");
     verdict = found.Take();
   }
   SetPlace(verdict, "", kAnew, step, step, std::vector<uint32_t>{rank});
@@ -77,27 +75,27 @@ std::optional<v1::Verdict> AttemptCourse::Judge(uint32_t rank, int64_t step) {
     verdict = Pass("the optimizer's state was restored in this attempt");
   } else if (!learnt) {
     verdict = Inconclusive(
-        "little-learnt: the loss of the attempt before had hardly fallen, so whether the weights "
-        "went on is not known");
+        "little-learnt: the loss of the previous attempt had hardly fallen, so it is not known "
+        "whether the weights were restored");
   } else if (!(kept >= kKept)) {
-    verdict = Pass("the attempt begins with fresh weights and a fresh optimizer");
+    verdict = Pass("the attempt starts with new weights and a new optimizer");
   } else {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
-    found.Title("the optimizer begins anew, the weights go on")
+    found.Title("the weights were restored, but the optimizer's state was not")
         .Explain(absl::StrFormat(
-            "Attempt %d begins with a loss of %.4g. The attempt before began with %.4g and had "
-            "come to %.4g, so %.0f %% of what was learnt is in the weights. The optimizer's first "
-            "update found no state: its moments began anew.",
+            "Attempt %d starts with a loss of %.4g. The previous attempt started with %.4g and "
+            "reached %.4g, so the weights keep %.0f %% of the progress. The optimizer's first "
+            "update found no state: its moments restarted at zero.",
             now_->number, *now_->first, *before_->first, *before_->recent, 100 * kept))
         .Cause("optimizer-not-loaded", 0.8)
-        .Measured("share of the fall of the loss that is kept", kept, "share")
-        .Threshold(kKept, "fresh weights begin where the first attempt began")
+        .Measured("share of the fall of the loss that was kept", kept, "share")
+        .Threshold(kKept, "new weights start with the loss of the first attempt")
         .Witness("first_loss", *now_->first)
         .Witness("first_loss_before", *before_->first)
         .Witness("recent_loss_before", *before_->recent)
         .Fix(
-            "Load the optimizer's state with the weights (optimizer.load_state_dict). Weights that "
-            "a new run begins with on purpose: give that run a name of its own.");
+            "Load the optimizer's state together with the weights (optimizer.load_state_dict). If "
+            "a new run starts from these weights on purpose, give it its own name.");
     verdict = found.Take();
   }
   SetPlace(verdict, "", kAnew, step, step, std::vector<uint32_t>{rank});

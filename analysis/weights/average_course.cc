@@ -133,14 +133,13 @@ v1::Verdict AverageCourses::Found(const AverageCourse& course, const Counts& cou
   FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
   found.Title(absl::StrFormat("a moving average in %s does not follow", DTypeName(course.dtype)))
       .Explain(absl::StrFormat(
-          "%d sampled elements of the average lay beside their weights, on one side and so far "
-          "away "
-          "in all of %d checkpoints (steps %d to %d) that an average of decay %g had to move; %d "
-          "did. In %s each step towards the weights rounds back to where it was.",
+          "%d sampled elements of the average were so far from their weights, on one side, in all "
+          "%d checkpoints (steps %d to %d) that an average with decay %g had to change; %d did. In "
+          "%s each step towards the weights is rounded back to the old value.",
           counts.due, course.checkpoints, course.step_first, course.step_last, decay_,
           counts.due_moved, DTypeName(course.dtype)))
       .Cause("low-precision-average", 0.9)
-      .Measured("elements that moved", share, "share")
+      .Measured("elements that changed", share, "share")
       .Threshold(share_, "option share")
       .Fix(
           "Keep the average in fp32 and cast it when it is used (EMAModel or AveragedModel over an "
@@ -149,7 +148,7 @@ v1::Verdict AverageCourses::Found(const AverageCourse& course, const Counts& cou
       .Witness("average", course.last[i])
       .Witness("least_distance", course.least[i])
       .Witness("spacing", UlpOf(course.last[i], course.dtype))
-      .Assume("the average is updated, with a decay of at most the option decay");
+      .Assume("the average is updated with a decay of at most option decay");
   Put(*found.verdict().mutable_details(), "dtype", DTypeName(course.dtype));
   Put(*found.verdict().mutable_details(), "due", static_cast<double>(counts.due));
   Put(*found.verdict().mutable_details(), "moved", static_cast<double>(counts.due_moved));
@@ -165,13 +164,14 @@ v1::Verdict AverageCourses::Judge(const AverageCourse& course) const {
   // A wide dtype does not round such a step away.
   if (Stalls(course, counts)) {
     return Inconclusive(
-        "not-rounding: it stands still in a dtype that could follow; is it updated at all?");
+        "not-rounding: it does not change, though its dtype could follow; check that it is "
+        "updated");
   }
   const auto all = static_cast<double>(course.moved.size());
   if (static_cast<double>(counts.moved) >= share_ * all && counts.moved > 0)
     return Pass("the average moves");
   return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
-                                   " sampled elements of the average had to move"));
+                                   " sampled elements of the average had to change"));
 }
 
 void AverageCourses::Rest(VerdictSink& out) const {

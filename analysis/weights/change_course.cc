@@ -154,20 +154,19 @@ v1::Verdict ChangeCourses::Found(const Way& way, double median, size_t weights) 
   const double off = way.compared - median;
   const bool small = off < 0;
   return FindingBuilder(v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC)
-      .Title(small ? "a weight moves far less than the run's others"
-                   : "a weight moves far more than the run's others")
-      .Explain(absl::StrFormat("%s: from checkpoint to checkpoint it changes by 10^%.1f of its "
-                               "norm, in %d in a row 10^%.1f "
-                               "times as much as the median of %d weights%s.",
-                               std::get<2>(*way.key), way.log_ratio, course.beside, off, weights,
-                               course.rated ? ", each over the rate of its own group" : ""))
+      .Title(small ? "a weight changes far less than the other weights of the run"
+                   : "a weight changes far more than the other weights of the run")
+      .Explain(absl::StrFormat(
+          "%s: between checkpoints it changes by 10^%.1f of its norm. In %d consecutive "
+          "checkpoints this is 10^%.1f times the median of %d weights%s.",
+          std::get<2>(*way.key), way.log_ratio, course.beside, off, weights,
+          course.rated ? ", each divided by the learning rate of its group" : ""))
       .Cause(small ? "updates-too-small" : "updates-too-large", 0.6)
-      .Measured("log10 of its change over the median's", off)
+      .Measured("log10(its change / the median change)", off)
       .Threshold(small ? -kDecades : kDecades, "customary: a thousand times")
       .Fix(
-          "Look at what scales its gradient or its step: a multiplier per layer, a gradient that "
-          "is "
-          "scaled twice or detached, an initialisation that is far off.")
+          "Check what scales its gradient or its step: a multiplier per layer, a gradient that is "
+          "scaled twice or detached, a wrong initialisation.")
       .Samples(weights)
       .Witness("log10_change_over_weight", way.log_ratio)
       .Take();
@@ -192,8 +191,8 @@ void ChangeCourses::Rest(VerdictSink& out) const {
             ? Inconclusive(
                   absl::StrCat("few-weights: fewer than ", kFewestWeights, " to compare with"),
                   std::move(details))
-        : shown.told ? Pass("the others move alike", std::move(details))
-                     : Pass("no weight moves a thousand times more or less than the others",
+        : shown.told ? Pass("the other weights change by similar amounts", std::move(details))
+                     : Pass("no weight changes a thousand times more or less than the others",
                             std::move(details));
     SetPlace(verdict, "", "weights", shown.step_first, shown.step_last,
              std::vector<uint32_t>{key.second});

@@ -30,7 +30,7 @@ double LeastPositive(DType dtype) {
 
 constexpr char kHeldMomentsFix[] =
     "Keep moments and the division in fp32 or bf16 (step fp32 masters; Megatron-LM "
-    "--exp-avg-sq-dtype fp32), or take an eps that the dtype holds (1e-4 in fp16).";
+    "--exp-avg-sq-dtype fp32), or use an eps that the dtype can represent (1e-4 in fp16).";
 
 }  // namespace
 
@@ -124,8 +124,8 @@ std::optional<v1::Verdict> HeldMoments::Judge(const Open& open) {
   if (!worst) {
     if (added == 0)
       return Inconclusive(
-          "eps-elsewhere: it is 0 in the moments' dtype, and weights whose moment is "
-          "0 are finite: it is added in a wider one",
+          "eps-elsewhere: eps is 0 in the moments' dtype, but weights with a moment of 0 are "
+          "finite, so eps is added in a wider dtype",
           std::move(details));
     return Pass("eps is not zero where it is added", std::move(details));
   }
@@ -133,20 +133,19 @@ std::optional<v1::Verdict> HeldMoments::Judge(const Open& open) {
   FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
   found.Title(absl::StrFormat("the second moment underflows in %s", DTypeName(open.dtype)))
       .Explain(absl::StrFormat(
-          "%d of %d sampled elements have v = 0 and a first moment that is not: by it sqrt(v) is "
-          "at "
-          "least %.3g there, and the denominator is eps = %g alone, %.3g times too small.",
+          "%d of %d sampled elements have v = 0 and a non-zero first moment. From it, sqrt(v) is "
+          "at least %.3g there, but the denominator is only eps = %g, %.3g times too small.",
           bare, open.second.size(), root, epsilon, (root + epsilon) / epsilon))
       .Cause("moment-underflow", 1)
-      .Measured("elements whose denominator is eps", static_cast<double>(bare), "elements")
-      .Threshold(0, "sqrt(v) above eps must show in the denominator")
+      .Measured("elements whose denominator is only eps", static_cast<double>(bare), "elements")
+      .Threshold(0, "a sqrt(v) above eps must be part of the denominator")
       .Fix(kHeldMomentsFix)
       .Samples(open.second.size())
       .Witness("element", open.indices.size() > *worst ? static_cast<double>(open.indices[*worst])
                                                        : static_cast<double>(*worst))
       .Witness("first_moment", open.first[*worst])
       .Witness("least_root", root)
-      .Assume("both moments were averaged from the same gradients");
+      .Assume("both moments are averages of the same gradients");
   *found.verdict().mutable_details() = std::move(details);
   return found.Take();
 }
@@ -154,14 +153,14 @@ std::optional<v1::Verdict> HeldMoments::Judge(const Open& open) {
 v1::Verdict HeldMoments::Zero(const Open& open) {
   return FindingBuilder(v1::LEVEL_ERROR, v1::STRENGTH_PROVED)
       .Title(absl::StrFormat("eps = %g is 0 in %s", *open.epsilon, DTypeName(open.dtype)))
-      .Explain(absl::StrFormat(
-          "The least positive %s is %.3g; eps rounds to 0, and a denominator of sqrt(v) + eps is 0 "
-          "wherever v is. %d of the second moments are 0.",
-          DTypeName(open.dtype), LeastPositive(open.dtype), open.zeros))
+      .Explain(
+          absl::StrFormat("The smallest positive %s is %.3g, so eps rounds to 0. The denominator "
+                          "sqrt(v) + eps is 0 where v is 0. %d of the second moments are 0.",
+                          DTypeName(open.dtype), LeastPositive(open.dtype), open.zeros))
       .Cause("eps-rounds-to-zero", 1)
       .Measured("eps as added", 0, "")
       .Threshold(LeastPositive(open.dtype),
-                 absl::StrFormat("least positive %s", DTypeName(open.dtype)))
+                 absl::StrFormat("smallest positive %s", DTypeName(open.dtype)))
       .Fix(kHeldMomentsFix)
       .Witness("eps", *open.epsilon)
       .Assume(absl::StrFormat("eps is added in the moments' dtype, %s", DTypeName(open.dtype)))

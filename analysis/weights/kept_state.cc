@@ -24,48 +24,49 @@ v1::Verdict MomentsGone(uint32_t rank, const std::vector<std::string>& gone,
       Begin(counted ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, rank, kOptimizerStep, before, now);
   const std::string steps =
       counted ? absl::StrFormat(
-                    "while the optimizer's step is %.0f after %.0f: the next steps "
-                    "are corrected as if their moments were old.",
+                    "while the optimizer's step count is %.0f after %.0f: the next steps are "
+                    "corrected as if their moments were old.",
                     *now.optimizer, *before.optimizer)
-              : absl::StrFormat("while its groups list %.0f parameters: it goes on as a new one.",
-                                now.parameters);
+              : absl::StrFormat(
+                    "while its groups list %.0f parameters: it continues as a new optimizer.",
+                    now.parameters);
   if (counted) {
     found.Witness("optimizer_step_before", *before.optimizer)
         .Witness("optimizer_step", *now.optimizer);
   }
   found
-      .Title(counted ? "moments are gone while the optimizer's step is kept"
-                     : "moments are gone while the optimizer is kept")
+      .Title(counted ? "moments are missing, but the optimizer's step count was kept"
+                     : "moments are missing, but the optimizer was kept")
       .Explain(absl::StrFormat(
           "%d of %d parameters have no second moment or momentum, or one of zeros, in the "
           "checkpoint of step %d and had one in that of step %d (the first: %s), %s",
           gone.size(), before.moments.size(), now.step, before.step, gone[0], steps))
       .Cause("moments-lost", 0.9)
-      .Measured("parameters whose moments are gone", static_cast<double>(gone.size()), "parameters")
-      .Threshold(0, "a parameter that is held keeps its moments")
+      .Measured("parameters without their moments", static_cast<double>(gone.size()), "parameters")
+      .Threshold(0, "a parameter of the optimizer keeps its moments")
       .Witness("first_parameter", gone[0])
       .Fix(
-          "Go on from the checkpoint before, and load the whole state of the optimizer; where a "
-          "part is reset on purpose, reset its step too.");
+          "Continue from the previous checkpoint, and load the whole state of the optimizer. If a "
+          "part is reset on purpose, reset its step count too.");
   return found.Take();
 }
 
 v1::Verdict StateLost(uint32_t rank, int64_t lost, const StateCounts& now) {
   FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_HEURISTIC);
-  found.Title("the optimizer begins anew within a run")
+  found.Title("the optimizer's state was reset within a run")
       .Explain(absl::StrFormat(
-          "The optimizer has taken %.0f steps in step %d, which are those since step %d. The "
-          "checkpoint of that step has no state of it: the run went on with new moments.",
+          "The step count of the optimizer is %.0f in step %d, the number of steps since step %d. "
+          "The checkpoint of that step has no optimizer state: the run continued with new moments.",
           *now.optimizer, now.step, lost))
       .Cause("optimizer-not-loaded", 0.8)
       .Samples(2)
-      .Measured("optimizer's steps lost", static_cast<double>(lost), "steps")
-      .Threshold(0, "the optimizer has taken the run's steps")
+      .Measured("lost optimizer steps", static_cast<double>(lost), "steps")
+      .Threshold(0, "the optimizer's step count equals that of the run")
       .Witness("checkpoint_without_state", static_cast<double>(lost))
       .Witness("checkpoint", static_cast<double>(now.step))
       .Witness("optimizer_step", *now.optimizer)
       .Fix(
-          "Go on from a checkpoint that has the optimizer's state (transformers: optimizer.pt and "
+          "Resume from a checkpoint with the optimizer's state (transformers: optimizer.pt and "
           "scheduler.pt).")
       .At("", kOptimizerStep, lost, now.step, std::vector<uint32_t>{rank});
   return found.Take();
@@ -73,17 +74,17 @@ v1::Verdict StateLost(uint32_t rank, int64_t lost, const StateCounts& now) {
 
 v1::Verdict StateAnew(uint32_t rank, const StateCounts& before, const StateCounts& now) {
   return Begin(v1::LEVEL_ERROR, rank, kOptimizerStep, before, now)
-      .Title("the optimizer begins anew within a run")
-      .Explain(absl::StrFormat("The optimizer had taken %.0f steps in step %d and %.0f in step "
-                               "%d: its moments began anew.",
+      .Title("the optimizer's state was reset within a run")
+      .Explain(absl::StrFormat("The optimizer's step count was %.0f in step %d and %.0f in step "
+                               "%d: its moments restarted at zero.",
                                *before.optimizer, before.step, *now.optimizer, now.step))
       .Cause("optimizer-not-loaded", 0.9)
-      .Measured("optimizer's steps lost", *before.optimizer - *now.optimizer, "steps")
-      .Threshold(0, "the optimizer's steps rise with the run's")
+      .Measured("lost optimizer steps", *before.optimizer - *now.optimizer, "steps")
+      .Threshold(0, "the optimizer's step count rises with that of the run")
       .Witness("optimizer_step_before", *before.optimizer)
       .Witness("optimizer_step", *now.optimizer)
       .Fix(
-          "Go on from the checkpoint before, and load the optimizer's state too "
+          "Continue from the previous checkpoint, and load the optimizer's state too "
           "(optimizer.load_state_dict).")
       .Take();
 }
@@ -91,37 +92,41 @@ v1::Verdict StateAnew(uint32_t rank, const StateCounts& before, const StateCount
 v1::Verdict ScheduleAnew(uint32_t rank, const StateCounts& before, const StateCounts& now) {
   FindingBuilder found = Begin(v1::LEVEL_WARNING, rank, kSchedulerStep, before, now);
   const bool counted = before.optimizer && now.optimizer;
-  const std::string went_on = counted ? absl::StrFormat("the optimizer went on from %.0f to %.0f",
-                                                        *before.optimizer, *now.optimizer)
-                                      : "the run went on (its optimizer keeps no steps)";
-  return found.Title("the learning-rate schedule begins anew within a run")
-      .Explain(absl::StrFormat("The schedule stands at %.0f in the checkpoint of step %d and at "
-                               "%.0f in that of step %d, while %s.",
+  const std::string went_on =
+      counted ? absl::StrFormat("the optimizer's step count went from %.0f to %.0f",
+                                *before.optimizer, *now.optimizer)
+              : "the run continued (its optimizer stores no step count)";
+  return found.Title("the learning-rate schedule was reset within a run")
+      .Explain(absl::StrFormat("The step count of the schedule is %.0f in the checkpoint of step "
+                               "%d and %.0f in that of step %d, while %s.",
                                *before.scheduler, before.step, *now.scheduler, now.step, went_on))
       .Cause("schedule-not-loaded", 0.8)
-      .Measured("schedule's steps lost", *before.scheduler - *now.scheduler, "steps")
-      .Threshold(0, "the schedule's steps rise with the run's")
+      .Measured("lost schedule steps", *before.scheduler - *now.scheduler, "steps")
+      .Threshold(0, "the schedule's step count rises with that of the run")
       .Witness("scheduler_step_before", *before.scheduler)
       .Witness("scheduler_step", *now.scheduler)
-      .Fix("Load the schedule's state with the optimizer's (scheduler.load_state_dict).")
+      .Fix(
+          "Load the state of the schedule together with the optimizer's "
+          "(scheduler.load_state_dict).")
       .Take();
 }
 
 v1::Verdict OtherRatio(uint32_t rank, double ratio, double other, const StateCounts& before,
                        const StateCounts& now) {
   return Begin(v1::LEVEL_WARNING, rank, kSchedulerStep, before, now)
-      .Title("the schedule steps at another pace than before")
-      .Explain(absl::StrFormat("Until step %d the schedule took %.0f steps an optimizer's step, "
-                               "since then %.0f: it is as much faster or slower than planned.",
-                               before.step, ratio, other))
+      .Title("the schedule advances at a different speed than before")
+      .Explain(
+          absl::StrFormat("Until step %d the schedule made %.0f steps per optimizer step, since "
+                          "then %.0f: it is faster or slower than planned by this factor.",
+                          before.step, ratio, other))
       .Cause("schedule-pace", 0.7)
-      .Measured("schedule's steps an optimizer's step", other, "steps")
+      .Measured("schedule steps per optimizer step", other, "steps")
       .Threshold(ratio, "as in the checkpoints before")
       .Witness("pace_before", ratio)
       .Witness("pace", other)
       .Fix(
-          "Step the schedule as before: once an optimizer's step, or say by how many processes "
-          "it is stepped (Accelerate's split_batches, step_scheduler_with_optimizer).")
+          "Step the schedule as before: once per optimizer step, or once per process if configured "
+          "(Accelerate's split_batches, step_scheduler_with_optimizer).")
       .Take();
 }
 

@@ -126,10 +126,9 @@ v1::Verdict MomentCourses::Found(const MomentCourse& course, const Counts& count
   FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
   found.Title(absl::StrFormat("the second moment in %s never falls", DTypeName(course.dtype)))
       .Explain(absl::StrFormat(
-          "%s: of %d sampled elements that moved over %d checkpoints (steps %d to %d) %d fell. "
-          "With "
-          "beta2 = %g a moment loses at most %.3g of itself a step, below half of the spacing of "
-          "%s: what should be taken away is rounded away.",
+          "%s: of %d sampled elements that changed over %d checkpoints (steps %d to %d), %d fell. "
+          "With beta2 = %g a moment loses at most %.3g of its value per step, less than half of "
+          "the spacing of %s: the decay is rounded away.",
           who, counts.moved, course.checkpoints, course.step_first, course.step_last, counts.fell,
           beta2, 1 - beta2, DTypeName(course.dtype)))
       .Cause("low-precision-moment", 0.9)
@@ -142,7 +141,7 @@ v1::Verdict MomentCourses::Found(const MomentCourse& course, const Counts& count
       .Samples(counts.moved)
       .Witness("checkpoints", static_cast<double>(course.checkpoints))
       .Assume("the update rounds to nearest");
-  if (!(course.beta2 > 0)) found.Assume("beta2 was not said: 0.999");
+  if (!(course.beta2 > 0)) found.Assume("beta2 is 0.999 (not recorded)");
   Put(*found.verdict().mutable_details(), "dtype", DTypeName(course.dtype));
   Put(*found.verdict().mutable_details(), "beta2", beta2);
   return found.Take();
@@ -154,25 +153,25 @@ v1::Verdict MomentCourses::Judge(const MomentCourse& course, const Counts& count
     return Inconclusive("poisoned: moments that are NaN or infinite");
   if (course.checkpoints < kCheckpoints && course.early > 0) {
     return Inconclusive(
-        "early: the average is still filling up in all but the last checkpoints (fewer than "
-        "4 / (1 - beta2) steps)");
+        "early: the average is still in its start phase in all but the last checkpoints (fewer "
+        "than 4 / (1 - beta2) steps)");
   }
   if (course.checkpoints < kCheckpoints)
     return Inconclusive(absl::StrCat("few-checkpoints: fewer than ", kCheckpoints));
   if (counts.moved > 0 && !Few(counts)) return Pass("second moments fall between checkpoints");
   if (counts.moved == 0) {
     return Inconclusive(absl::StrFormat(
-        "still: none of %d sampled elements moved between checkpoints: no step was taken, the "
+        "still: none of %d sampled elements changed between checkpoints: no step was made, or the "
         "tensor is frozen%s",
         course.last.size(),
-        CannotDecay(course) ? absl::StrCat(", or its moment is stuck: what a step changes is less "
+        CannotDecay(course) ? absl::StrCat(", or its moment is stuck: the change per step is less "
                                            "than half of the spacing of ",
                                            DTypeName(course.dtype))
                             : ""));
   }
   if (counts.moved < elements_) {
     return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
-                                     " sampled elements moved between checkpoints"));
+                                     " sampled elements changed between checkpoints"));
   }
   return Inconclusive(
       "rising: no moment fell, though its dtype can hold its decay (gradients that grow)");

@@ -30,9 +30,9 @@ class ChangesWriter {
     Counts();
     Groups("By role (weights)", changes_.roles);
     Groups("By layer (weights)", changes_.layers);
-    Moved("Weights that moved most", TensorKind::kModel);
-    Moved("Averages that moved most", TensorKind::kAverage);
-    Moved("Optimizer state that moved most", TensorKind::kOptimizer);
+    Moved("Weights that changed most", TensorKind::kModel);
+    Moved("Averages that changed most", TensorKind::kAverage);
+    Moved("Optimizer state that changed most", TensorKind::kOptimizer);
     NotCompared();
     return std::move(out_);
   }
@@ -81,13 +81,13 @@ class ChangesWriter {
     out_ += "\n";
     Line(0, absl::StrCat(Plural(changed, "tensor"), " changed, ", same.size(),
                          " identical in every bit", same.empty() ? "" : ": " + Names(same)));
-    if (!changes_.only_a.empty()) Line(0, "In A alone: " + Names(changes_.only_a));
-    if (!changes_.only_b.empty()) Line(0, "In B alone: " + Names(changes_.only_b));
+    if (!changes_.only_a.empty()) Line(0, "Only in A: " + Names(changes_.only_a));
+    if (!changes_.only_b.empty()) Line(0, "Only in B: " + Names(changes_.only_b));
     if (!changes_.unfitted.empty())
-      Line(0, "Of the map, no name of A fits: " + Names(changes_.unfitted));
+      Line(0, "Names in the map that match no name of A: " + Names(changes_.unfitted));
     std::vector<std::string> renamed;
     for (const auto& [a, b] : changes_.renamed) renamed.push_back(absl::StrCat(a, " is B's ", b));
-    if (!renamed.empty()) Line(0, "The same bits under another name: " + Names(renamed));
+    if (!renamed.empty()) Line(0, "The same bits under a different name: " + Names(renamed));
   }
 
   // Writes a table with one row per layer or role.
@@ -95,7 +95,7 @@ class ChangesWriter {
     if (groups.empty()) return;
     Heading(heading);
     std::vector<std::string> head = {"", "changed", "|change|/|A|", "rows unmoved"};
-    if (changes_.with_before) head.push_back("cosine to the change before");
+    if (changes_.with_before) head.push_back("cosine to the previous change");
     std::vector<std::vector<std::string>> rows = {head};
     for (const ChangeGroup& group : groups) {
       if (rows.size() > kMostChangedGroups) break;
@@ -144,7 +144,8 @@ class ChangesWriter {
                           Relative(change.squares_change, change.squares_a), change.differ,
                           change.count);
     if (change.cosine) absl::StrAppendFormat(&text, ", cosine %.3f", *change.cosine);
-    if (change.non_finite > 0) absl::StrAppendFormat(&text, ", %d not finite", change.non_finite);
+    if (change.non_finite > 0)
+      absl::StrAppendFormat(&text, ", %d NaN or infinite", change.non_finite);
     Line(2, text);
     if (change.largest > 0) {
       Line(6, absl::StrFormat("most at [%s]: %s to %s", absl::StrJoin(change.largest_at, ", "),
@@ -155,7 +156,7 @@ class ChangesWriter {
       for (const MovedRow& row : change.most)
         rows.push_back(absl::StrFormat("%d (%s)", row.row,
                                        Relative(row.change * row.change, row.weight * row.weight)));
-      Line(6, absl::StrFormat("rows that moved most: %s; unmoved %d of %d",
+      Line(6, absl::StrFormat("rows that changed most: %s; unchanged %d of %d",
                               absl::StrJoin(rows, ", "), change.rows_still, change.rows));
     }
     if (!change.spectrum.empty()) {

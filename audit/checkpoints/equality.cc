@@ -17,7 +17,7 @@
 namespace plumbline::audit {
 namespace {
 
-constexpr char kAlone[] = "in A alone";
+constexpr char kAlone[] = "only in A";
 
 const char* WordsOf(TensorKind kind) {
   switch (kind) {
@@ -117,7 +117,7 @@ void CompareUnread(const ComparedTensor& a, const ComparedTensor& b, Equality* o
     out->unread.push_back(absl::StrCat(a.name,
                                        negated
                                            ? " is a negated view, whose bits are not its values ("
-                                           : " is of a type that is not read (",
+                                           : " has a type that this version cannot read (",
                                        type(of_a), ")"));
   }
 }
@@ -250,7 +250,7 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
     if (!keeps(a, tensor.kind) || met.contains(&tensor) || left_out.Take(names, tensor.layer))
       continue;
     only_b.push_back(&tensor);
-    out.unequal.push_back({tensor.name, "in B alone"});
+    out.unequal.push_back({tensor.name, "only in B"});
   }
   // Compare values that are not tensors.
   const std::set<std::string> told = CompareNumbers(a, b, names, &left_out, &out);
@@ -266,7 +266,7 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
   for (const auto& [name_a, name_b] : *renamed) {
     for (Unequal& one : out.unequal) {
       if (one.name == name_a && one.text.starts_with(kAlone))
-        absl::StrAppend(&one.text, "; B has its bits as ", name_b, " (say so by --map)");
+        absl::StrAppend(&one.text, "; B has its bits as ", name_b, " (declare it with --map)");
     }
   }
   return out;

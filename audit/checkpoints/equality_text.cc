@@ -27,10 +27,10 @@ std::string EqualityText(const CheckpointSide& a, const CheckpointSide& b, const
   if (result.unequal.empty()) {
     absl::StrAppend(&out,
                     result.equal() ? "equal: "
-                                   : absl::StrCat("not told: ", result.unread.size(),
+                                   : absl::StrCat("not decided: ", result.unread.size(),
                                                   " not compared; equal are "),
                     Plural(result.tensors, "tensor"), ", ", result.bytes, " bytes; ",
-                    Plural(result.values, "value"), " beside them (step ", a.step, " of ",
+                    Plural(result.values, "value"), " in addition (step ", a.step, " of ",
                     Printable(a.run), ", step ", b.step, " of ", Printable(b.run), ")\n");
     return out;
   }

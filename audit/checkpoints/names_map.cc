@@ -137,7 +137,7 @@ absl::StatusOr<NamesMap> ReadNamesMap(const std::string& path) {
   }
   const toml::table* names = table["names"].as_table();
   if (names == nullptr || table.size() != 1)
-    return absl::InvalidArgumentError(WrongMap(path, 1, "a table [names] and nothing else"));
+    return absl::InvalidArgumentError(WrongMap(path, 1, "only a table [names]"));
   // toml++ sorts a table; line numbers restore the order of the file.
   std::map<std::pair<uint32_t, uint32_t>, std::pair<std::string, std::string>> ordered;
   for (const auto& [key, node] : *names) {

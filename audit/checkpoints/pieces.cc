@@ -84,9 +84,7 @@ Layout LayBlocks(const TensorPart& whole, const std::vector<TensorPart>& parts,
     before += rows;
   }
   out.how = absl::StrCat("each rank's rows are ", blocks.size(), " blocks (of ",
-                         absl::StrJoin(blocks, ", "),
-                         ") that the other side holds one after the "
-                         "other");
+                         absl::StrJoin(blocks, ", "), ") that the other side stores consecutively");
   return out;
 }
 
@@ -156,7 +154,7 @@ Layout LayOver(const std::vector<TensorPart>& a, const std::vector<TensorPart>& 
     } else {
       out.wrong = absl::StrCat(whole_is_a ? "A" : "B", " has shape ", ShapeWords(out.shape),
                                ", the other's ", parts.size(), " parts (the first ",
-                               ShapeWords(parts[0].place.shape), ") do not add up to it");
+                               ShapeWords(parts[0].place.shape), ") do not add up to this shape");
     }
     return out;
   }

@@ -92,7 +92,7 @@ absl::StatusOr<std::unique_ptr<CheckpointSide>> ReadCheckpointSide(const std::st
       if (!report.problems.empty()) why = absl::StrCat(": ", report.Line(report.problems[0]));
     }
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": expected a checkpoint, found none that can be read", why));
+        absl::StrCat(path, ": expected a readable checkpoint, found none", why));
   }
   std::set<std::string> runs;
   std::set<int64_t> steps;

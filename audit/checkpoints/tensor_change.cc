@@ -162,7 +162,7 @@ absl::Status MeasureChange(const ComparedTensor& a, const ComparedTensor& b,
   out->dtype_a = DTypeSize(of_a.dtype) == 0 ? of_a.dtype_name : DTypeName(of_a.dtype);
   out->dtype_b = DTypeSize(of_b.dtype) == 0 ? of_b.dtype_name : DTypeName(of_b.dtype);
   if (DTypeSize(of_a.dtype) == 0 || DTypeSize(of_b.dtype) == 0) {
-    out->wrong = "of a type that is not read";
+    out->wrong = "has a type that this version cannot read";
     return absl::OkStatus();
   }
   const Layout layout = LayOver(a.parts, b.parts);

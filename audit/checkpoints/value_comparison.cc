@@ -103,7 +103,7 @@ absl::Status ValueComparison::Compare(const std::vector<ValueEntry>& a,
   if (open_.count > 0) {
     out_.unread.push_back(absl::StrCat(
         open_.first, open_.count > 1 ? absl::StrCat(" and ", open_.count - 1, " more") : "",
-        ": plain values of long lists that were counted and not kept"));
+        ": plain values of long lists, which were counted but not stored"));
   }
   if (tensors_ > kMostNameless)
     out_.unread.push_back(absl::StrCat("what comes after ", kMostNameless, " tensors of no name"));
@@ -145,7 +145,7 @@ void ValueComparison::CompareEntries(const std::vector<ValueEntry>& a,
     const std::string name = PlaceUnder(place, entry.name);
     // A tensor with the same name is compared by that name (keys 1 and "1").
     if (entry.value.named() && names_alone.contains(entry.name) && !out_.conversion)
-      Tell(name, "keys of two types, which read the same");
+      Tell(name, "keys of two types with the same text");
     TellAlone(entry, name, beside_a(entry.name), false);
   }
 }
@@ -175,8 +175,7 @@ void ValueComparison::TellAlone(const ValueEntry& entry, const std::string& name
 bool ValueComparison::SkipMethods(const Value& a, const Value& b, const std::string& place) {
   const std::string of_a = MethodOf(a.tree(), a.id);
   if (of_a.empty() || of_a != MethodOf(b.tree(), b.id)) return false;
-  out_.notes.push_back(
-      absl::StrCat(place, " is ", of_a, ", a method: what hangs below is no state"));
+  out_.notes.push_back(absl::StrCat(place, " is ", of_a, ", a method: its contents are not state"));
   ++out_.values;
   return true;
 }

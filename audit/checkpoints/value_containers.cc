@@ -97,8 +97,8 @@ void ValueComparison::CompareSets(const Value& a, const Value& b, const std::str
         first = absl::StrCat(DescribeValue(set.file(), item), where);
     }
   };
-  alone(a, of_b, " is in A's set alone");
-  alone(b, of_a, " is in B's set alone");
+  alone(a, of_b, " is only in A's set");
+  alone(b, of_a, " is only in B's set");
   Tell(place, first);
 }
 

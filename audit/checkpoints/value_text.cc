@@ -115,7 +115,7 @@ std::string NameOfBoth(std::string name) {
 
 std::string CalleeName(const PickleTree& tree, PickleId id) {
   const std::string name(tree.callee(id));
-  return name.empty() ? "a value that is no name" : NameOfBoth(name);
+  return name.empty() ? "a value that is not a name" : NameOfBoth(name);
 }
 
 // torch pickles its version as an instance of a str subclass.
@@ -185,7 +185,7 @@ std::string ScalarText(const PickleTree& tree, PickleId id) {
     case PickleKind::kGlobal:
       return NameOfBoth(std::string(tree.text(id)));
     case PickleKind::kCircle:
-      return absl::StrCat("a way back to a call of ", CalleeName(tree, tree.circle(id).call));
+      return absl::StrCat("a reference back to a call of ", CalleeName(tree, tree.circle(id).call));
     default:
       break;
   }
@@ -224,7 +224,7 @@ std::string DescribeValue(const TorchFile& file, PickleId id) {
     case ValueForm::kStorage:
       return "a storage";
     case ValueForm::kRun:
-      return absl::StrCat(Plural(tree.run(id).values, "plain value"), " that were not kept");
+      return absl::StrCat(Plural(tree.run(id).values, "plain value"), " that were not stored");
   }
   return "";
 }

@@ -55,8 +55,8 @@ RankValues OpenRank(std::span<const WholeCheckpoint> ranks, const char* side, Eq
       if (root.name.empty() && value.tree().Is(value.id, PickleKind::kDict)) {
         for (ValueEntry& entry : EntriesOf(value)) list.Add(std::move(entry));
         if (!RunsOf(value).empty()) {
-          out->unread.push_back(absl::StrCat("plain values of ", side,
-                                             "'s outermost dict that were counted and not kept"));
+          out->unread.push_back(absl::StrCat(
+              "plain values of ", side, "'s outermost dict, which were counted but not stored"));
         }
       } else {
         list.Add({root.name, root.name.empty() ? "(the file)" : root.name, value});
@@ -71,8 +71,8 @@ RankValues OpenRank(std::span<const WholeCheckpoint> ranks, const char* side, Eq
 // neither side contains the other, which is a difference.
 void TellAlone(const Alone& only_a, const Alone& only_b, Equality* out) {
   if (out->conversion || only_a.count == 0 || only_b.count == 0) {
-    SetAside("A alone tells", only_a, out);
-    SetAside("B alone tells", only_b, out);
+    SetAside("only A contains", only_a, out);
+    SetAside("only B contains", only_b, out);
     return;
   }
   const auto tell = [&](const Alone& alone, const char* where) {
@@ -80,8 +80,8 @@ void TellAlone(const Alone& only_a, const Alone& only_b, Equality* out) {
         {alone.first, alone.count == 1 ? std::string(where)
                                        : absl::StrCat(where, " (1 of ", alone.count, " values)")});
   };
-  tell(only_a, "in A alone");
-  tell(only_b, "in B alone");
+  tell(only_a, "only in A");
+  tell(only_b, "only in B");
 }
 
 class SideValues {
@@ -109,8 +109,9 @@ class SideValues {
     }
     out->unread.insert(out->unread.end(), within.unread.begin(), within.unread.end());
     if (within.unequal.empty()) return absl::OkStatus();
-    SetAside(absl::StrCat(name_, "'s first rank was compared; its others tell differently"),
-             {within.unequal.size(), within.unequal[0].name}, out);
+    SetAside(
+        absl::StrCat(name_, "'s first rank was compared; its other ranks contain different values"),
+        {within.unequal.size(), within.unequal[0].name}, out);
     return absl::OkStatus();
   }
 

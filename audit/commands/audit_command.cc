@@ -173,9 +173,8 @@ int RunOnServer(const AuditArguments& arguments) {
   if (!arguments.paths.empty() || !arguments.as.empty() || !arguments.map.empty() ||
       arguments.follow || !arguments.send.empty())
     return Fail(
-        "--server: expected no PATH, --as, --map, --follow or --send beside it: what is audited is "
-        "what the "
-        "server holds");
+        "--server: expected no PATH, --as, --map, --follow or --send with it: the data of the "
+        "server are audited");
   Selection selection;
   if (const std::string wrong = Select(arguments, &selection); !wrong.empty()) return Fail(wrong);
   ServerRunOptions options;
@@ -202,10 +201,10 @@ int RunOnServer(const AuditArguments& arguments) {
 std::string WrongFollow(const AuditArguments& arguments) {
   const bool page = arguments.format == "html" || arguments.format == "sarif";
   if (arguments.follow && page && arguments.output.empty())
-    return "--follow: expected --output FILE beside --format " + arguments.format +
-           ", for the report in the end";
+    return "--follow: expected --output FILE with --format " + arguments.format +
+           ", for the report at the end";
   if (!arguments.send.empty() && arguments.run.empty())
-    return "--send: expected --run RUN too, what the server is to call the run";
+    return "--send: expected --run RUN too, the name of the run on the server";
   return "";
 }
 
@@ -237,8 +236,7 @@ class StandardInput {
     const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
     std::string folder = (error ? "/tmp" : temporary.string()) + "/plumb-XXXXXX";
     if (mkdtemp(folder.data()) == nullptr)
-      return "standard input: expected a folder for temporary files that can be written, found " +
-             folder;
+      return "standard input: expected a writable folder for temporary files, found " + folder;
     folder_ = folder;
     std::FILE* file = std::fopen(path().c_str(), "we");
     if (file == nullptr) return "standard input: expected to write " + path();
@@ -247,7 +245,7 @@ class StandardInput {
     for (size_t got = 0; written && (got = std::fread(buffer.data(), 1, buffer.size(), stdin)) > 0;)
       written = std::fwrite(buffer.data(), 1, got, file) == got;
     written = std::fclose(file) == 0 && written;
-    return written ? "" : "standard input: expected space for it in " + folder_;
+    return written ? "" : "standard input: expected enough disk space in " + folder_;
   }
 
   std::string path() const { return folder_ + "/standard-input.log"; }
@@ -263,7 +261,8 @@ int RunAudit(const AuditArguments& arguments) {
   const auto dash = std::find(arguments.paths.begin(), arguments.paths.end(), "-");
   if (dash == arguments.paths.end()) return RunAuditOf(arguments);
   if (arguments.follow)
-    return Fail("--follow: expected a file, found -: standard input is read to its end and judged");
+    return Fail(
+        "--follow: expected a file, found - (standard input is read to its end, then judged)");
   StandardInput input;
   if (const std::string wrong = input.Read(); !wrong.empty()) return Fail(wrong);
   AuditArguments of_file = arguments;
@@ -324,9 +323,9 @@ int RunAuditOf(const AuditArguments& arguments) {
   }
   // Judge now, or while the files grow.
   if (IsInput(arguments, arguments.output))
-    return Fail("--output: expected a file that is not audited, found " + arguments.output);
+    return Fail("--output: expected a file that is not an input, found " + arguments.output);
   if (IsInput(arguments, arguments.timeline))
-    return Fail("--timeline: expected a file that is not audited, found " + arguments.timeline);
+    return Fail("--timeline: expected a file that is not an input, found " + arguments.timeline);
   if (arguments.follow || !arguments.send.empty())
     return RunFollowed(arguments, options, selection);
   absl::StatusOr<AuditResult> result;
@@ -348,21 +347,22 @@ std::vector<std::string> FormatsRead() {
 
 void RegisterAudit(CLI::App& app, int* status) {
   auto arguments = std::make_shared<AuditArguments>();
-  CLI::App* command =
-      app.add_subcommand("audit", "Judge recorded runs: dumps, run records, directories of them");
+  CLI::App* command = app.add_subcommand(
+      "audit",
+      "Judges recorded runs: logs, tables of trackers, traces, checkpoints, dumps, run records");
   command->add_option("PATH", arguments->paths,
-                      "Files, or directories that are audited as one run");
+                      "Files, or directories (each directory is audited as one run)");
   AddReportOptions(command, {"text", "json", "sarif", "html"}, &arguments->format,
                    &arguments->output);
   command
       ->add_option(
           "--timeline", arguments->timeline,
-          "Write what was seen of time (gaps and their causes, steps, findings) as a trace, to "
-          "open beside the original")
+          "Write the observed times (steps, gaps and their causes, findings) as a trace file")
       ->type_name("FILE");
   command
-      ->add_option("--rules", arguments->rules,
-                   "Run only the rules that a glob matches; repeat or separate by commas")
+      ->add_option(
+          "--rules", arguments->rules,
+          "Run only rules whose id matches; repeat the option, or separate globs by commas")
       ->type_name("GLOB")
       ->check(OfferPrinted("plumb rules"))
       ->delimiter(',')
@@ -372,26 +372,25 @@ void RegisterAudit(CLI::App& app, int* status) {
       ->type_name("RULE.OPTION=VALUE")
       ->allow_extra_args(false);
   command
-      ->add_option("--contract", arguments->contracts,
-                   "Hold matrix products to a contract that plumb fingerprint wrote; repeat it")
+      ->add_option(
+          "--contract", arguments->contracts,
+          "Compare matrix products with a contract that plumb fingerprint wrote; may be repeated")
       ->type_name("FILE")
       ->allow_extra_args(false);
   command
-      ->add_option(
-          "--suppressions", arguments->suppressions,
-          "Findings that are known (TOML): judged and shown, and no reason for exit status "
-          "1; see plumb explain meta/unused-suppression")
+      ->add_option("--suppressions", arguments->suppressions,
+                   "Known findings (TOML): they are shown, but do not set exit status 1; see plumb "
+                   "explain meta/unused-suppression")
       ->type_name("FILE");
   command
       ->add_option("--baseline", arguments->baseline,
-                   "An earlier JSON report: only findings of a rule, layer and op that it has not "
-                   "are reported and count for the exit status")
+                   "An earlier JSON report: only findings whose rule, layer and op are not in it "
+                   "are reported and set the exit status")
       ->type_name("FILE");
   command
-      ->add_option(
-          "--since", arguments->since,
-          "Report only findings that reach this step or a later one; of checkpoints, the three "
-          "before it and later ones are read")
+      ->add_option("--since", arguments->since,
+                   "Report only findings that reach this step or a later one. For checkpoints: "
+                   "read the three before this step, and all later ones")
       ->type_name("STEP");
   command
       ->add_option("--as", arguments->as,
@@ -399,35 +398,36 @@ void RegisterAudit(CLI::App& app, int* status) {
       ->type_name("FORMAT")
       ->check(Offer(FormatsRead()));
   command
-      ->add_option(
-          "--map", arguments->map,
-          "What a foreign format calls things (TOML): series of scalars (docs/scalars.md), "
-          "columns of rollout records (docs/rollout_records.md)")
+      ->add_option("--map", arguments->map,
+                   "Names used by a foreign format (TOML): series of scalars (docs/scalars.md), "
+                   "columns of rollout records (docs/rollout_records.md)")
       ->type_name("FILE");
   command
       ->add_option("--fail-on", arguments->fail_on,
-                   "Lowest level of a finding that makes the exit status 1")
+                   "Lowest level of a finding that sets exit status 1")
       ->check(OneOf({"note", "warning", "error"}))
       ->capture_default_str();
   command
       ->add_option("--server", arguments->server,
-                   "Audit what a plumbd at this address holds of --run, in the order in which it "
-                   "was judged")
+                   "Audit the data that the plumbd at this address holds for --run, in the order "
+                   "in which the server judged them")
       ->type_name("HOST:PORT");
   command->add_flag("--follow", arguments->follow,
-                    "Reads on as the files are written, and prints findings as they come, until "
+                    "Continue to read while the files grow, and print findings at once, until "
                     "Ctrl-C; see docs/scalars.md");
   command
       ->add_option("--send", arguments->send,
-                   "Hands what is read of scalars to a plumbd at this address, as run --run")
+                   "Send the scalars that are read to the plumbd at this address, as run --run")
       ->type_name("HOST:PORT");
   command
-      ->add_option("--run", arguments->run,
-                   "The run, with --server or --send; of files of scalars, what the run is called")
+      ->add_option(
+          "--run", arguments->run,
+          "Name of the run, for --server and --send; for files of scalars, the name to report")
       ->type_name("RUN");
   AddCredentials(command);
-  command->add_flag("--quiet", arguments->quiet, "No progress on standard error");
-  command->add_flag("-v,--verbose", arguments->verbose, "List what passed, too, in a text report");
+  command->add_flag("--quiet", arguments->quiet, "Print no progress on standard error");
+  command->add_flag("-v,--verbose", arguments->verbose,
+                    "Text report: also list passed verdicts, and print each finding in full");
   command->callback([arguments, status] { *status = RunAudit(*arguments); });
 }
 

@@ -9,8 +9,8 @@ namespace plumbline::audit {
 
 void RegisterCompletion(CLI::App& app, int* status) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command =
-      app.add_subcommand("completion", "Print the script that completes plumb in a shell");
+  CLI::App* command = app.add_subcommand(
+      "completion", "Prints the script that completes plumb commands in a shell");
   command->add_option("SHELL", *shell, "bash, zsh or fish")
       ->check(OneOf(CompletionShells()))
       ->required();

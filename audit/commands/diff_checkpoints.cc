@@ -79,7 +79,7 @@ int DiffCheckpoints(const DiffCheckpointsArguments& arguments) {
     if (arguments.expect_equal) {
       auto result = ExpectEqual(**a, **b, names, at);
       if (!result.ok()) return Fail(std::string(result.status().message()));
-      if (failed) result->unread.push_back("what is wrong with the files");
+      if (failed) result->unread.push_back("the problems of the files");
       equal = result->equal();
       open = result->unequal.empty() && !result->unread.empty();
       if (equal && result->tensors == 0 && (*a)->tensors.size() + (*b)->tensors.size() > 0)

@@ -64,7 +64,7 @@ bool FindsMore(const DiffResult& result, v1::Level level) {
   bool more = false;
   for (const v1::Finding* finding : result.only_b) {
     if (finding->suppressed() || finding->level() < level) continue;
-    Fail(absl::StrFormat("B alone has a finding of %s: %s", finding->rule(), finding->title()));
+    Fail(absl::StrFormat("only B has a finding of %s: %s", finding->rule(), finding->title()));
     more = true;
   }
   return more;
@@ -78,8 +78,8 @@ std::string TakeMap(const std::string& file, AuditOptions* options) {
     return wrong;
   const absl::StatusOr<ColumnMap> columns = ReadColumnMap(file);
   return "--map: " + (columns.ok() ? file +
-                                         ": expected a map of series (docs/scalars.md), found "
-                                         "one of columns of rollout records"
+                                         ": expected a map of series (docs/scalars.md), found a "
+                                         "map of columns of rollout records"
                                    : std::string(columns.status().message()));
 }
 
@@ -101,7 +101,7 @@ int RunDiff(DiffArguments arguments) {
     for (const std::string& path : *side) {
       std::error_code error;
       if (!arguments.output.empty() && std::filesystem::equivalent(path, arguments.output, error))
-        return Fail("--output: expected a file that is not compared, found " + path);
+        return Fail("--output: expected a file that is not an input, found " + path);
     }
   }
   const bool checkpoints = arguments.a.size() == 1 && arguments.b.size() == 1 &&
@@ -132,8 +132,7 @@ int RunDiff(DiffArguments arguments) {
   if (!WriteOutput(arguments.output, text)) return kExitError;
   if (!result->compared)
     return Fail(
-        "expected two sides with a step of a series in common, found none: nothing was "
-        "compared");
+        "expected a series with a common step on both sides, found none: nothing was compared");
   if (failed_a || failed_b) return kExitError;
   if (arguments.fail_on.empty()) return kExitClean;
   const bool above = EndsTooFarAbove(*result, *margin);
@@ -144,46 +143,47 @@ int RunDiff(DiffArguments arguments) {
 
 void RegisterDiff(CLI::App& app, int* status) {
   auto arguments = std::make_shared<DiffArguments>();
-  CLI::App* command = app.add_subcommand(
-      "diff",
-      "Two recorded runs side by side: settings, curves, numerics, findings, time; or two "
-      "checkpoints, tensor by tensor");
+  CLI::App* command = app.add_subcommand("diff",
+                                         "Compares two recorded runs (settings, curves, numerics, "
+                                         "findings, time), or two checkpoints, tensor by tensor");
   command
-      ->add_option("A", arguments->path_a, "A run: a file, or a directory (each run in it counts)")
+      ->add_option("A", arguments->path_a,
+                   "First side: a file, or a directory (all runs in it are used)")
       ->type_name("PATH")
       ->required();
-  command->add_option("B", arguments->path_b, "The other one")->type_name("PATH")->required();
-  command->add_option("--more-a", arguments->a, "Another seed of A; repeat it")
+  command->add_option("B", arguments->path_b, "Second side")->type_name("PATH")->required();
+  command->add_option("--more-a", arguments->a, "A run of A with another seed; may be repeated")
       ->type_name("PATH")
       ->allow_extra_args(false);
-  command->add_option("--more-b", arguments->b, "Another seed of B; repeat it")
+  command->add_option("--more-b", arguments->b, "A run of B with another seed; may be repeated")
       ->type_name("PATH")
       ->allow_extra_args(false);
   command
-      ->add_option("--map", arguments->map,
-                   "What the runs' series are, and their files' steps and ranks (TOML; "
-                   "docs/scalars.md); of checkpoints: which name of A is which of B "
-                   "(docs/checkpoints.md)")
+      ->add_option(
+          "--map", arguments->map,
+          "For runs: roles of the series, and names of step and rank (TOML; docs/scalars.md). For "
+          "checkpoints: which name in A is which name in B (docs/checkpoints.md)")
       ->type_name("FILE");
   command->add_flag("--expect-equal", arguments->expect_equal,
-                    "Of two checkpoints: exit status 1 and the first difference, unless every "
-                    "tensor has the same bits");
+                    "For two checkpoints: if a tensor has different bits, print the first "
+                    "difference and return exit status 1");
   command
       ->add_option("--fail-on", arguments->fail_on,
-                   "Exit status 1 where B has a finding of this level that A has not, or a loss "
-                   "of B ends above A's by more than --margin, beyond the noise")
+                   "Return exit status 1 if B has a finding of this level that A does not have, or "
+                   "if a loss of B ends above A's by more than --margin and the noise")
       ->check(OneOf({"note", "warning", "error"}));
   command
       ->add_option("--margin", arguments->margin,
-                   "For --fail-on: how far a loss of B may end above A's (median of the newest "
-                   "eighth of the common points, 3 at least)")
+                   "For --fail-on: how much higher a loss of B may end (median of the newest "
+                   "eighth of the common points, at least 3)")
       ->type_name("PERCENT")
       ->capture_default_str();
   command
       ->add_option("--before", arguments->before,
-                   "The checkpoint before A: the direction of each change is held against it")
+                   "The checkpoint before A: the direction of each change is compared with the "
+                   "change before")
       ->type_name("PATH");
-  command->add_flag("--quiet", arguments->quiet, "No progress line");
+  command->add_flag("--quiet", arguments->quiet, "Print no progress line");
   AddReportOptions(command, {"text", "json"}, &arguments->format, &arguments->output);
   command->callback([arguments, status] { *status = RunDiff(*arguments); });
 }

@@ -87,7 +87,7 @@ int Take(const FingerprintArguments& arguments) {
   if (!arguments.hold.empty()) broken = sums::ContractDifferences(*held, sums::ContractOf(*found));
   if (!WriteOutput("", text)) return kExitError;
   for (const std::string& line : broken)
-    std::fprintf(stderr, "plumb: %s is not kept: %s\n", arguments.hold.c_str(), line.c_str());
+    std::fprintf(stderr, "plumb: %s is violated: %s\n", arguments.hold.c_str(), line.c_str());
   if (!broken.empty()) return kExitFindings;
   return found->verdict == sums::Verdict::kVerified ? kExitClean : kExitFindings;
 }
@@ -118,7 +118,8 @@ void RegisterFingerprint(CLI::App& app, int* status) {
   auto arguments = std::make_shared<FingerprintArguments>();
   FunctionRequest& function = arguments->function;
   CLI::App* command = app.add_subcommand(
-      "fingerprint", "Name the order and arithmetic of a library's sum, dot or matrix product");
+      "fingerprint",
+      "Determines the order and arithmetic of a library's sum, dot or matrix product");
   command->add_option("--library", function.library, "Shared library, a path or a name")
       ->type_name("FILE")
       ->required();
@@ -144,16 +145,15 @@ void RegisterFingerprint(CLI::App& app, int* status) {
       ->type_name("FILE");
   command
       ->add_option("--hold", arguments->hold,
-                   "Compare with an earlier contract; exit status 1 where order or arithmetic "
-                   "differ")
+                   "Compare with an earlier contract; exit status 1 if order or arithmetic differ")
       ->type_name("FILE");
-  command->add_option("--format", arguments->format, "What is printed")
+  command->add_option("--format", arguments->format, "Output format")
       ->check(OneOf({"text", "json"}))
       ->capture_default_str();
-  command->add_flag("--tree", arguments->tree, "Print the tree as an outline too");
-  command->add_option("--seed", arguments->options.seed, "Of pivots and random data")
+  command->add_flag("--tree", arguments->tree, "Also print the tree as an outline");
+  command->add_option("--seed", arguments->options.seed, "Seed of pivots and random data")
       ->capture_default_str();
-  command->add_option("--samples", arguments->options.samples, "Random inputs replayed")
+  command->add_option("--samples", arguments->options.samples, "Number of random inputs to replay")
       ->check(Between(sums::kDistributions, 100000))
       ->capture_default_str();
   command->callback([arguments, status] {

@@ -67,7 +67,7 @@ class Followed {
   // Follows until `stopped`, or until it is known that the server will never accept the points.
   void Follow(const std::atomic<bool>& stopped) {
     if (!options_.quiet && audit_->reports().empty())
-      std::fprintf(stderr, "plumb: nothing is there yet; waiting for it\n");
+      std::fprintf(stderr, "plumb: the path does not exist yet; waiting for it\n");
     Clock::duration took{};
     while (!stopped && !(sender_ && sender_->hopeless())) {
       std::this_thread::sleep_for(
@@ -120,8 +120,8 @@ absl::StatusOr<AuditResult> RunFollowed(const AuditOptions& options, const Follo
   followed.Look();
   if (!follow.send.empty() && followed.audit().others()) {
     return absl::InvalidArgumentError(
-        "--send: expected files of scalars alone (tensorboard, wandb, csv, jsonl, trainer-log), "
-        "found others too; what agents recorded is sent by plumb spool");
+        "--send: expected only files of scalars (tensorboard, wandb, csv, jsonl, trainer-log), "
+        "found other formats; use plumb spool to send evidence that agents recorded");
   }
   if (follow.follow) followed.Follow(stopped);
   return followed.Finish(unsent);

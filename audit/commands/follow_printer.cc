@@ -54,7 +54,7 @@ std::string FollowPrinter::Update(const std::vector<const v1::Finding*>& finding
   for (const auto& [fingerprint, finding] : shown_) {
     if (!now.contains(fingerprint))
       out += Line("withdrawn", finding,
-                  "withdrawn, what came since speaks against it: " + place(finding));
+                  "withdrawn, because later data contradict it: " + place(finding));
   }
   shown_ = std::move(now);
   return out;

@@ -29,7 +29,7 @@ int RunLedger(const LedgerArguments& arguments) {
   std::error_code error;
   if (!arguments.output.empty() &&
       std::filesystem::equivalent(arguments.path, arguments.output, error))
-    return Fail("--output: expected another file than the ledger, found " + arguments.output);
+    return Fail("--output: expected a file other than the ledger, found " + arguments.output);
   absl::StatusOr<LedgerFile> file = ReadLedger(arguments.path);
   if (!file.ok()) return Fail(std::string(file.status().message()));
   const absl::StatusOr<LedgerResult> result = JudgeLedger(*std::move(file), arguments.allowances);
@@ -49,12 +49,13 @@ int RunLedger(const LedgerArguments& arguments) {
 void RegisterLedger(CLI::App& app, int* status) {
   auto arguments = std::make_shared<LedgerArguments>();
   CLI::App* command = app.add_subcommand(
-      "ledger", "What stacked compute multipliers are worth, and how much may be shared bias");
+      "ledger",
+      "Estimates the value of stacked compute multipliers, and how much of it may be shared bias");
   command->add_option("FILE", arguments->path, "The ledger (TOML); see docs/ledger.md")->required();
   AddReportOptions(command, {"text", "json"}, &arguments->format, &arguments->output);
   command
       ->add_option("--fail-on", arguments->fail_on,
-                   "Lowest level of a finding that makes the exit status 1")
+                   "Lowest level of a finding that sets exit status 1")
       ->check(OneOf({"note", "warning", "error"}))
       ->capture_default_str();
   const auto allow = [command](const char* name, double* value, const char* text) {
@@ -65,10 +66,10 @@ void RegisterLedger(CLI::App& app, int* status) {
   };
   ledger::Allowances& a = arguments->allowances;
   allow("--allow-scale", &a.scale,
-        "How far a change's ln multiplier moves in a decade of scale, each change by itself");
-  allow("--allow-target", &a.target, "The same in a decade up to the target, all changes together");
+        "Change of a multiplier's ln per decade of scale, independent for each change");
+  allow("--allow-target", &a.target, "The same up to the target scale, common to all changes");
   allow("--allow-small", &a.small,
-        "Bias of ln loss that all ablations of one scale share, below their largest");
+        "Bias of ln loss shared by all ablations of one scale, except at their largest");
   allow("--allow-large", &a.large,
         "Bias of ln loss that all ablations share at their largest scale");
   command->callback([arguments, status] { *status = RunLedger(*arguments); });

@@ -168,39 +168,44 @@ void RegisterPlan(CLI::App& app, int* status) {
   constexpr char kModel[] = "Model", kCluster[] = "Cluster", kLayout[] = "Layout";
   add(kModel, "--model", &a->model, "FILE", "A Hugging Face config.json");
   add(kModel, "--parameters", &a->parameters, "N", "Parameters, e.g. 100B");
-  add(kModel, "--active", &a->active, "N", "Of these, used by one token (mixture of experts)");
+  add(kModel, "--active", &a->active, "N", "Parameters used by one token (mixture of experts)");
   add(kModel, "--layers", &a->layers, "N", "Layers");
-  add(kModel, "--hidden", &a->hidden, "N", "Width of a layer, for the memory of activations");
-  add(kModel, "--heads", &a->heads, "N", "Heads of attention");
-  add(kModel, "--sequence", &a->sequence, "N", "Tokens of a sequence");
+  add(kModel, "--hidden", &a->hidden, "N", "Width of a layer, for the activation memory");
+  add(kModel, "--heads", &a->heads, "N", "Number of attention heads");
+  add(kModel, "--sequence", &a->sequence, "N", "Tokens per sequence");
   add(kCluster, "--gpus", &a->gpus, "N", "GPUs")->required();
   add(kCluster, "--gpu", &a->gpu, "NAME", "a100, h100, h200, b200, gb200");
-  add(kCluster, "--dtype", &a->dtype, "NAME", "What matrices are multiplied in")
+  add(kCluster, "--dtype", &a->dtype, "NAME", "Dtype of the matrix products")
       ->check(OneOf({"bf16", "fp16", "fp8", "tf32", "fp32"}));
-  add(kCluster, "--mfu", &a->mfu, "SHARE", "Of the peak that computing alone reaches [0.4]");
-  add(kCluster, "--peak", &a->peak, "TFLOPS", "Of one GPU, dense; instead of the data sheet's");
-  add(kCluster, "--memory", &a->memory, "GB", "Of one GPU; instead of the data sheet's");
+  add(kCluster, "--mfu", &a->mfu, "SHARE",
+      "Share of the peak that the computation alone reaches [0.4]");
+  add(kCluster, "--peak", &a->peak, "TFLOPS", "Peak of one GPU, dense; overrides the data sheet");
+  add(kCluster, "--memory", &a->memory, "GB", "Memory of one GPU; overrides the data sheet");
   add(kCluster, "--domain", &a->domain, "N", "GPUs joined by one fast switch");
-  add(kCluster, "--link", &a->link, "GB/s", "Of one GPU out of its domain, one direction");
-  add(kCluster, "--domain-link", &a->domain_link, "GB/s", "Of one GPU within it, one direction");
+  add(kCluster, "--link", &a->link, "GB/s", "Bandwidth of one GPU to other domains, one direction");
+  add(kCluster, "--domain-link", &a->domain_link, "GB/s",
+      "Bandwidth of one GPU within its domain, one direction");
   command
       ->add_flag("--one-rail", a->one_rail,
-                 "One GPU's link carries all that leaves a domain, not each GPU its part")
+                 "One GPU's link carries all traffic that leaves a domain (default: each GPU "
+                 "carries its part)")
       ->group(kCluster);
-  add(kLayout, "--batch", &a->batch, "TOKENS", "Tokens of a step, all GPUs, e.g. 4M")->required();
-  add(kLayout, "--micro-batch", &a->micro, "N", "Sequences of a replica's micro-batch");
+  add(kLayout, "--batch", &a->batch, "TOKENS", "Tokens per step of all GPUs, e.g. 4M")->required();
+  add(kLayout, "--micro-batch", &a->micro, "N", "Sequences per micro-batch of a replica");
   add(kLayout, "--tensor", &a->tensor, "N", "GPUs that share each layer");
   add(kLayout, "--pipeline", &a->pipeline, "N", "Stages");
-  add(kLayout, "--virtual", &a->stages_a_rank, "N", "Stages that one GPU holds, interleaved");
+  add(kLayout, "--virtual", &a->stages_a_rank, "N", "Interleaved stages per GPU");
   add(kLayout, "--sharding", &a->sharding, "HOW",
-      "Over replicas: none, the optimizer's state (zero1), gradients too (zero2), weights too "
+      "Sharding over replicas: none, optimizer state (zero1), also gradients (zero2), also weights "
       "(zero3, FSDP)")
       ->check(OneOf({"none", "zero1", "zero2", "zero3"}));
-  add(kLayout, "--weight-bytes", &a->weight_bytes, "N", "Of a weight, stored and gathered");
-  add(kLayout, "--gradient-bytes", &a->gradient_bytes, "N", "Of a gradient, as reduced");
-  add(kLayout, "--optimizer-bytes", &a->optimizer_bytes, "N", "Of optimizer state a parameter");
-  add(kLayout, "--gathers", &a->gathers, "N", "Micro-batches of a step that gather weights anew");
-  add(kLayout, "--reductions", &a->reductions, "N", "Reduce-scatters of the gradients a step");
+  add(kLayout, "--weight-bytes", &a->weight_bytes, "N", "Bytes of a weight, stored and gathered");
+  add(kLayout, "--gradient-bytes", &a->gradient_bytes, "N", "Bytes of per gradient, as reduced");
+  add(kLayout, "--optimizer-bytes", &a->optimizer_bytes, "N",
+      "Bytes of optimizer state per parameter");
+  add(kLayout, "--gathers", &a->gathers, "N",
+      "Micro-batches per step that gather the weights again");
+  add(kLayout, "--reductions", &a->reductions, "N", "Reduce-scatters of the gradients per step");
   AddReportOptions(command, {"text", "json", "html"}, &a->format, &a->output);
   command->callback([a, status] { *status = RunPlan(*a); });
 }

@@ -70,14 +70,14 @@ bool PointSender::Finish(FollowedAudit& audit, std::chrono::milliseconds patienc
 }
 
 std::string PointSender::Left() const {
-  if (hopeless()) return absl::StrCat(server_, " takes nothing of it: ", sender_.hopeless());
+  if (hopeless()) return absl::StrCat(server_, " refused all of it: ", sender_.hopeless());
   if (sender_.refused() > 0)
     return absl::StrCat(server_, " refused ", Plural(sender_.refused(), "batch", "batches"),
-                        " of what was read");
+                        " of the data that were read");
   if (all_given_ && sender_.waiting() == 0) return "";
-  return absl::StrCat(server_, " has not taken all that was read: at least ",
+  return absl::StrCat(server_, " did not receive all data that were read: at least ",
                       Plural(sender_.waiting(), "batch", "batches"),
-                      " of it; the same command again sends what it lacks");
+                      " are missing; run the same command again to send them");
 }
 
 }  // namespace plumbline::audit

@@ -55,8 +55,8 @@ void RegisterRules(CLI::App& app, int* status) {
     bool all = false;
   };
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("rules", "List the rules");
-  command->add_flag("--all", arguments->all, "Also those that are planned");
+  CLI::App* command = app.add_subcommand("rules", "Lists the rules");
+  command->add_flag("--all", arguments->all, "Also list planned rules");
   command->add_option("--format", arguments->format, "Output format")
       ->check(OneOf({"text", "json"}))
       ->capture_default_str();
@@ -75,9 +75,9 @@ void RegisterRules(CLI::App& app, int* status) {
 
 void RegisterExplain(CLI::App& app, int* status) {
   auto rule = std::make_shared<std::string>();
-  CLI::App* command =
-      app.add_subcommand("explain", "One rule's page: what it checks, why, how to fix it");
-  command->add_option("RULE", *rule, "A rule's id, as plumb rules lists them")
+  CLI::App* command = app.add_subcommand(
+      "explain", "Prints the page of a rule: what it checks, why, how to fix it");
+  command->add_option("RULE", *rule, "Id of a rule, as in the list of plumb rules")
       ->check(OfferPrinted("plumb rules"))
       ->required();
   command->callback([rule, status] {

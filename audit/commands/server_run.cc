@@ -108,11 +108,11 @@ class Replay {
   // Returns a gap as a line of the report.
   static std::string Words(const v1::Gap& gap) {
     if (gap.run().empty() && gap.step_last() == 0)  // it is unknown which runs and steps
-      return absl::StrCat("expected the journal whole, found ", gap.reason());
+      return absl::StrCat("expected the complete journal, found ", gap.reason());
     const std::string items =
         gap.items() > 0 ? absl::StrCat(gap.items(), " items are") : "evidence is";
     return absl::StrCat("expected steps ", gap.step_first(), " to ", gap.step_last(),
-                        " of attempt ", gap.attempt(), " whole, found that ", items, " gone (",
+                        " of attempt ", gap.attempt(), " whole, found that ", items, " missing (",
                         gap.reason(), ")");
   }
 
@@ -130,7 +130,7 @@ class Replay {
     input_.bytes += bytes.size();
     progress_.bytes_done = progress_.bytes = input_.bytes;
     if (!batch.ParseFromString(bytes)) {
-      input_.Add(offset, "expected a batch, found bytes that are none");
+      input_.Add(offset, "expected a batch, found other bytes");
       return;
     }
     KeepRun(options_.run, &batch);
@@ -176,7 +176,7 @@ class Replay {
     if (end.not_judged_live() == 0) return;
     input_.Add(input_.bytes,
                absl::StrCat("expected that the server has judged all ", end.items(),
-                            " items, found that it has not come to the last ",
+                            " items, found that it has not yet judged the last ",
                             end.not_judged_live(), " of them yet"),
                false);
   }

@@ -55,7 +55,7 @@ class DiffWriter {
                       side.runs[i].run.empty() ? "" : " (" + side.runs[i].run + ")");
     Line(0, text);
     if (side.left_out > 0)
-      Line(kMargin, absl::StrCat(side.left_out, " values left out: more than are kept"));
+      Line(kMargin, absl::StrCat(side.left_out, " values are not shown: too many"));
     for (const InputReport& input : side.audit.inputs) {
       for (const Problem& problem : input.problems) Line(kMargin, input.Line(problem));
     }
@@ -102,7 +102,7 @@ class DiffWriter {
 
   void Curves() {
     Heading("Series");
-    if (result_.series.empty()) Line(2, "none that all runs of both sides have");
+    if (result_.series.empty()) Line(2, "no value that all runs of both sides have");
     size_t same = 0, listed = 0;
     for (const SeriesDiff& series : result_.series) {
       const bool loss = series.role == DiffRole::kLoss;
@@ -117,8 +117,8 @@ class DiffWriter {
       Line(2, absl::StrCat(Plural(same, "other series", "other series"), ": equal bit by bit"));
     if (listed > kMostDifferences)
       Line(2, absl::StrCat("and ", listed - kMostDifferences, " more that differ"));
-    Names("in A alone", result_.series_only_a);
-    Names("in B alone", result_.series_only_b);
+    Names("only in A", result_.series_only_a);
+    Names("only in B", result_.series_only_b);
   }
 
   // Writes the series that only one side has.
@@ -153,15 +153,15 @@ class DiffWriter {
     Line(2, text);
     if (series.by_step && series.by_step->comparison.points < series.common)
       Line(kMargin, absl::StrCat(series.common - series.by_step->comparison.points,
-                                 " of these steps have a value that is not finite, or not above "
-                                 "zero, and are left out of what follows"));
+                                 " of these steps have a value that is NaN, infinite, or not above "
+                                 "zero; they are not used below"));
     if (series.by_step) Along("step", *series.by_step);
     if (series.by_tokens) Along("token", *series.by_tokens);
     if (series.by_step && series.by_step->comparison.block > 0 &&
         !series.by_step->comparison.seeds_known)
       Line(kMargin,
-           "one run a side: seeds are assumed to differ by 0.3 %, so that nothing under 1.8 % can "
-           "be told");
+           "one run per side: seeds are assumed to differ by 0.3 %, so differences under 1.8 % "
+           "cannot be detected");
   }
 
   // Writes where B departs from A for good, or the smallest departure that could have been
@@ -172,11 +172,11 @@ class DiffWriter {
     if (c.departure) {
       Line(kMargin, absl::StrCat("by ", axis, ": departs at ", axis, " ", ShortNumber(*along.onset),
                                  ", B ", c.departure->size > 0 ? "above" : "below", " A by ",
-                                 Percent(std::fabs(c.departure->size)), " (", "told from ",
-                                 Percent(c.departure->threshold), " on)"));
+                                 Percent(std::fabs(c.departure->size)), " (",
+                                 "distinguishable from ", Percent(c.departure->threshold), " on)"));
     } else {
       Line(kMargin, absl::StrCat("by ", axis, ": no departure; less than ", Percent(c.smallest),
-                                 " could not be told"));
+                                 " could not be detected"));
     }
     End(along);
   }
@@ -188,9 +188,9 @@ class DiffWriter {
     const departure::FewPoints& few = *along.few;
     Line(kMargin,
          absl::StrFormat(
-             "by %s: %s, too few for a step of departure (64); B lies %s A by %s at the newest %d "
-             "(median), above at %d of them: %s (sign test, chance %.2g; seeds are assumed to "
-             "differ by up to 1.8 %%)",
+             "by %s: %s, too few to find the step of departure (64 are needed); B is %s A by %s at "
+             "the newest %d (median), above at %d of them: %s (sign test, probability by chance "
+             "%.2g; seeds are assumed to differ by up to 1.8 %%)",
              axis, Plural(along.comparison.points, "common point"),
              few.size > 0 ? "above" : "below", Percent(std::fabs(few.size)), few.points, few.above,
              few.apart ? "the sides differ" : "no difference is proved", few.chance));
@@ -200,7 +200,7 @@ class DiffWriter {
   void End(const AlongAxis& along) {
     if (along.end.points == 0) return;
     Line(kMargin,
-         absl::StrFormat("at the end B lies %s %s A (median of the newest %s)",
+         absl::StrFormat("at the end B is %s %s A (median of the newest %s)",
                          Percent(std::fabs(along.end.size)), along.end.size > 0 ? "above" : "below",
                          Plural(along.end.points, "common point")));
   }
@@ -242,7 +242,7 @@ class DiffWriter {
 
   void Times() {
     if (result_.times.empty()) return;
-    Heading("Time, ms a step");
+    Heading("Time, ms per step");
     for (const TimeDifference& t : result_.times)
       Line(2, absl::StrFormat("%-12s %10.3f | %10.3f", t.kind, 1e3 * t.a, 1e3 * t.b));
   }
@@ -264,7 +264,7 @@ class DiffWriter {
     }
     out_ += "\n";
     if (!result_.compared) {
-      Line(0, "nothing was compared: the sides have no step of a series in common");
+      Line(0, "nothing was compared: no series has a common step on both sides");
       return;
     }
     const bool judged =

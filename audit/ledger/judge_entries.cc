@@ -21,19 +21,19 @@ v1::Verdict OneSeed(const LedgerResult& result, size_t i) {
   const double noise =
       std::exp(m.worth.largest().gain * result.estimate.noise * std::sqrt(cell.spread()));
   const std::string what =
-      cell.pairs.empty() ? "no pair of runs with one seed" : "one pair of runs";
+      cell.pairs.empty() ? "no pair of runs with the same seed" : "one pair of runs";
   return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_PROVED)
-      .Title("its largest scale has fewer than two pairs of seeds")
+      .Title("the largest scale has fewer than two pairs of seeds")
       .Explain(absl::StrCat("At ", ShortNumber(cell.flops), " FLOPs ", name, " has ", what,
                             ". The noise of seeds alone is a factor of ", ShortNumber(noise),
-                            " of compute there (one standard deviation), and nothing in the "
-                            "ledger shows whether it was larger."))
+                            " of compute there (one standard deviation), and the ledger does not "
+                            "show whether it was larger."))
       .Cause("few-pairs")
       .Measured("pairs at the largest scale", static_cast<double>(cell.pairs.size()), "pairs")
-      .Threshold(kLeastPairs, "two pairs show how far seeds part")
+      .Threshold(kLeastPairs, "two pairs show how much seeds differ")
       .Samples(cell.pairs.size())
       .Fix(absl::StrCat("Run ", name, " again at ", ShortNumber(cell.flops),
-                        " FLOPs, with and without it, both with one new seed."))
+                        " FLOPs, with and without it, both with the same new seed."))
       .Take();
 }
 
@@ -42,7 +42,7 @@ v1::Verdict SmallScale(const LedgerResult& result, size_t i) {
   const std::string& name = result.file.ledger.multipliers[i].name;
   const double largest = m.worth.largest().flops, target = result.file.ledger.target;
   return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC)
-      .Title("measured far below the scale that it is for")
+      .Title("measured far below the scale of its use")
       .Explain(absl::StrCat("The largest scale of ", name, " is ", ShortNumber(largest),
                             " FLOPs, a factor of ", ShortNumber(target / largest),
                             " below the target of ", ShortNumber(target),
@@ -59,18 +59,17 @@ v1::Verdict SmallScale(const LedgerResult& result, size_t i) {
 v1::Verdict NotOnStack(const std::string& name, bool has_stack) {
   return FindingBuilder(v1::LEVEL_NOTE, v1::STRENGTH_PROVED)
       .Title("not measured on top of the other changes")
-      .Explain(absl::StrCat(
-          has_stack ? "The stack has no leave-out of "
-                    : "The ledger has no run of all changes, so none of ",
-          name, has_stack ? ": what it" : " on top of the others: what it",
-          " adds to the others was never measured. Changes that do the same thing multiply only on "
-          "paper."))
+      .Explain(absl::StrCat(has_stack ? "The stack has no leave-out of "
+                                      : "The ledger has no run of all changes, so none of ",
+                            name, has_stack ? ": what it" : " on top of the others: what it",
+                            " adds to the others was never measured. If two changes have the same "
+                            "effect, their product is too large."))
       .Cause(has_stack ? "no-leave-out" : "no-stack")
       .Measured("runs of the stack without it", 0, "runs")
       .Threshold(1, "at least one")
       .Fix(has_stack ? absl::StrCat("Run the stack without ", name,
                                     " and list the runs in [[stack.leave_out]].")
-                     : "Run all kept changes together, list the runs in [stack]; then leave out "
+                     : "Run all kept changes together and list the runs in [stack]. Then leave out "
                        "one change at a time.")
       .Take();
 }
@@ -112,13 +111,14 @@ v1::Verdict OpenFindings(const std::string& name, const Open& open) {
     return rules::Pass("none-open: the reports have no open finding on causality or precision");
   return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_PROVED)
       .Title("its runs have open findings on causality or precision")
-      .Explain(absl::StrCat("A run that sees the future, or sums wrongly, measures that too. ",
-                            open.words, "."))
+      .Explain(absl::StrCat(
+          "The loss of a run that sees the future, or sums wrongly, includes this error. ",
+          open.words, "."))
       .Cause("open-findings")
       .Measured("open findings", static_cast<double>(open.count), "findings")
       .Threshold(0, "none of level warning or error")
       .Samples(open.count)
-      .Fix(absl::StrCat("Mend what is found and run ", name,
+      .Fix(absl::StrCat("Fix the findings and run ", name,
                         " again; or suppress with a reason and audit again."))
       .Take();
 }

@@ -17,7 +17,7 @@ std::string PercentOf(double share) { return absl::StrFormat("%.2f %%", 100 * sh
 
 v1::Verdict LeakFound(const std::string& name, const ledger::Leak& leak, double threshold) {
   return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL)
-      .Title("helps on the evaluation set and not on another one")
+      .Title("helps on the evaluation set, but not on another one")
       .Explain(absl::StrCat("With ", name, " the loss falls by ", PercentOf(leak.mean),
                             " more than the loss on the second evaluation set does (mean of ",
                             Plural(leak.pairs, "pair"), "), ", ShortNumber(leak.z),
@@ -28,35 +28,36 @@ v1::Verdict LeakFound(const std::string& name, const ledger::Leak& leak, double 
       .Threshold(threshold, "Student's t, 1 in 100 over all multipliers")
       .Samples(leak.pairs)
       .FalseAlarm("probability", 0.01)
-      .Assume("the second evaluation set has nothing of what leaks into the first")
+      .Assume("the leaked data of the first evaluation set are not in the second one")
       .Witness("text",
                absl::StrCat("mean over the pairs of (ln loss without - ln loss with) - (the "
                             "same of other) = ",
                             ShortNumber(leak.mean)))
-      .Fix(absl::StrCat("Look for evaluation data (or its near copies) in what ", name,
-                        " trains or tunes on; measure it on a set made after it."))
+      .Fix(
+          absl::StrCat("Look for evaluation data (or its near copies) in what ", name,
+                       " uses for training or tuning. Measure it on an evaluation set made later."))
       .Take();
 }
 
 v1::Verdict Overstated(const ledger::StackEstimate& stack) {
   return FindingBuilder(v1::LEVEL_ERROR, v1::STRENGTH_STATISTICAL)
-      .Title("the stack gains less than the product that is claimed")
-      .Explain(absl::StrCat("The claimed multipliers make ", FactorText(stack.claimed),
-                            "; all changes together were measured at ", FactorText(stack.ln),
-                            " (90 % ", FactorText(stack.ln - ledger::kNinety * stack.sd), " to ",
+      .Title("the stack gains less than the claimed product")
+      .Explain(absl::StrCat("The product of the claimed multipliers is ", FactorText(stack.claimed),
+                            "; all changes together measure ", FactorText(stack.ln), " (90 % ",
+                            FactorText(stack.ln - ledger::kNinety * stack.sd), " to ",
                             FactorText(stack.ln + ledger::kNinety * stack.sd), ") at ",
                             ShortNumber(stack.flops), " FLOPs."))
       .Cause("overstated")
-      .Measured("claimed less measured, ln", stack.overstated(), "standard deviations")
-      .Threshold(ledger::kOverstated, "1 in 100 where the claim is right")
+      .Measured("ln(claimed / measured)", stack.overstated(), "standard deviations")
+      .Threshold(ledger::kOverstated, "1 in 100 if the claim is correct")
       .Samples(1)
       .FalseAlarm("probability", 0.01)
-      .Assume("the noise of seeds is that of the ablations")
+      .Assume("the noise of seeds equals that of the ablations")
       .Witness("claimed", std::exp(stack.claimed))
       .Witness("measured", std::exp(stack.ln))
       .Fix(
-          "Plan with the stack's number. Leave out one change at a time to find what does the "
-          "same twice, and mend the entries that are flagged.")
+          "Plan with the number of the stack. Leave out one change at a time to find changes with "
+          "the same effect, and fix the flagged entries.")
       .Take();
 }
 
@@ -65,22 +66,21 @@ v1::Verdict ScaleBiasFound(const ledger::ScaleBias& bias) {
   return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL)
       .Title(shrinks ? "multipliers shrink together with scale"
                      : "multipliers grow together with scale")
-      .Explain(absl::StrCat("From the smallest to the largest scale of each, ",
-                            Plural(bias.judged, "multiplier"), " changed by ",
-                            FactorText(bias.mean), " on average (", ShortNumber(bias.z()),
-                            " standard deviations). Changes differ, and do not move together; what "
-                            "small runs have in common does (their learning rate, their data, "
-                            "their evaluation)."))
+      .Explain(absl::StrCat(
+          "From the smallest to the largest scale of each, ", Plural(bias.judged, "multiplier"),
+          " changed by ", FactorText(bias.mean), " on average (", ShortNumber(bias.z()),
+          " standard deviations). Independent changes do not shift together; a common property of "
+          "small runs does (their learning rate, data or evaluation)."))
       .Cause(shrinks ? "shrinks" : "grows")
       .Measured("mean change with scale, ln", bias.z(), "standard deviations")
       .Threshold(ledger::kScaleBias, "3 in 1,000 without a shared bias")
       .Samples(bias.judged)
       .FalseAlarm("probability", 0.0027)
-      .Assume("seeds, and the allowances for scale")
+      .Assume("seeds, and the tolerances for scale")
       .Witness("mean_change", bias.mean)
       .Fix(
-          "Find what all small runs share: tune the baseline at each scale, and measure the "
-          "changes at the largest scale alone.")
+          "Find the common property of all small runs: tune the baseline at each scale, and "
+          "measure the changes only at the largest scale.")
       .Take();
 }
 
@@ -99,7 +99,7 @@ void JudgeLeaks(const LedgerResult& result, std::vector<v1::Verdict>* out) {
     } else if (leak.found) {
       verdict = LeakFound(name, leak, leaks.threshold);
     } else {
-      verdict = rules::Pass("both: it helps alike on both evaluation sets");
+      verdict = rules::Pass("both: it helps equally on both evaluation sets");
     }
     out->push_back(LedgerVerdict("ledger/evaluation-leak", name, std::move(verdict)));
   }
@@ -125,7 +125,7 @@ void JudgeScaleBias(const LedgerResult& result, std::vector<v1::Verdict>* out) {
   } else if (bias.found()) {
     verdict = ScaleBiasFound(bias);
   } else {
-    verdict = rules::Pass("alike: multipliers do not move together with scale");
+    verdict = rules::Pass("alike: multipliers do not change together with scale");
   }
   out->push_back(LedgerVerdict("ledger/scale-bias", "", std::move(verdict)));
 }

@@ -106,7 +106,7 @@ class Text {
     Line("product",
          absl::StrCat(FactorText(p.ln), " at 90 %: ", IntervalText(p.ln, p.seeds_variance),
                       " by seeds alone, ", IntervalText(p.ln, p.all_variance),
-                      " with all that does not average out; claimed ", FactorText(claimed)));
+                      " with everything that does not average out; claimed ", FactorText(claimed)));
     if (p.factors > 0)
       Line("shared bias", absl::StrFormat("%.2f %% of loss, shared by all ablations, would alone "
                                           "explain the whole product",
@@ -122,7 +122,7 @@ class Text {
 
   void StackLines() {
     if (!estimate_.stack) {
-      Line("stack", "not run: the product is all there is");
+      Line("stack", "not run: only the product is available");
       return;
     }
     const ledger::StackEstimate& s = *estimate_.stack;
@@ -130,15 +130,15 @@ class Text {
                                " at ", Flops(s.flops), " FLOPs: the number to believe"));
     for (const ledger::Multiplier& m : ledger_.multipliers) {
       if (m.kept && Flags(m.name).find("evaluation-leak") != std::string::npos)
-        Line("", "It holds what " + m.name + " leaks too.");
+        Line("", "It includes the leaked data of " + m.name + ".");
     }
     for (const ledger::LeaveOutEstimate& l : s.leave_outs)
       Line("  without",
            absl::StrCat(l.name, ": ", FactorText(l.ln), " ", IntervalText(l.ln, l.sd * l.sd),
-                        "; it would show ", FactorText(l.detectable),
-                        " nine times in ten, less it may not"));
+                        "; it can detect ", FactorText(l.detectable),
+                        " in nine of ten cases, but may miss less"));
     if (!s.leave_outs.empty())
-      Line("", "A leave-out that shows nothing does not show that the change does nothing.");
+      Line("", "If a leave-out shows no effect, the change may still have one.");
   }
 
   static std::string NextText(const ledger::NextRuns& next) {
@@ -165,7 +165,7 @@ class Text {
   void Assumptions() {
     Heading("Assumptions");
     const ledger::Allowances& a = result_.allowances;
-    Line("noise", absl::StrFormat("one run's loss is known to %.3f %% (0.3 %% where nothing is "
+    Line("noise", absl::StrFormat("the loss of one run is known to %.3f %% (0.3 %% if nothing is "
                                   "known; %d degrees of freedom from pairs)",
                                   100 * estimate_.noise, estimate_.freedom));
     Line("baseline",
@@ -173,17 +173,16 @@ class Text {
                          "FLOPs, its curve is known to %.2f %%",
                          estimate_.baseline.floor, estimate_.baseline.alpha, estimate_.gain,
                          Flops(estimate_.largest_scale), 100 * estimate_.relative_error));
-    Line(
-        "allowances",
-        absl::StrFormat("each change differs by %g a decade of scale (--allow-scale), all together "
-                        "by %g a decade up to the target (--allow-target); ablations share %g of "
-                        "ln loss at a small scale (--allow-small), %g at their largest "
-                        "(--allow-large)",
-                        a.scale, a.target, a.small, a.large));
+    Line("allowances",
+         absl::StrFormat(
+             "each change varies by %g per decade of scale (--allow-scale), all together by %g per "
+             "decade up to the target (--allow-target); ablations share a bias of %g of ln loss at "
+             "a small scale (--allow-small), %g at their largest (--allow-large)",
+             a.scale, a.target, a.small, a.large));
     if (!ledger_.tried)
       Line("selection",
-           "nobody said how many changes were tried ([ledger] tried): the kept ones "
-           "are taken for those that looked good");
+           "the number of tried changes is not declared ([ledger] tried): the kept ones are "
+           "treated as those that looked good");
     Line("not known", "a bias that all ablations, scales and evaluation sets share");
   }
 
@@ -215,7 +214,7 @@ class Text {
         groups[{verdict.rule(), verdict.reason()}].push_back(verdict.site().op());
     }
     if (groups.empty()) return;
-    Heading("Could not tell");
+    Heading("Inconclusive");
     for (const auto& [group, names] : groups) {
       std::string who;
       for (const std::string& name : names)

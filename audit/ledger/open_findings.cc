@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<OpenFinding>> ReadOpenFindings(const std::string& pat
   const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return absl::InvalidArgumentError("no JSON object");
   if (TextOf(json, "schema") != "plumbline.report/1")
-    return absl::InvalidArgumentError("another schema than plumbline.report/1");
+    return absl::InvalidArgumentError("a schema other than plumbline.report/1");
   const auto findings = json.find("findings");
   if (findings == json.end() || !findings->is_array())
     return absl::InvalidArgumentError("no list of findings");

@@ -71,19 +71,19 @@ class Fetch {
     for (const v1::CapsuleRank& rank : info_.ranks()) {
       if (rank.state() == v1::CapsuleRank::STATE_HELD) continue;
       directory->AddMissing(rank.source().rank(),
-                            rank.error().empty() ? "late: nothing came in time" : rank.error());
+                            rank.error().empty() ? "late: no answer in time" : rank.error());
     }
     return Finish(directory, kCaptured);
   }
 
   absl::Status NothingHeld() const {
     const std::string why = info_.error().empty()
-                                ? absl::StrCat("nothing came within ", options_.timeout_seconds,
+                                ? absl::StrCat("no answer within ", options_.timeout_seconds,
                                                " s from ", info_.ranks_size(), " ranks")
                                 : info_.error();
     return absl::UnavailableError(
-        absl::StrCat("no rank has given a capsule: ", why,
-                     "; --judged takes what the server's journal holds instead"));
+        absl::StrCat("no rank sent a capsule: ", why,
+                     "; --judged uses the evidence in the server's journal instead"));
   }
 
   // Waits until the server has the capsule, or until the timeout.
@@ -99,7 +99,7 @@ class Fetch {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       const auto list = client_.Capsules(request, kCallSeconds);
       if (!list.ok()) return list.status();
-      if (list->capsules_size() != 1) return absl::AbortedError("the capsule is gone");
+      if (list->capsules_size() != 1) return absl::AbortedError("the capsule no longer exists");
       info = list->capsules(0);
     }
     if (shown_) std::fputc('\n', stderr);
@@ -110,7 +110,7 @@ class Fetch {
     if (options_.quiet || !isatty(STDERR_FILENO)) return;
     shown_ = true;
     if (info_.state() == v1::CapsuleInfo::STATE_WAITING) {
-      std::fputs("\rwaiting for ranks that may still come, or for another capsule", stderr);
+      std::fputs("\rwaiting for more ranks, or for another capsule", stderr);
       return;
     }
     std::fprintf(stderr, "\r\x1b[Kstep %lld: %d of %d ranks", static_cast<long long>(info_.step()),
@@ -128,7 +128,7 @@ class Fetch {
       v1::Batch batch;
       wrong = batch.ParseFromString(bytes)
                   ? directory->Add(batch)
-                  : absl::DataLossError("the server sent a capsule that is no evidence");
+                  : absl::DataLossError("the server sent a capsule that is not evidence");
       bytes.clear();
       return wrong.ok();
     };
@@ -178,15 +178,15 @@ class Fetch {
         });
     if (!read.ok()) return LiveFailed(read);
     if (judged_.empty() && series_) {
-      return LiveFailed(absl::FailedPreconditionError(absl::StrCat(
-          "the finding is of a series and judged from all of its points, which a capsule does not "
-          "hold; plumb audit --server ",
-          ShellWord(options_.server), " --run ", ShellWord(finding_.site().run()), " --rules ",
-          finding_.rule(), " judges it again")));
+      return LiveFailed(absl::FailedPreconditionError(
+          absl::StrCat("the finding was judged from all points of a series, which a capsule does "
+                       "not contain; plumb audit --server ",
+                       ShellWord(options_.server), " --run ", ShellWord(finding_.site().run()),
+                       " --rules ", finding_.rule(), " judges it again")));
     }
     if (judged_.empty()) {
       return LiveFailed(absl::NotFoundError(
-          "the journal holds no evidence of the finding's site at its steps any more"));
+          "the journal no longer contains evidence of the finding's site and steps"));
     }
     for (auto& [process, batch] : judged_) {
       if (auto s = directory->AddJudged(batch); !s.ok()) return LiveFailed(s);
@@ -200,12 +200,12 @@ class Fetch {
   // Returns a note that one call may pass although the finding stands.
   std::string LessThanTheFinding() const {
     const v1::FindingSite& site = finding_.site();
-    return absl::StrCat(
-        "It is one call of step ", info_.step(), ", the finding is of ",
-        site.step_last() > site.step_first()
-            ? absl::StrCat("steps ", site.step_first(), " to ", site.step_last())
-            : absl::StrCat("step ", site.step_first()),
-        ": alone it proves less. --judged fetches what the server judged, if it still has it.\n");
+    return absl::StrCat("It is one call of step ", info_.step(), ", the finding is of ",
+                        site.step_last() > site.step_first()
+                            ? absl::StrCat("steps ", site.step_first(), " to ", site.step_last())
+                            : absl::StrCat("step ", site.step_first()),
+                        ": one call proves less. --judged fetches the evidence that the server "
+                        "judged, if it still has it.\n");
   }
 
   // ---- what was written, and what to do next ----
@@ -218,7 +218,7 @@ class Fetch {
                      directory->bytes(), " bytes, of ", Printable(finding_.rule()), " at ",
                      Printable(finding_.site().layer()), "/", Printable(finding_.site().op()));
     if (info_.omitted_ranks() > 0) {
-      absl::StrAppend(&text, "; ", info_.omitted_ranks(), " more ranks were not asked");
+      absl::StrAppend(&text, "; ", info_.omitted_ranks(), " more ranks were not queried");
     }
     absl::StrAppend(&text, "\nplumb audit ", ShellWord(options_.output), " judges it again\n");
     if (origin == kCaptured) absl::StrAppend(&text, LessThanTheFinding());

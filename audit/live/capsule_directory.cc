@@ -35,8 +35,8 @@ std::string RankName(const v1::Source& source) {
 absl::StatusOr<CapsuleDirectory> CapsuleDirectory::Create(const std::string& path) {
   std::error_code error;
   if (fs::exists(path, error) && !(fs::is_directory(path, error) && fs::is_empty(path, error))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--output: expected a directory that is empty or not there yet, found ", path));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--output: expected an empty or a new directory, found ", path));
   }
   // Everything is written into a folder next to the place; Finish renames it.
   fs::path whole = fs::absolute(path, error).lexically_normal();
@@ -149,7 +149,7 @@ absl::Status CapsuleDirectory::Finish(const v1::Finding& finding, const std::str
   if (auto s = Write("finding.json", text); !s.ok()) return s;
   if (auto s = Write("manifest.json", manifest.dump(2) + "\n"); !s.ok()) return s;
   if (rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return absl::UnavailableError(absl::StrCat(path_, ": cannot be put into its place"));
+    return absl::UnavailableError(absl::StrCat(path_, ": cannot be moved to its final place"));
   }
   temporary_.clear();
   return absl::OkStatus();

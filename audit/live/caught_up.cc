@@ -21,10 +21,10 @@ absl::StatusOr<bool> AwaitCaughtUp(Client& client, const std::string& server,
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
     left = timeout_seconds - waited.count();
     if (left > 0) continue;
-    std::fprintf(stderr,
-                 "plumb: %s was started again and still judges its journal: what it had found "
-                 "before may be missing\n",
-                 server.c_str());
+    std::fprintf(
+        stderr,
+        "plumb: %s was restarted and still judges its journal: earlier findings may be missing\n",
+        server.c_str());
     return false;
   }
 }

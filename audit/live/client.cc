@@ -107,7 +107,7 @@ class Client::Impl {
     // HealthCheckResponse{status: SERVING}
     return bytes == "\x08\x01"
                ? absl::OkStatus()
-               : absl::UnavailableError(absl::StrCat(address_, " answers, but does not serve"));
+               : absl::UnavailableError(absl::StrCat(address_, " answers, but is not ready"));
   }
 
   absl::Status Watch(const v1::WatchIncidentsRequest& request,
@@ -148,7 +148,7 @@ class Client::Impl {
     if (!wanted) return absl::OkStatus();
     if (status.ok() && !ended) {
       return absl::DataLossError(
-          absl::StrCat(address_, " ended the run's items before the last of them"));
+          absl::StrCat(address_, " ended the list of items before the last one"));
     }
     return ToAbsl(status);
   }

@@ -21,7 +21,7 @@ void AddServer(CLI::App* command, std::string* server) {
 }
 
 void AddFormat(CLI::App* command, std::string* format) {
-  command->add_option("--format", *format, "text or json (one object a line)")
+  command->add_option("--format", *format, "text, or json (one object per line)")
       ->check(OneOf({"text", "json"}))
       ->capture_default_str();
 }
@@ -34,7 +34,7 @@ void AddLevel(CLI::App* command, v1::Level* level) {
   };
   command
       ->add_option_function<std::string>(
-          "--level", set, "Only incidents of this level and above: note, warning, error")
+          "--level", set, "Only incidents of at least this level: note, warning, error")
       ->check(OneOf({"note", "warning", "error"}).description(""))
       ->type_name("LEVEL");
 }
@@ -45,30 +45,32 @@ void AddTimeout(CLI::App* command, double* seconds, const char* text) {
 
 void RegisterWatch(CLI::App& app, int* status) {
   auto o = std::make_shared<WatchOptions>();
-  CLI::App* command = app.add_subcommand("watch", "Live findings of a server in the terminal");
+  CLI::App* command =
+      app.add_subcommand("watch", "Prints the findings of a server live in the terminal");
   command->add_option("RUN", o->run, "Only this run");
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
-  command->add_option("--run", o->run, "Only this run, as RUN");
-  command->add_option("--rule", o->rule, "Only rules that match")
+  command->add_option("--run", o->run, "Only this run (same as RUN)");
+  command->add_option("--rule", o->rule, "Only rules whose id matches")
       ->type_name("GLOB")
       ->check(OfferPrinted("plumb rules"));
   AddLevel(command, &o->min_level);
-  AddTimeout(command, &o->timeout_seconds, "End after this long");
-  command->add_flag("--once", o->once, "Print what exists, then end");
+  AddTimeout(command, &o->timeout_seconds, "End after this time");
+  command->add_flag("--once", o->once, "Print the present incidents, then end");
+  command->add_flag("-v,--verbose", o->verbose, "Print each finding in full");
   command->callback([o, status] { *status = RunWatch(*o); });
 }
 
 void RegisterRuns(CLI::App& app, int* status) {
   auto o = std::make_shared<QueryOptions>();
   CLI::App* command = app.add_subcommand(
-      "runs", "The runs a server knows: ranks, steps, what was lost, attempts, gaps");
+      "runs", "Lists the runs of a server: ranks, steps, lost evidence, attempts, gaps");
   auto* run = command->add_option("RUN", o->run, "Only this run");
   auto name = std::make_shared<std::string>();
-  auto* retry = command->add_option("--retry", *name,
-                                    "Judges a run in quarantine again, all that is kept of it");
+  auto* retry = command->add_option(
+      "--retry", *name, "Judge a run in quarantine again, from all its stored evidence");
   auto* drop = command->add_option("--drop", *name,
-                                   "Never judges a run in quarantine, and refuses what it sends");
+                                   "Never judge a run in quarantine, and refuse its evidence");
   retry->type_name("RUN")->excludes(drop)->excludes(run);
   drop->type_name("RUN")->excludes(run);
   AddServer(command, &o->server);
@@ -86,12 +88,13 @@ void RegisterRuns(CLI::App& app, int* status) {
 // Adds the filters of the commands that list incidents.
 void AddIncidentFilters(CLI::App* command, const std::shared_ptr<QueryOptions>& o) {
   command->add_option("--run", o->run, "Only this run");
-  command->add_option("--rule", o->rule, "Only rules that match")
+  command->add_option("--rule", o->rule, "Only rules whose id matches")
       ->type_name("GLOB")
       ->check(OfferPrinted("plumb rules"));
   command
       ->add_option("--finding", o->finding,
-                   "This finding alone, whole, in its incident; its first digits will do")
+                   "Only this finding, in full, with its incident; the first digits of the "
+                   "fingerprint are enough")
       ->type_name("FINGERPRINT");
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
@@ -100,7 +103,7 @@ void AddIncidentFilters(CLI::App* command, const std::shared_ptr<QueryOptions>& 
 
 void RegisterVerdicts(CLI::App* query, int* status) {
   auto o = std::make_shared<QueryOptions>();
-  CLI::App* command = query->add_subcommand("verdicts", "What was judged, and how");
+  CLI::App* command = query->add_subcommand("verdicts", "Verdicts: pass, finding or inconclusive");
   command->add_option("--run", o->run, "Only this run");
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
@@ -109,7 +112,7 @@ void RegisterVerdicts(CLI::App* query, int* status) {
 
 void RegisterInfo(CLI::App* query, int* status) {
   auto o = std::make_shared<QueryOptions>();
-  CLI::App* command = query->add_subcommand("info", "The server itself: what it counts");
+  CLI::App* command = query->add_subcommand("info", "State and counters of the server");
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
   command->callback([o, status] { *status = QueryInfo(*o); });
@@ -117,10 +120,9 @@ void RegisterInfo(CLI::App* query, int* status) {
 
 void AddIncident(CLI::App* command, const std::shared_ptr<IncidentOptions>& o) {
   command
-      ->add_option(
-          "FINGERPRINT", o->fingerprint,
-          "Of the incident or of a finding in it, the first digits will do; or its number, "
-          "as #12")
+      ->add_option("FINGERPRINT", o->fingerprint,
+                   "Fingerprint of the incident or of one of its findings (the first digits are "
+                   "enough), or its number, as #12")
       ->required();
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
@@ -128,7 +130,7 @@ void AddIncident(CLI::App* command, const std::shared_ptr<IncidentOptions>& o) {
 
 void RegisterHistory(CLI::App* query, int* status) {
   auto o = std::make_shared<IncidentOptions>();
-  CLI::App* command = query->add_subcommand("history", "What happened to one incident");
+  CLI::App* command = query->add_subcommand("history", "History of one incident");
   AddIncident(command, o);
   command->callback([o, status] { *status = QueryHistory(*o); });
 }
@@ -138,27 +140,28 @@ void RegisterIncident(CLI::App* query, int* status) {
   CLI::App* command =
       query->add_subcommand("incident", "Acknowledges, silences or reopens one incident");
   AddIncident(command, o);
-  command->add_flag("--acknowledge", o->acknowledge, "Somebody has taken it up");
+  command->add_flag("--acknowledge", o->acknowledge, "Mark it as acknowledged");
   command
-      ->add_option("--silence-until", o->silence_until,
-                   "A step (1200), a time from now (30m, 12h, 7d) or a date (2026-11-30)")
+      ->add_option(
+          "--silence-until", o->silence_until,
+          "Silence it until a step (1200), for a time (30m, 12h, 7d) or until a date (2026-11-30)")
       ->type_name("WHEN");
   command->add_flag("--reopen", o->reopen, "Open again");
-  command->add_option("--reason", o->reason, "Why; required with the three above")
+  command->add_option("--reason", o->reason, "The reason; required with the three options above")
       ->type_name("TEXT");
-  command->add_option("--who", o->who, "Who says so; by default the user's name")
+  command->add_option("--who", o->who, "Name of the person; by default the user's name")
       ->type_name("NAME");
   command->callback([o, status] { *status = UpdateIncident(*o); });
 }
 
 void RegisterSeries(CLI::App* query, int* status) {
   auto o = std::make_shared<SeriesOptions>();
-  CLI::App* command =
-      query->add_subcommand("series", "Values of scalars; without SERIES, which series a run has");
-  command->add_option("SERIES", o->series, "LAYER/OP, or OP where there is no layer")
+  CLI::App* command = query->add_subcommand(
+      "series", "Values of scalars; without SERIES, the list of series of a run");
+  command->add_option("SERIES", o->series, "LAYER/OP, or OP if there is no layer")
       ->type_name("GLOB");
-  command->add_option("--run", o->run, "Of this run")->required();
-  command->add_option("--ranks", o->ranks, "Only these ranks; separate them by commas")
+  command->add_option("--run", o->run, "Name of the run")->required();
+  command->add_option("--ranks", o->ranks, "Only these ranks, separated by commas")
       ->delimiter(',')
       ->type_name("RANK")
       ->allow_extra_args(false);
@@ -168,16 +171,16 @@ void RegisterSeries(CLI::App* query, int* status) {
       ->type_name("N");
   command->add_option("--from", o->first, "First step")->type_name("STEP");
   command->add_option("--to", o->last, "Last step")->type_name("STEP");
-  command->add_option("--last", o->last_steps, "Only so many newest steps")->type_name("N");
+  command->add_option("--last", o->last_steps, "Only this number of newest steps")->type_name("N");
   command
       ->add_option(
           "--cells", o->cells,
-          "At most so many values; steps are joined until they fit (mean, minimum, maximum)")
+          "At most this number of values; steps are merged until they fit (mean, minimum, maximum)")
       ->check(Between(1, 1'000'000).description(""))
       ->type_name("N");
   command->add_flag("--over-ranks", o->over_ranks, "Mean, minimum and maximum over the ranks");
   AddServer(command, &o->server);
-  command->add_option("--format", o->format, "text, json (one series a line) or csv")
+  command->add_option("--format", o->format, "text, json (one series per line) or csv")
       ->check(OneOf({"text", "json", "csv"}))
       ->capture_default_str();
   command->callback([o, status] { *status = QuerySeries(*o); });
@@ -185,14 +188,15 @@ void RegisterSeries(CLI::App* query, int* status) {
 
 void RegisterQuery(CLI::App& app, int* status) {
   auto o = std::make_shared<QueryOptions>();
-  CLI::App* query = app.add_subcommand("query", "What a server holds; without a word, incidents");
+  CLI::App* query =
+      app.add_subcommand("query", "Queries a server; without a subcommand: its incidents");
   query->require_subcommand(0, 1);
   AddIncidentFilters(query, o);
   query->callback([o, query, status] {
     if (query->get_subcommands().empty()) *status = QueryIncidents(*o);
   });
   auto filters = std::make_shared<QueryOptions>();
-  CLI::App* incidents = query->add_subcommand("incidents", "The incidents, with their states");
+  CLI::App* incidents = query->add_subcommand("incidents", "Lists the incidents with their states");
   AddIncidentFilters(incidents, filters);
   incidents->callback([filters, status] { *status = QueryIncidents(*filters); });
   RegisterHistory(query, status);
@@ -205,9 +209,9 @@ void RegisterQuery(CLI::App& app, int* status) {
 void RegisterDoctor(CLI::App& app, int* status) {
   auto o = std::make_shared<DoctorOptions>();
   CLI::App* command = app.add_subcommand(
-      "doctor", "Is all here: library, server, hooks, one test finding end to end");
+      "doctor", "Checks the installation: library, server, hooks, one test finding end to end");
   AddServer(command, &o->server);
-  AddTimeout(command, &o->timeout_seconds, "How long the test finding may take");
+  AddTimeout(command, &o->timeout_seconds, "Time limit for the test finding");
   auto libraries = std::make_shared<bool>(false);
   command->add_flag("--libraries", *libraries,
                     "Print only the libraries that this package carries, with their versions");
@@ -225,21 +229,21 @@ void RegisterDoctor(CLI::App& app, int* status) {
 void RegisterCapsule(CLI::App& app, int* status) {
   auto o = std::make_shared<CapsuleOptions>();
   CLI::App* command = app.add_subcommand(
-      "capsule", "Fetches what a finding is judged from, for plumb audit to judge it again");
+      "capsule", "Fetches the evidence of a finding, so that plumb audit can judge it again");
   command
       ->add_option("FINDING", o->finding,
-                   "Its fingerprint, or its incident's; the first digits will do")
+                   "Fingerprint of the finding or of its incident; the first digits are enough")
       ->required();
-  command->add_option("--output", o->output, "Directory to write, empty or not there yet")
+  command->add_option("--output", o->output, "Output directory, empty or new")
       ->type_name("DIR")
       ->required();
   AddServer(command, &o->server);
-  command->add_flag("--anew", o->anew, "Ask the ranks again although a capsule is held");
-  command->add_flag("--judged", o->judged,
-                    "What the server's journal holds of the steps in which it was found instead; "
-                    "needs no running trainer");
-  AddTimeout(command, &o->timeout_seconds, "How long the ranks may take (60)");
-  command->add_flag("--quiet", o->quiet, "No progress on standard error");
+  command->add_flag("--anew", o->anew, "Query the ranks again, even if the server has a capsule");
+  command->add_flag(
+      "--judged", o->judged,
+      "Use the server's journal of the finding's steps instead; needs no running trainer");
+  AddTimeout(command, &o->timeout_seconds, "Time limit for the ranks in seconds (60)");
+  command->add_flag("--quiet", o->quiet, "Print no progress on standard error");
   command->callback([o, status] { *status = RunCapsule(*o); });
 }
 
@@ -249,10 +253,11 @@ void RegisterCapsule(CLI::App& app, int* status) {
 // the process's environment.
 void AddCredentials(CLI::App* command) {
   constexpr const char* kOptions[][3] = {
-      {"--token-file", "PLUMBLINE_TOKEN_FILE", "File with our token, mode 0600"},
-      {"--tls-ca", "PLUMBLINE_TLS_CA", "Authorities of servers (PEM), or system; turns TLS on"},
-      {"--tls-cert", "PLUMBLINE_TLS_CERT", "Our certificate (PEM)"},
-      {"--tls-key", "PLUMBLINE_TLS_KEY", "Its key (PEM), mode 0600"},
+      {"--token-file", "PLUMBLINE_TOKEN_FILE", "File with the client's token, mode 0600"},
+      {"--tls-ca", "PLUMBLINE_TLS_CA",
+       "CA certificates for the server (PEM), or system; turns TLS on"},
+      {"--tls-cert", "PLUMBLINE_TLS_CERT", "Certificate of the client (PEM)"},
+      {"--tls-key", "PLUMBLINE_TLS_KEY", "Key of the client's certificate (PEM), mode 0600"},
   };
   for (const auto& [option, variable, text] : kOptions) {
     command

@@ -109,10 +109,11 @@ std::string WhyChildFailed(const ChildResult& child) {
 void CheckLibrary(Report& report) {
   const fs::path library = FindLibrary();
   if (library.empty()) {
-    return report.Failed("library",
-                         absl::StrCat("libplumbline.so is not beside ", OwnFolder().string(),
-                                      " nor in ../lib; install Plumbline whole, or set "
-                                      "PLUMBLINE_LIBRARY to its path"));
+    return report.Failed(
+        "library",
+        absl::StrCat(
+            "libplumbline.so is not next to ", OwnFolder().string(),
+            " nor in ../lib; install all of Plumbline, or set PLUMBLINE_LIBRARY to its path"));
   }
   const fs::path checker = OwnFolder() / "plumb-load-check";
   const ScratchFolder scratch;
@@ -126,11 +127,12 @@ void CheckLibrary(Report& report) {
                                                  " is missing, so it cannot be tried"));
   }
   if (child.exit_status != 0) {
-    return report.Failed("library", absl::StrCat(library.string(), ": ", WhyChildFailed(child),
-                                                 "; libplumbline_agent.so belongs beside it"));
+    return report.Failed("library",
+                         absl::StrCat(library.string(), ": ", WhyChildFailed(child),
+                                      "; libplumbline_agent.so must be in the same folder"));
   }
   report.Ok("library", absl::StrCat(library.string(), " ", LastLine(child.output),
-                                    ", loads and records, agent too"));
+                                    ", loads and records (the agent too)"));
 }
 
 // ---- the server ----------------------------------------------------------------------------
@@ -148,7 +150,7 @@ struct Route {
 bool CheckAnswers(Client& client, const std::string& address, const v1::ServerInfo& info,
                   Report& report) {
   if (const auto caught_up = AwaitCaughtUp(client, address, 10); !caught_up.value_or(true)) {
-    report.Failed("server", "it still judges its journal; try again when it is done");
+    report.Failed("server", "it still judges its journal; try again later");
     return false;
   }
   report.Ok("server", absl::StrCat(address, ", plumbd ", info.version(), ", ",
@@ -164,9 +166,9 @@ Route CheckRelay(const std::string& address, const std::string& upstream, Report
   Route route{true, nullptr, std::make_unique<Client>(upstream)};
   const auto info = route.above->Info(3);
   if (!info.ok()) {
-    report.Optional("server", absl::StrCat("it cannot be asked from here: ",
+    report.Optional("server", absl::StrCat("it cannot be reached from here: ",
                                            std::string(info.status().message()),
-                                           "; the relay reaches it by itself"));
+                                           "; the relay has its own connection to it"));
   } else if (CheckAnswers(*route.above, upstream, *info, report)) {
     route.ask = route.above.get();
   } else {
@@ -182,8 +184,9 @@ Route CheckServer(Client& client, const std::string& address, bool asked, Report
     if (asked) {
       report.Failed("server", std::string(s.message()));
     } else {
-      report.Optional("server", absl::StrCat(std::string(s.message()),
-                                             "; records need none, with one findings come live"));
+      report.Optional("server",
+                      absl::StrCat(std::string(s.message()),
+                                   "; records need no server, a server gives live findings"));
     }
     return {};
   }
@@ -228,16 +231,19 @@ void CheckTorch(Report& report) {
          "else '(no usable GPU)')"},
         {}, kTorchSeconds);
     if (child.started && child.exit_status == 0) {
-      return report.Ok("pytorch",
-                       absl::StrCat(LastLine(child.output), ", by ", python,
-                                    "; python -m plumbline doctor --model MODULE:FACTORY tries a "
-                                    "model"));
+      return report.Ok(
+          "pytorch",
+          absl::StrCat(LastLine(child.output), ", by ", python,
+                       "; python -m plumbline doctor --model MODULE:FACTORY tests a model"));
     }
     absl::StrAppend(&why, why.empty() ? "" : "; ", python, ": ",
                     child.started ? WhyChildFailed(child) : "not here");
   }
-  report.Optional("pytorch", absl::StrCat("not here (", why,
-                                          "); only Python trainers need it, PYTHON names another"));
+  report.Optional(
+      "pytorch",
+      absl::StrCat(
+          "not found (", why,
+          "); only Python trainers need it; the variable PYTHON selects another interpreter"));
 }
 
 void CheckShared(Report& report, const char* what, const char* soname, const std::string& found,
@@ -248,22 +254,20 @@ void CheckShared(Report& report, const char* what, const char* soname, const std
   }
   const char* error = dlerror();
   report.Optional(what,
-                  absl::StrCat("not here (", error != nullptr ? error : soname, "); ", otherwise));
+                  absl::StrCat("not found (", error != nullptr ? error : soname, "); ", otherwise));
 }
 
 void CheckCuda(Report& report) {
-  CheckShared(report, "gpu driver", "libcuda.so.1", "tensors on the GPU can be measured there",
-              "with it CUDA tensors are measured; host tensors are without");
+  CheckShared(report, "gpu driver", "libcuda.so.1", "tensors on the GPU can be measured",
+              "it is needed to measure CUDA tensors, not for host tensors");
   std::error_code error;
   const fs::path library = FindLibrary();
   const fs::path kernels = library.parent_path() / "libplumbline_cuda.so";
   const bool built_here = fs::exists(OwnFolder() / "../CMakeCache.txt", error);
   CheckShared(report, "kernels", kernels.c_str(), "loads",
               built_here
-                  ? "with them CUDA tensors are measured, not counted as lost: build with a CUDA "
-                    "toolkit"
-                  : "with them CUDA tensors are measured, not counted as lost; this package "
-                    "has none");
+                  ? "without them CUDA tensors are counted as lost: build with a CUDA toolkit"
+                  : "without them CUDA tensors are counted as lost; this package has none");
   if (!built_here) return;  // a package needs no compiler
   for (const char* nvcc : {"nvcc", "/usr/local/cuda/bin/nvcc"}) {
     const ChildResult child = RunChild({nvcc, "--version"}, {}, 10);
@@ -275,10 +279,9 @@ void CheckCuda(Report& report) {
             : child.output.substr(release, child.output.find('\n', release) - release);
     return report.Ok("cuda", absl::StrCat(nvcc, ", ", text, ": device kernels can be built"));
   }
-  report.Optional(
-      "cuda",
-      "not here (no nvcc on PATH or in /usr/local/cuda/bin); with it the device kernels "
-      "can be built");
+  report.Optional("cuda",
+                  "not found (no nvcc on PATH or in /usr/local/cuda/bin); it is needed to build "
+                  "the device kernels");
 }
 
 // ---- end to end ----------------------------------------------------------------------------
@@ -329,7 +332,7 @@ absl::Status SendEvidence(Client& client, double timeout_seconds) {
 // that server.
 void CheckDelivery(Client& client, double timeout_seconds, Report& report) {
   if (const absl::Status sent = SendEvidence(client, timeout_seconds); !sent.ok()) {
-    return report.Failed("finding", absl::StrCat("the server did not take the test evidence: ",
+    return report.Failed("finding", absl::StrCat("the server refused the test evidence: ",
                                                  std::string(sent.message())));
   }
   report.Ok("finding", "the server above the relay acknowledged the test evidence");
@@ -359,20 +362,20 @@ void CheckEndToEnd(Client& client, Client& ask, double timeout_seconds, Report& 
   watcher.join();
   const MutexLock lock(arrival.mutex);
   if (!sent.ok()) {
-    return report.Failed("finding", absl::StrCat("the server did not take the test evidence: ",
+    return report.Failed("finding", absl::StrCat("the server refused the test evidence: ",
                                                  std::string(sent.message())));
   }
   if (!found) {
     const std::string why = arrival.watching || arrival.status.ok()
                                 ? ""
                                 : absl::StrCat(": ", std::string(arrival.status.message()));
-    return report.Failed(
-        "finding", absl::StrCat("no test finding came back within ", timeout_seconds, " s", why,
-                                "; is ", kDoctorRule, " among the rules this server runs?"));
+    return report.Failed("finding", absl::StrCat("no test finding arrived within ", timeout_seconds,
+                                                 " s", why, "; check that ", kDoctorRule,
+                                                 " is among the rules of this server"));
   }
   report.Ok("finding", absl::StrCat(arrival.finding.rule(), " (",
                                     std::string(StrengthName(arrival.finding.strength())),
-                                    ") came back after ", static_cast<int>(seconds * 1000), " ms"));
+                                    ") arrived after ", static_cast<int>(seconds * 1000), " ms"));
 }
 
 }  // namespace
@@ -384,16 +387,16 @@ int RunDoctor(const DoctorOptions& options) {
   const Route route = CheckServer(client, options.server, options.server_asked, report);
   CheckTorch(report);
   CheckCuda(report);
-  CheckShared(report, "nccl", "libnccl.so.2", "its collectives can be observed",
-              "with it NCCL's collectives are observed; those of other backends are by hooks");
+  CheckShared(report, "nccl", "libnccl.so.2", "NCCL collectives can be observed",
+              "it is needed to observe NCCL collectives; hooks observe those of other backends");
   if (route.ask != nullptr) {
     CheckEndToEnd(client, *route.ask, options.timeout_seconds, report);
   } else if (route.served) {
     CheckDelivery(client, options.timeout_seconds, report);
   } else if (options.server_asked) {
-    report.Failed("finding", "not tried: there is no server");
+    report.Failed("finding", "not tested: there is no server");
   } else {
-    report.Optional("finding", "not tried: no server");
+    report.Optional("finding", "not tested: no server");
   }
   return report.failed() ? 1 : 0;
 }

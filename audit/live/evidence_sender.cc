@@ -44,11 +44,11 @@ class EvidenceSender::Impl {
     config_.on_refused = [this](const grpc::Status& status) {
       // The same names are rejected each time.
       if (status.error_code() == grpc::StatusCode::INVALID_ARGUMENT) GiveUp(status.error_message());
-      Say(config_.target + " does not take what is read: " + Why(status));
+      Say(config_.target + " refuses the data: " + Why(status));
     };
     config_.on_unreachable = [this](const grpc::Status& status) {
-      Say("no server at " + config_.target + " now: " + Why(status) +
-          ". What is read is sent when one answers there.");
+      Say("no server answers at " + config_.target + ": " + Why(status) +
+          ". The data are sent when a server answers.");
     };
   }
   ~Impl() { Stop(); }

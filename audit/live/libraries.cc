@@ -14,7 +14,7 @@ int PrintLibraries() {
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   const fs::path list = program.parent_path() / "../share/plumbline/libraries.txt";
   if (!fs::exists(list, error)) {
-    std::printf("This build carries no libraries: it uses those of the machine.\n");
+    std::printf("This build contains no libraries of its own: it uses those of the machine.\n");
     return 0;
   }
   const absl::StatusOr<std::string> text = ReadWholeFile(list.lexically_normal().string());

@@ -26,6 +26,7 @@ struct WatchOptions {
   std::string format = "text";  // or "json": one event per line
   v1::Level min_level = v1::LEVEL_UNSPECIFIED;
   bool once = false;           // prints what exists, then ends
+  bool verbose = false;        // prints each finding in full
   double timeout_seconds = 0;  // ends after this time; 0: never
 };
 

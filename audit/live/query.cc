@@ -13,6 +13,7 @@
 #include "audit/live/watch_printer.h"
 #include "audit/render/finding_json.h"
 #include "audit/render/finding_text.h"
+#include "rules/words/words.h"
 
 namespace plumbline::audit {
 namespace {
@@ -39,7 +40,9 @@ int QueryIncidents(const QueryOptions& options) {
   if (response->incidents().empty()) {
     if (auto s = RunKnown(client, options); !s.ok()) return LiveFailed(s);
   }
-  WatchPrinter printer(WatchPrinter::Format::kText, StyleFor(STDOUT_FILENO));
+  TextStyle style = StyleFor(STDOUT_FILENO);
+  style.verbose = !options.finding.empty();  // one finding is printed in full
+  WatchPrinter printer(WatchPrinter::Format::kText, style);
   std::string out;
   for (int i = 0; i < response->incidents_size(); ++i) {
     const v1::Incident& incident = response->incidents(i);
@@ -73,7 +76,7 @@ int QueryVerdicts(const QueryOptions& options) {
     }
     out += Padded(std::string(VerdictName(verdict.kind())), 12) +
            Padded(Printable(verdict.rule()), 30) + SiteText(verdict.site());
-    if (!verdict.reason().empty()) out += ": " + Printable(verdict.reason());
+    if (!verdict.reason().empty()) out += ": " + Printable(rules::ReasonSentence(verdict.reason()));
     out += "\n";
   }
   if (!Json(options)) {

@@ -181,7 +181,7 @@ int UpdateIncident(const IncidentOptions& options) {
   }
   if (options.reason.empty()) {
     return LiveFailed(absl::InvalidArgumentError(
-        "expected --reason TEXT: who reads the incident later should know why"));
+        "expected --reason TEXT: later readers of the incident need the reason"));
   }
   const int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(
                           std::chrono::system_clock::now().time_since_epoch())

@@ -206,7 +206,7 @@ std::string SeriesInfoJson(const v1::SeriesInfo& s) {
 }
 
 absl::StatusOr<std::string> SeriesJson(const v1::SeriesColumns& columns) {
-  if (!Cells(columns).Whole()) return absl::DataLossError("the server's answer is not whole");
+  if (!Cells(columns).Whole()) return absl::DataLossError("the server's answer is incomplete");
   return JsonOf(columns);
 }
 
@@ -227,17 +227,16 @@ int QuerySeries(const SeriesOptions& options) {
     out = "series,role,attempt,rank,step,bucket_steps,mean,min,max,count,non_finite\n";
   for (const v1::SeriesColumns& columns : response->series()) {
     if (!Cells(columns).Whole())
-      return LiveFailed(absl::DataLossError("the server's answer is not whole"));
+      return LiveFailed(absl::DataLossError("the server's answer is incomplete"));
     out += options.format == "csv"    ? CsvOf(columns)
            : options.format == "json" ? JsonOf(columns)
                                       : TextOf(columns);
   }
   if (const int status = LiveAnswer(out, *caught_up); status != 0) return status;
   if (response->omitted() == 0) return 0;
-  return LiveFailed(absl::ResourceExhaustedError(
-      absl::StrCat(Plural(response->omitted(), "series", "series"),
-                   " more match than there are cells for: ask for more --cells, fewer --ranks, or "
-                   "--over-ranks")));
+  return LiveFailed(absl::ResourceExhaustedError(absl::StrCat(
+      Plural(response->omitted(), "series", "series"),
+      " more match, but do not fit: use more --cells, fewer --ranks, or --over-ranks")));
 }
 
 }  // namespace plumbline::audit

@@ -51,7 +51,7 @@ std::string QuarantineText(const v1::RunInfo& run) {
                                   TimeText(held.unix_ns()), ": ", Printable(held.reason()), "\n");
   if (!held.dropped()) {
     absl::StrAppend(&text,
-                    "  what it sends is kept and not judged: plumb runs --retry RUN judges it "
+                    "  its evidence is stored but not judged: plumb runs --retry RUN judges it "
                     "again, --drop RUN never does\n");
   }
   return text;
@@ -77,13 +77,13 @@ std::string RunText(const v1::RunInfo& run) {
     absl::StrAppend(&text, "  late: ", count, " by ", Printable(cause), "\n");
   if (run.series_not_judged() > 0) {
     absl::StrAppend(&text, "  not judged: ", run.series_not_judged(),
-                    " series beyond the first 20,000 of their role, which are stored\n");
+                    " series after the first 20,000 of their role (they are stored)\n");
   }
   for (const auto& [state, ranks] : StatesOf(run)) {
     if (state == "awaited") {
       absl::StrAppend(&text, "  waiting for ", Plural(ranks, "rank"), " of ", run.world_size(),
-                      " to say hello: steps are judged with them, or without them after the "
-                      "grace (--grace, 30 s)\n");
+                      " to connect: steps are judged with them, or without them after the grace "
+                      "period (--grace, 30 s)\n");
     } else if (state != "running") {
       absl::StrAppend(&text, "  ", Plural(ranks, "rank"), " ", state, "\n");
     }

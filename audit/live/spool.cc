@@ -114,21 +114,22 @@ int RunSpoolSend(const SpoolCommandOptions& options) {
 
 void RegisterSpool(CLI::App& app, int* status) {
   auto o = std::make_shared<SpoolCommandOptions>();
-  CLI::App* spool = app.add_subcommand("spool", "What agents keep on disk for a server");
+  CLI::App* spool =
+      app.add_subcommand("spool", "Manages evidence that agents stored on disk for a server");
   spool->require_subcommand(1);
-  CLI::App* list = spool->add_subcommand("list", "The spools below a directory");
+  CLI::App* list = spool->add_subcommand("list", "Lists the spools in a directory");
   CLI::App* send =
-      spool->add_subcommand("send", "Deliver those of dead processes, then delete them");
+      spool->add_subcommand("send", "Delivers the spools of ended processes, then deletes them");
   for (CLI::App* command : {list, send}) {
     command->add_option("DIR", o->dir, "Directory of spools (PLUMBLINE_SPOOL, or RECORD/spool)")
         ->required();
-    command->add_option("--run", o->run, "Only of this run");
+    command->add_option("--run", o->run, "Only this run");
   }
   send->add_option("--server", o->server, "Address of plumbd ($PLUMBLINE_SERVER)")
       ->type_name("HOST:PORT")
       ->capture_default_str();
   AddCredentials(send);
-  send->add_option("--timeout", o->timeout_seconds, "End after this long")
+  send->add_option("--timeout", o->timeout_seconds, "End after this time")
       ->type_name("SECONDS")
       ->check(AtLeastZero());
   list->callback([o, status] { *status = RunSpoolList(*o); });

@@ -49,7 +49,7 @@ void SayWhoIsAwaited(Client& client, const std::string& only) {
     const auto awaited = run.liveness().find("awaited");
     if (awaited == run.liveness().end() || (!only.empty() && run.run() != only)) continue;
     Say("run " + run.run() + ": its steps wait for " + Plural(awaited->second, "rank") + " of " +
-        std::to_string(run.world_size()) + " to say hello, until the grace is over");
+        std::to_string(run.world_size()) + " to connect, until the end of the grace period");
   }
 }
 
@@ -64,7 +64,7 @@ int RunWatch(const WatchOptions& options) {
   // The user named a file instead of a run.
   if (std::error_code none; !options.run.empty() && std::filesystem::exists(options.run, none)) {
     Say("expected the name of a run of a server, found the file " + options.run +
-        ": plumb audit --follow " + options.run + " reads it as it grows");
+        ": plumb audit --follow " + options.run + " reads it while it grows");
     return kFailed;
   }
   const EndingSignalsBlocked blocked;
@@ -80,9 +80,10 @@ int RunWatch(const WatchOptions& options) {
   request.set_run(options.run);
   request.set_min_level(options.min_level);
   request.set_rule(options.rule);
+  TextStyle style = StyleFor(STDOUT_FILENO);
+  style.verbose = options.verbose;
   WatchPrinter printer(
-      options.format == "json" ? WatchPrinter::Format::kJson : WatchPrinter::Format::kText,
-      StyleFor(STDOUT_FILENO));
+      options.format == "json" ? WatchPrinter::Format::kJson : WatchPrinter::Format::kText, style);
   bool answered = false;
   bool greeted = false;
   uint64_t open = 0;
@@ -91,7 +92,7 @@ int RunWatch(const WatchOptions& options) {
   auto pause = kFirstPause;
   while (!stop.stopped()) {
     const absl::Status status = client.Watch(request, [&](const v1::IncidentEvent& event) {
-      if (away) Say(answered ? "the server is back" : "the server is there");
+      if (away) Say(answered ? "the server answers again" : "the server answers");
       answered = true;
       away = false;
       const bool caught_up = event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP;
@@ -104,7 +105,7 @@ int RunWatch(const WatchOptions& options) {
       // connection.
       if (caught_up && !options.once && !greeted) {
         greeted = true;
-        if (absl::IsNotFound(known)) Say(std::string(known.message()) + "; it may come yet");
+        if (absl::IsNotFound(known)) Say(std::string(known.message()) + "; it may connect later");
         Say("watching " + (options.run.empty() ? "every run" : "run " + options.run) + " at " +
             options.server + "; " + Plural(open, "incident") + " open so far");
         SayWhoIsAwaited(client, options.run);

@@ -174,7 +174,7 @@ std::string WatchPrinter::Text(const v1::IncidentEvent& event) {
     shown_.erase(fingerprint);
     if (!known) return "";
     return Headline(absl::StrCat(name, " is merged into ", Printable(event.status().merged_into()),
-                                 ": the cause of its findings is known better now"),
+                                 ": the cause of its findings is now known better"),
                     incident.updated_unix_ns());
   }
   if (!known) {
@@ -187,7 +187,8 @@ std::string WatchPrinter::Text(const v1::IncidentEvent& event) {
   }
   if (changed) {
     remember();
-    return Headline(absl::StrCat(name, stronger ? " is now stronger" : " has another cause"),
+    return Headline(absl::StrCat(
+                        name, stronger ? " has a higher level now" : " has a different cause now"),
                     incident.updated_unix_ns()) +
            Block(event) + "\n";
   }
@@ -213,7 +214,7 @@ std::string WatchPrinter::Text(const v1::IncidentEvent& event) {
   }
   if (incident.count() < 10 * before.count) return "";
   remember();
-  return Headline(absl::StrCat(name, " goes on: seen ", Times(incident.count()), ", ",
+  return Headline(absl::StrCat(name, " continues: seen ", Times(incident.count()), ", ",
                                Printable(finding.rule()), ", ", SiteText(finding.site())),
                   incident.updated_unix_ns());
 }

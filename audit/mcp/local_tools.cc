@@ -99,7 +99,7 @@ bool IsKernels(const std::string& path) {
 absl::Status CheckPath(const std::string& path) {
   std::error_code error;
   if (IsKernels(path))
-    return absl::InvalidArgumentError(absl::StrCat(path, ": expected a file that was recorded"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": expected a recorded file"));
   const fs::file_status status = fs::status(path, error);
   if (fs::is_regular_file(status)) {
     if (fs::file_size(path, error) <= kMostFileBytes) return absl::OkStatus();
@@ -243,14 +243,14 @@ absl::StatusOr<Json> RuleValue(const std::string& rule) {
 std::vector<Tool> LocalTools() {
   return {
       {"explain_rule", "A rule's page",
-       "What a rule checks, why, a number that breaks, how to fix it, what it cannot see",
+       "What a rule checks, why, an example that fails, how to fix it, what it cannot detect",
        kExplainRuleIn, kExplainRuleOut,
        [](const Json& arguments, const OnProgress&) {
          return RuleValue(TextArgument(arguments, "rule"));
        }},
       {"audit_path", "Audit of a path",
-       "Judges a recorded run, dump or log on this machine, as plumb audit does, and says what is "
-       "wrong with it. Reads only.",
+       "Judges a recorded run, dump or log on this machine, as plumb audit does, and returns its "
+       "findings. Read-only.",
        kAuditPathIn, kAuditPathOut, AuditPath},
   };
 }

@@ -30,7 +30,7 @@ bool WriteLine(std::string line) {
 
 int RunMcp(const McpOptions& options) {
   std::fprintf(stderr, "plumb mcp: reading messages from standard input; %s\n",
-               options.server.empty() ? "no server is asked (--server)"
+               options.server.empty() ? "no server is used (--server)"
                                       : ("asking " + Printable(options.server)).c_str());
   bool written = true;
   mcp::Session session(options.server, [&written](const mcp::Json& message) {

@@ -33,15 +33,15 @@ bool NestsWithin(std::string_view json, size_t most) {
 absl::StatusOr<Json> ParseMessage(std::string_view line) {
   if (!NestsWithin(line, kMostNesting)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("expected JSON that is nested at most ", kMostNesting, " deep"));
+        absl::StrCat("expected JSON with a nesting of at most ", kMostNesting, " deep"));
   }
   try {
     return Json::parse(line);
   } catch (const Json::parse_error& error) {
     return absl::InvalidArgumentError(
-        absl::StrCat("expected JSON in UTF-8, found something else at byte ", error.byte));
+        absl::StrCat("expected JSON in UTF-8, found invalid UTF-8 at byte ", error.byte));
   } catch (const Json::exception&) {
-    return absl::InvalidArgumentError("expected numbers that a double holds");
+    return absl::InvalidArgumentError("expected numbers in the range of a double");
   }
 }
 

@@ -37,7 +37,7 @@ Json ResourceTemplates() {
   page["uriTemplate"] = absl::StrCat(kRulePages, "{group}/{name}");
   page["name"] = "rule";
   page["title"] = "A rule's page";
-  page["description"] = "What the rule checks, why, a number that breaks, how to fix it";
+  page["description"] = "What the rule checks, why, an example that fails, how to fix it";
   page["mimeType"] = kPageType;
   Json list;
   list["resourceTemplates"] = Json::array({page});

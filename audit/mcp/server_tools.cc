@@ -73,7 +73,7 @@ constexpr const char* kGetFindingOut = R"({"type": "object", "properties": {
 constexpr const char* kGetSeriesIn = R"({"type": "object", "properties": {
   "run": {"type": "string", "maxLength": 1024},
   "series": {"type": "string", "maxLength": 1024,
-    "description": "glob over LAYER/OP, or OP where there is no layer; without it the series are listed"},
+    "description": "glob over LAYER/OP, or OP if there is no layer; without it the series are listed"},
   "from": {"type": "integer", "description": "first step"},
   "to": {"type": "integer", "description": "last step"},
   "last": {"type": "integer", "minimum": 1, "maximum": 1000000000, "description": "only so many newest steps"},
@@ -190,9 +190,8 @@ class Asked {
   absl::Status Begin(Json* answer) {
     if (client_ == nullptr) {
       return absl::FailedPreconditionError(
-          "no server is asked: start plumb mcp with --server HOST:PORT (explain_rule and "
-          "audit_path "
-          "need none)");
+          "no server is configured: start plumb mcp with --server HOST:PORT (explain_rule and "
+          "audit_path need none)");
     }
     const auto caught_up = AwaitCaughtUp(*client_, server_, kPatienceSeconds);
     if (!caught_up.ok()) return caught_up.status();
@@ -265,25 +264,23 @@ class Asked {
 std::vector<Tool> ServerTools(const std::string& server) {
   const auto asked = std::make_shared<Asked>(server);
   return {
-      {"list_runs", "Runs", "The runs that the server knows: state, ranks, steps, what was lost",
+      {"list_runs", "Runs", "The runs of the server: state, ranks, steps, lost evidence",
        kListRunsIn, kListRunsOut,
        [asked](const Json&, const OnProgress&) { return asked->ListRuns(); }},
       {"list_incidents", "Incidents",
-       "What is wrong with the runs: one incident a cause, errors and warnings, open or not",
+       "Incidents of the runs: one per cause, errors and warnings, with their states",
        kListIncidentsIn, kListIncidentsOut,
        [asked](const Json& arguments, const OnProgress&) {
          return asked->ListIncidents(arguments);
        }},
       {"get_finding", "One finding",
-       "One finding whole: what was measured against which threshold, a witness that can be "
-       "checked by "
-       "hand, the probable cause, the fix",
+       "One finding in full: the measured value and its threshold, a witness that can be checked "
+       "by hand, the probable cause, the fix",
        kGetFindingIn, kGetFindingOut,
        [asked](const Json& arguments, const OnProgress&) { return asked->GetFinding(arguments); }},
       {"get_series", "A series",
-       "Values of a run's scalars (loss, gradient norm, ...) by step, thinned out; without a "
-       "series, "
-       "which there are",
+       "Values of a run's scalars (loss, gradient norm, ...) by step, downsampled; without a "
+       "series, the list of series",
        kGetSeriesIn, kGetSeriesOut,
        [asked](const Json& arguments, const OnProgress&) { return asked->GetSeries(arguments); }},
   };

@@ -87,8 +87,7 @@ class Counter {
     gated_ = !Ungated().contains(type_);
     if (type_.empty())
       notes_.push_back(
-          "no model_type: feed-forward layers are taken for gated ones (three "
-          "matrices)");
+          "no model_type: feed-forward layers are assumed to be gated (three matrices)");
   }
 
   double Embeddings() {
@@ -158,7 +157,8 @@ class Counter {
     const auto width = Get({"intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"});
     if (width && *width > 0) return *width;
     if (gated_) return Need({"intermediate_size"});
-    notes_.push_back("no width of the feed-forward layers: four times the hidden size");
+    notes_.push_back(
+        "no width of the feed-forward layers: assumed to be four times the hidden size");
     return 4 * hidden_;
   }
 

@@ -30,8 +30,8 @@ class CrossoverPlot {
 
   std::string Svg() const {
     std::string out = absl::StrFormat(
-        "<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"Seconds of computing and of the "
-        "network over tokens a GPU\">\n",
+        "<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"Seconds of computation and of the "
+        "network, by tokens per GPU\">\n",
         kWidth, kHeight);
     out += Line("axis", x_low_, y_low_, x_high_, y_low_) +
            Line("axis", x_low_, y_low_, x_low_, y_high_);
@@ -48,7 +48,7 @@ class CrossoverPlot {
     const double here = std::log10(plan_.tokens_per_gpu);
     out += Line("onset", here, y_low_, here, y_high_);
     out += Text(X(here), kTop - 6, "middle", "this plan");
-    out += Text((kLeft + kWidth - kRight) / 2, kHeight - 4, "middle", "tokens a GPU and step");
+    out += Text((kLeft + kWidth - kRight) / 2, kHeight - 4, "middle", "tokens per GPU and step");
     return out + "</svg>\n";
   }
 
@@ -101,8 +101,8 @@ std::string PlanHtml(const PlanReport& r) {
   body += "</ul>\n";
   if (r.plan.critical_tokens > 0)
     body += "<figure>" + CrossoverPlot(r.plan).Svg() +
-            "<figcaption>Right of where the lines cross, computing hides the network.</figcaption>"
-            "</figure>\n";
+            "<figcaption>To the right of the intersection, computation hides the "
+            "network.</figcaption></figure>\n";
   for (const PlanTable& table : PlanTables(r)) body += TableHtml(table);
   body += "<h2>Assumed</h2>\n<ul>\n";
   for (const std::string& line : PlanAssumptions(r)) body += "<li>" + HtmlText(line) + "</li>\n";

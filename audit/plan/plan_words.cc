@@ -22,17 +22,18 @@ std::string Count(double value) { return absl::StrFormat("%.0f", std::round(valu
 std::string Standing(const plan::Plan& p) {
   if (p.critical_tokens == 0) return "one replica: nothing is reduced over the network";
   const bool above = p.tokens_per_gpu >= p.critical_tokens;
-  return absl::StrCat(
-      Count(p.tokens_per_gpu), " tokens a GPU and step, ", above ? "above" : "below",
-      " the crossover at ", Count(p.critical_tokens), ": ",
-      above ? "computing can hide the network"
-            : absl::StrCat("at least ", PlanPercent(p.exposed_share), " of the step waits for it"));
+  return absl::StrCat(Count(p.tokens_per_gpu), " tokens per GPU and step, ",
+                      above ? "above" : "below", " the crossover at ", Count(p.critical_tokens),
+                      ": ",
+                      above ? "computation can hide the network"
+                            : absl::StrCat("at least ", PlanPercent(p.exposed_share),
+                                           " of the step is a wait for it"));
 }
 
 std::string Floor(const plan::Plan& p) {
   const double sequences = plan::Sequences(p.input), replicas = plan::DataParallel(p.input);
   const double needed = replicas * p.input.layout.micro_sequences;
-  std::string text = absl::StrCat(absl::StrFormat("%.4g", sequences), " sequences a step for ",
+  std::string text = absl::StrCat(absl::StrFormat("%.4g", sequences), " sequences per step for ",
                                   Count(replicas), replicas == 1 ? " replica" : " replicas");
   if (p.micro_batches >= 1)
     return absl::StrCat(text, ": ", absl::StrFormat("%.3g", p.micro_batches),
@@ -41,7 +42,7 @@ std::string Floor(const plan::Plan& p) {
                         " tokens)");
   return absl::StrCat(text, ", below the floor of ", Count(needed), ": ",
                       PlanPercent(1 - std::max(0.0, p.micro_batches)),
-                      " of the replicas have nothing to do");
+                      " of the replicas have no work");
 }
 
 std::string StageAdvice(const plan::Plan& p) {
@@ -63,8 +64,8 @@ PlanTable LeverTable(const plan::Plan& p) {
   for (const plan::Lever& lever : p.levers)
     table.rows.push_back({lever.what, Count(lever.critical_tokens),
                           lever.tokens_per_gpu >= lever.critical_tokens
-                              ? Count(lever.tokens_per_gpu) + " tokens a GPU: above"
-                              : Count(lever.tokens_per_gpu) + " tokens a GPU: below"});
+                              ? Count(lever.tokens_per_gpu) + " tokens per GPU: above"
+                              : Count(lever.tokens_per_gpu) + " tokens per GPU: below"});
   return table;
 }
 
@@ -82,7 +83,7 @@ PlanTable StageTable(const plan::Plan& p) {
 }
 
 PlanTable StateTable(const plan::Plan& p) {
-  PlanTable table{"Memory for state, a GPU",
+  PlanTable table{"Memory for state, per GPU",
                   {"sharding", "weights", "gradients", "optimizer", "all", "of the GPU"},
                   {},
                   ""};
@@ -94,7 +95,7 @@ PlanTable StateTable(const plan::Plan& p) {
 }
 
 PlanTable ActivationTable(const plan::Plan& p) {
-  PlanTable table{"Memory for activations, a GPU", {"recomputed", "bytes", "of the GPU"}, {}, ""};
+  PlanTable table{"Memory for activations, per GPU", {"recomputed", "bytes", "of the GPU"}, {}, ""};
   if (!std::isfinite(p.activations.full)) {
     table.below = "Not estimated: expected --hidden (and --heads), or a config.json.";
     return table;
@@ -102,8 +103,8 @@ PlanTable ActivationTable(const plan::Plan& p) {
   const auto row = [&](const char* what, double bytes) {
     table.rows.push_back({what, BytesText(bytes), PlanPercent(bytes / p.input.cluster.memory)});
   };
-  if (p.input.model.heads > 0) row("nothing, attention's scores stored", p.activations.all);
-  row("attention's scores, or they are never stored", p.activations.selective);
+  if (p.input.model.heads > 0) row("nothing, attention scores are stored", p.activations.all);
+  row("attention scores, or they are never stored", p.activations.selective);
   row("all but the layers' inputs", p.activations.full);
   return table;
 }
@@ -129,7 +130,7 @@ std::string PlanHeadline(const PlanReport& r) {
       in.model.layers, " layers, sequences of ", in.model.sequence, ", on ", Count(in.cluster.gpus),
       " ", r.gpu, " in ", r.dtype, " (", absl::StrFormat("%.4g", in.cluster.peak / 1e12),
       " TFLOP/s at ", PlanPercent(in.cluster.mfu), "), ", QuantityText(in.layout.batch_tokens),
-      " tokens a step");
+      " tokens per step");
 }
 
 std::string PlanBottleneckLine(const PlanReport& r) {
@@ -160,24 +161,24 @@ std::vector<std::string> PlanAssumptions(const PlanReport& r) {
   const plan::Input& in = r.plan.input;
   const plan::Layout& l = in.layout;
   std::vector<std::string> out = {
-      absl::StrFormat("6 FLOPs a token and used parameter; attention's own are not counted "
+      absl::StrFormat("6 FLOPs per token and used parameter; FLOPs of attention are not counted "
                       "(%.1f %% more at this length)",
                       in.model.hidden == 0
                           ? 0.0
                           : 100 * 12.0 * static_cast<double>(in.model.layers) *
                                 static_cast<double>(in.model.hidden) *
                                 static_cast<double>(in.model.sequence) / (6 * in.model.used())),
-      absl::StrCat(plan::ShardingName(l.sharding), ": ", l.weight_bytes, " bytes a weight, ",
-                   l.gradient_bytes, " a gradient, ", l.optimizer_bytes,
+      absl::StrCat(plan::ShardingName(l.sharding), ": ", l.weight_bytes, " bytes per weight, ",
+                   l.gradient_bytes, " per gradient, ", l.optimizer_bytes,
                    " of optimizer state; weights gathered for ", l.gathers,
                    l.gathers == 1 ? " micro-batch" : " micro-batches", " a step"),
       absl::StrCat("a GPU gets ", BytesText(plan::GroupBandwidth(in)),
-                   "/s of a collective: domains of ", in.cluster.domain, ", ",
-                   BytesText(in.cluster.link), "/s out of one, ", BytesText(in.cluster.domain_link),
-                   "/s within"),
-      "network and computing overlap wherever they can: times are lower bounds"};
+                   "/s for a collective: domains of ", in.cluster.domain, ", ",
+                   BytesText(in.cluster.link), "/s between domains, ",
+                   BytesText(in.cluster.domain_link), "/s within"),
+      "network and computation overlap as far as possible: times are lower bounds"};
   if (in.model.hidden == 0)
-    out[0] = "6 FLOPs a token and used parameter; attention's own are not counted";
+    out[0] = "6 FLOPs per token and used parameter; FLOPs of attention are not counted";
   out.insert(out.end(), r.notes.begin(), r.notes.end());
   return out;
 }

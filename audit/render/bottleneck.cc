@@ -12,7 +12,7 @@ std::vector<timeline::Bottleneck> BottlenecksOf(const AuditResult& result) {
   double traces = 0;
   for (const v1::Verdict* verdict : result.report.verdicts()) {
     const auto& fields = verdict->details().fields();
-    const auto bottlenecks = fields.find("tolls");
+    const auto bottlenecks = fields.find("bottlenecks");
     if (verdict->rule() != "performance/idle-comb" || bottlenecks == fields.end()) continue;
     traces += 1;
     for (const auto& [id, share] : bottlenecks->second.struct_value().fields())

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rules/words/false_alarm.h"
 #include "rules/words/in_short.h"
 
 namespace plumbline::audit {
@@ -11,7 +12,10 @@ namespace {
 
 constexpr size_t kIndent = 2;
 constexpr size_t kLabelWidth = 11;
-constexpr uint64_t kMostSites = 16;  // sites of an incident that are named
+constexpr uint64_t kMostSites = 16;  // sites of an incident that are named in the long form
+constexpr uint64_t kBriefSites = 2;  // in the short form
+constexpr size_t kMostLines = 8;     // of the short form
+constexpr size_t kHeadLines = 2;     // the level, rule and site; the title
 
 std::string ValueText(const google::protobuf::Value& value);
 
@@ -61,14 +65,18 @@ std::string ValueText(const google::protobuf::Value& value) {
   return "none";
 }
 
+// Returns the columns for the text to the right of a label.
+size_t TextWidth(const TextStyle& style) {
+  const size_t margin = kIndent + kLabelWidth;
+  return std::max<size_t>(static_cast<size_t>(style.width), margin + 20) - margin;
+}
+
 // Appends "label      text"; further lines are aligned with the text.
 void AppendLine(const TextStyle& style, std::string_view label, std::string_view text,
                 std::string* out) {
   if (text.empty()) return;
-  const size_t margin = kIndent + kLabelWidth;
-  const size_t width = std::max<size_t>(static_cast<size_t>(style.width), margin + 20) - margin;
   bool first = true;
-  for (const std::string& line : Wrap(Printable(text), width)) {
+  for (const std::string& line : Wrap(Printable(text), TextWidth(style))) {
     std::string head(first ? label : "");
     head.resize(kLabelWidth, ' ');
     *out += std::string(kIndent, ' ') + Inked(style, Ink::kDim, head) + line + "\n";
@@ -117,14 +125,81 @@ std::string SentenceOrFields(const google::protobuf::Struct& fields, const std::
   return has ? sentence->second.string_value() : FieldsText(fields, ", ");
 }
 
-std::string StrengthText(const v1::Finding& finding) {
-  std::string out(StrengthName(finding.strength()));
-  if (finding.has_false_alarm()) {
-    out += ", false alarm " + finding.false_alarm().kind() + " " +
-           ShortNumber(finding.false_alarm().value());
+std::string AssumedText(const v1::Finding& finding) {
+  std::string out;
+  for (int i = 0; i < finding.assumptions_size(); ++i)
+    out += (i == 0 ? "" : "; ") + finding.assumptions(i);
+  return out;
+}
+
+// Returns as many whole sentences as fit into `most` lines. If the first one does not fit, cuts it.
+std::string Sentences(const std::string& text, size_t width, size_t most) {
+  if (Wrap(Printable(text), width).size() <= most) return text;
+  for (size_t at = text.rfind(". "); at != std::string::npos && at > 0;
+       at = text.rfind(". ", at - 1)) {
+    if (Wrap(Printable(text.substr(0, at + 1)), width).size() <= most)
+      return text.substr(0, at + 1);
   }
-  for (int i = 0; i < finding.assumptions_size(); ++i) {
-    out += (i == 0 ? ", assuming " : "; ") + finding.assumptions(i);
+  std::string cut;
+  const std::vector<std::string> lines = Wrap(text, width);
+  for (size_t i = 0; i < most; ++i) cut += (i == 0 ? "" : " ") + lines[i];
+  while (cut.size() > 3 && Wrap(Printable(cut + "..."), width).size() > most) {
+    const size_t blank = cut.rfind(' ');
+    cut = cut.substr(0, blank == std::string::npos ? cut.size() - 4 : blank);
+  }
+  return cut + "...";
+}
+
+std::string SitesLine(const IncidentSites& sites, uint64_t most) {
+  std::string text = std::to_string(sites.count) + ":";
+  uint64_t named = 0;
+  for (const std::string& site : sites.named) {
+    if (named == most) break;
+    text += (named++ == 0 ? " " : "; ") + site;
+  }
+  if (named < sites.count) text += "; and " + std::to_string(sites.count - named) + " more";
+  return text;
+}
+
+// Returns the lines that fit into kMostLines with the two lines of the head. Each takes one line;
+// the explanation takes those that are left, and the witness is shown
+// if it fits.
+std::vector<FindingLine> BriefLines(const v1::Finding& finding, const IncidentSites& sites,
+                                    size_t width) {
+  const rules::InShort in_short = rules::ShortOf(finding);
+  std::vector<FindingLine> lines = {{"do first", finding.fix().empty() ? "" : in_short.act},
+                                    {"command", in_short.command()},
+                                    {"why", ""},
+                                    {"witness", ""},
+                                    {"sites", sites.count < 2 ? "" : SitesLine(sites, kBriefSites)},
+                                    {"how sure", rules::HowSureText(finding)},
+                                    {sites.count < 2 ? "finding" : "incident",
+                                     sites.count < 2 ? finding.fingerprint() : sites.fingerprint}};
+  size_t used = kHeadLines;
+  for (FindingLine& line : lines) {
+    if (line.text.empty()) continue;
+    const bool act = line.label == std::string_view("do first");
+    line.text = Sentences(line.text, width, act ? 2 : 1);
+    used += Wrap(Printable(line.text), width).size();
+  }
+  std::string& why = lines[2].text;
+  why = Sentences(finding.explanation(), width, kMostLines > used ? kMostLines - used : 1);
+  used += why.empty() ? 0 : Wrap(Printable(why), width).size();
+  const std::string witness = WitnessText(finding.witness());
+  if (used + Wrap(Printable(witness), width).size() <= kMostLines) lines[3].text = witness;
+  return lines;
+}
+
+std::string Head(const v1::Finding& finding, const TextStyle& style) {
+  std::string out = Inked(style, LevelInk(finding.level()), LevelName(finding.level())) + "  " +
+                    Inked(style, Ink::kBold, Printable(finding.rule()));
+  const std::string site = PlaceText(finding);
+  if (!site.empty()) out += "  " + site;
+  if (finding.suppressed()) out += "  (suppressed)";
+  out += "\n";
+  for (const std::string& line :
+       Wrap(Printable(finding.title()), static_cast<size_t>(style.width) - kIndent)) {
+    out += std::string(kIndent, ' ') + Inked(style, Ink::kBold, line) + "\n";
   }
   return out;
 }
@@ -176,7 +251,8 @@ std::vector<FindingLine> FindingLines(const v1::Finding& finding) {
   if (finding.has_bias()) lines.push_back({"bias", BiasText(finding.bias())});
   if (finding.has_forecast())
     lines.push_back({"forecast", SentenceOrFields(finding.forecast(), "words")});
-  lines.push_back({"strength", StrengthText(finding)});
+  lines.push_back({"how sure", rules::HowSureText(finding)});
+  lines.push_back({"assumed", AssumedText(finding)});
   // Add the whole fix if the first line does not have it.
   if (finding.fix() != in_short.act) lines.push_back({"fix", finding.fix()});
   lines.push_back({"finding", finding.fingerprint()});
@@ -184,34 +260,19 @@ std::vector<FindingLine> FindingLines(const v1::Finding& finding) {
 }
 
 std::string RenderFinding(const v1::Finding& finding, const TextStyle& style) {
-  std::string out = Inked(style, LevelInk(finding.level()), LevelName(finding.level())) + "  " +
-                    Inked(style, Ink::kBold, Printable(finding.rule()));
-  const std::string site = PlaceText(finding);
-  if (!site.empty()) out += "  " + site;
-  if (finding.suppressed()) out += "  (suppressed)";
-  out += "\n";
-  for (const std::string& line :
-       Wrap(Printable(finding.title()), static_cast<size_t>(style.width) - kIndent)) {
-    out += std::string(kIndent, ' ') + Inked(style, Ink::kBold, line) + "\n";
-  }
-  for (const FindingLine& line : FindingLines(finding))
-    AppendLine(style, line.label, line.text, &out);
-  return out;
+  return RenderIncident(finding, {}, style);
 }
 
 std::string RenderIncident(const v1::Finding& shown, const IncidentSites& sites,
                            const TextStyle& style) {
-  std::string out = RenderFinding(shown, style);
-  if (sites.count < 2) return out;
-  std::string text = std::to_string(sites.count) + ":";
-  uint64_t named = 0;
-  for (const std::string& site : sites.named) {
-    if (named == kMostSites) break;
-    text += (named++ == 0 ? " " : "; ") + site;
+  std::vector<FindingLine> lines =
+      style.verbose ? FindingLines(shown) : BriefLines(shown, sites, TextWidth(style));
+  if (style.verbose && sites.count > 1) {
+    lines.push_back({"sites", SitesLine(sites, kMostSites)});
+    lines.push_back({"incident", sites.fingerprint});
   }
-  if (named < sites.count) text += "; and " + std::to_string(sites.count - named) + " more";
-  AppendLine(style, "sites", text, &out);
-  AppendLine(style, "incident", sites.fingerprint, &out);
+  std::string out = Head(shown, style);
+  for (const FindingLine& line : lines) AppendLine(style, line.label, line.text, &out);
   return out;
 }
 

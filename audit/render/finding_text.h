@@ -28,7 +28,7 @@ std::string PlaceText(const v1::Finding& finding);
 // otherwise each field as "key value".
 std::string WitnessText(const google::protobuf::Struct& witness);
 
-// Returns the lines below a finding's title, in order: do first, command, why, witness, cause, ...
+// Returns all lines below a finding's title, in order: do first, command, why, witness, cause, ...
 // Foreign text is not escaped. If a line does not apply, its text is empty.
 struct FindingLine {
   const char* label;
@@ -36,13 +36,14 @@ struct FindingLine {
 };
 std::vector<FindingLine> FindingLines(const v1::Finding& finding);
 
-// Returns several lines, each ended by a newline. The first has level, rule and site; the others
-// are indented. Control characters of the finding are escaped, so that it cannot control the
+// Returns a finding in at most 8 lines: level, rule and site; title; what to do first; the command;
+// the reason; how sure it is; its fingerprint. If the style is verbose, returns all lines of
+// FindingLines. Control characters of the finding are escaped, so that it cannot control the
 // terminal. Thread-safe.
 std::string RenderFinding(const v1::Finding& finding, const TextStyle& style);
 
-// Renders a finding with the other findings of its incident (same rule, run and cause): below it
-// the sites (the named ones, and the total) and the incident's fingerprint. If there is one site,
+// Renders a finding with the other findings of its incident (same rule, run and cause): adds the
+// sites (the named ones, and the total) and the incident's fingerprint. If there is one site,
 // renders the finding alone. Thread-safe.
 struct IncidentSites {
   uint64_t count = 1;

@@ -23,7 +23,7 @@ std::string ReasonNames(const std::vector<std::string>& names) {
 }  // namespace
 
 std::string WhyNothingWasJudged(const AuditResult& result) {
-  if (result.inputs.empty()) return "nothing was judged: the folder holds no file";
+  if (result.inputs.empty()) return "nothing was judged: the folder contains no file";
   if (result.inputs_failed()) return "nothing was judged: see the refused inputs";
   std::vector<std::string> series, unknown;
   size_t read = 0, spooled = 0;
@@ -38,20 +38,20 @@ std::string WhyNothingWasJudged(const AuditResult& result) {
     }
   }
   if (!series.empty()) {
-    return "nothing was judged: no rule knows what these series are: " + ReasonNames(series) +
-           "; --map FILE with [series] \"NAME\" = \"loss\" states it (docs/scalars.md)";
+    return "nothing was judged: these series have unknown names: " + ReasonNames(series) +
+           "; declare their role with --map FILE, [series] \"NAME\" = \"loss\" (docs/scalars.md)";
   }
   if (read == 0 && unknown.empty() && spooled > 0)
-    return "nothing was judged: an audit reads a run record (record= of init), and this is a spool "
-           "for a server";
+    return "nothing was judged: this is a spool for a server; an audit reads a run record (record= "
+           "of init)";
   const auto aim = std::find_if(unknown.begin(), unknown.end(), IsOfAim);
   if (read == 0 && aim != unknown.end()) return "nothing was judged: found " + RefusalOfAim(*aim);
   if (read == 0) {
     return "nothing was judged: " + Plural(unknown.size(), "file") +
-           " of no format that this version reads: " + ReasonNames(unknown);
+           " with an unknown format: " + ReasonNames(unknown);
   }
   return "nothing was judged: " + Plural(read, "file") +
-         " read, and no rule judges any of what they hold (--format json lists it)";
+         " read, but no rule judges their contents (--format json lists them)";
 }
 
 }  // namespace plumbline::audit

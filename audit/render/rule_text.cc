@@ -56,7 +56,7 @@ std::string OptionsTable(const RuleInfo& info) {
   if (info.options.empty()) return "";
   std::string out =
       "\n## Options\n\nSet with `--set " + std::string(info.id) + ".OPTION=VALUE`.\n\n";
-  out += "| option | default | unit | values | why this default |\n|---|---|---|---|---|\n";
+  out += "| option | default | unit | values | reason of the default |\n|---|---|---|---|---|\n";
   for (const OptionInfo& option : info.options) {
     out += std::string("| `") + option.name + "` | " + option.default_value + " | " + option.unit +
            " | " + RangeText(option) + " | " + option.reason + " |\n";

@@ -113,7 +113,7 @@ std::string PlotWords(const CollectedSeries& series, const SparkColumns& range,
   std::string out = series.Name() + " over steps " + std::to_string(range.step_first) + " to " +
                     std::to_string(range.step_last);
   if (range.any_finite) out += ", from " + ShortNumber(range.min) + " to " + ShortNumber(range.max);
-  return onset ? out + "; the finding begins at step " + std::to_string(*onset) : out;
+  return onset ? out + "; the finding starts at step " + std::to_string(*onset) : out;
 }
 
 }  // namespace

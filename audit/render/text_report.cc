@@ -59,21 +59,22 @@ std::string Findings(const AuditResult& result, const TextStyle& style) {
   return out;
 }
 
-// Returns the number of sites for each reason, the most frequent first.
+// Counts the sites of each reason, the most frequent first. A reason is named by its code, as
+// words.
 std::string Counted(const std::vector<VerdictGroup>& groups) {
   std::map<std::string, size_t> by_reason;
   size_t all = 0;
   for (const VerdictGroup& group : groups) {
-    by_reason[group.words.substr(0, group.words.find(':'))] += group.sites.size();
+    by_reason[group.reason] += group.sites.size();
     all += group.sites.size();
   }
   std::vector<std::pair<std::string, size_t>> reasons(by_reason.begin(), by_reason.end());
   std::stable_sort(reasons.begin(), reasons.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
-  std::string out = std::to_string(all) + " inconclusive: ";
+  std::string out = Plural(all, "verdict is", "verdicts are") + " inconclusive: ";
   for (size_t i = 0; i < reasons.size(); ++i)
-    out += (i == 0 ? "" : ", ") + reasons[i].first + " " + std::to_string(reasons[i].second);
-  return out + "; --format json says of each where and why";
+    out += (i == 0 ? "" : ", ") + reasons[i].first + " (" + std::to_string(reasons[i].second) + ")";
+  return out + ". --format json lists each with its site and reason.";
 }
 
 // If something was judged and there are many reasons, counts them, because they are less important
@@ -128,9 +129,10 @@ std::string SeriesRead(const AuditResult& result, const TextStyle& style) {
         std::string(NameOf(role)) + ": " + Printable(SitesText({list.begin(), list.end()})), &out);
   }
   if (const auto none = names.find(SeriesRole::kNone); none != names.end()) {
-    AppendWrapped(style, 2,
-                  "of no role: " + Printable(SitesText({none->second.begin(), none->second.end()})),
-                  &out);
+    AppendWrapped(
+        style, 2,
+        "without a role: " + Printable(SitesText({none->second.begin(), none->second.end()})),
+        &out);
   }
   return out + "\n";
 }
@@ -171,9 +173,12 @@ std::string RenderText(const AuditResult& result, const TextStyle& style) {
            Printable(WhyNothingWasJudged(result)) + "\n";
   }
   const std::string left_out = LeftOutText(result);
+  const bool more = !style.verbose && !result.nothing_there && !result.findings().empty();
   return (style.verbose ? Passed(result, style) : "") + SeriesRead(result, style) +
          InputProblems(result, style) + Inconclusive(result, style) +
          (result.nothing_there ? "" : Findings(result, style)) +
+         (more ? "-v prints each finding in full; plumb explain RULE prints the page of a rule.\n"
+               : "") +
          (left_out.empty() ? "" : left_out + "\n") + BottleneckText(result) + SummaryText(result) +
          "\n";
 }

@@ -14,7 +14,7 @@ struct TextStyle {
   bool colour = false;
   int width = 100;       // columns per line; at least 40
   bool unicode = false;  // block characters may be used
-  bool verbose = false;  // passed verdicts are listed too
+  bool verbose = false;  // lists passed verdicts too, and all lines of a finding
 };
 
 // Returns the style for a file descriptor: colour and width of a terminal, unless NO_COLOR is set

@@ -6,6 +6,7 @@
 
 #include "audit/render/finding_text.h"
 #include "rules/engine/incidents.h"
+#include "rules/words/words.h"
 
 namespace plumbline::audit {
 namespace {
@@ -82,7 +83,12 @@ std::vector<VerdictGroup> InconclusiveGroups(const AuditResult& result) {
     if (verdict->kind() != v1::Verdict::KIND_INCONCLUSIVE) continue;
     const std::string id = verdict->reason().substr(0, verdict->reason().find(':'));
     VerdictGroup& group = groups[{verdict->rule(), id}];
-    if (group.sites.empty()) group = {verdict->rule(), verdict->reason(), {}};
+    if (group.sites.empty()) {
+      group = {verdict->rule(),
+               rules::ReasonSentence(verdict->reason()),
+               rules::ReasonName(verdict->reason()),
+               {}};
+    }
     group.sites.push_back(SiteText(verdict->site()));
   }
   return ListOf(std::move(groups));
@@ -96,7 +102,7 @@ std::vector<VerdictGroup> PassedGroups(const AuditResult& result) {
     for (const std::string& assumption : verdict->assumptions())
       assumed += (assumed.empty() ? "assuming " : "; ") + assumption;
     VerdictGroup& group = groups[{verdict->rule(), assumed}];
-    if (group.sites.empty()) group = {verdict->rule(), assumed, {}};
+    if (group.sites.empty()) group = {verdict->rule(), assumed, "", {}};
     group.sites.push_back(SiteText(verdict->site()));
   }
   return ListOf(std::move(groups));
@@ -116,12 +122,12 @@ std::string LeftOutText(const AuditResult& result) {
   const Selection::Result chosen = selection.Of(result.report.findings());
   std::string out;
   if (selection.baseline) {
-    out = Plural(chosen.known, "finding") + " left out: known from the baseline " +
+    out = Plural(chosen.known, "finding") + " not shown: known from the baseline " +
           Printable(selection.baseline->path());
   }
   if (selection.since) {
     out += (out.empty() ? "" : "; ") + Plural(chosen.before, "finding") +
-           " left out: over before step " + std::to_string(*selection.since);
+           " not shown: ended before step " + std::to_string(*selection.since);
   }
   return out;
 }
@@ -134,7 +140,7 @@ std::string SummaryText(const AuditResult& result) {
     return "0 judged, " + std::to_string(coverage.inconclusive) + " inconclusive";
   const std::string dropped =
       coverage.dropped > 0 ? "; " + std::to_string(coverage.dropped) + " dropped" : "";
-  const char* const no_loss = LossIsMissing(result) ? "; no series was taken for a loss" : "";
+  const char* const no_loss = LossIsMissing(result) ? "; no series was recognised as a loss" : "";
   return FindingCounts(findings) + "; " + RuleCounts(result) + dropped + no_loss;
 }
 

@@ -11,8 +11,9 @@ namespace plumbline::audit {
 // Verdicts of one rule with the same text, over sites and steps.
 struct VerdictGroup {
   std::string rule;
-  std::string words;               // an inconclusive verdict's reason; a passed verdict's
-                                   // assumption, or empty
+  std::string words;               // an inconclusive verdict's reason without its code; a passed
+                                   // verdict's assumption, or empty
+  std::string reason;              // an inconclusive verdict's reason in two or three words
   std::vector<std::string> sites;  // in the form of SiteText
 };
 

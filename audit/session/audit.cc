@@ -28,8 +28,9 @@ void TellUnused(const AuditOptions& options, std::deque<InputReport>* inputs) {
     found |= input.step_said == StepSaid::kFound;
   }
   if (asked != nullptr && !found) {
-    asked->Add(0, absl::StrCat("expected a column ", Quoted(options.readers.scalars.step),
-                               ", which --map names as the step, found no file that has one"));
+    asked->Add(0,
+               absl::StrCat("expected a column ", Quoted(options.readers.scalars.step),
+                            ", which --map declares as the step, found no file with this column"));
   }
   if (of_series == nullptr) return;
   const std::vector<std::string_view> known(names.begin(), names.end());
@@ -37,7 +38,8 @@ void TellUnused(const AuditOptions& options, std::deque<InputReport>* inputs) {
     if (names.contains(name)) continue;
     const auto meant = MeantName(name, known);
     of_series->Note(absl::StrCat(
-        "expected a series ", Quoted(name), ", which --map calls ", NameOf(role), ", found none",
+        "expected a series ", Quoted(name), ", which --map declares as ", NameOf(role),
+        ", found none",
         meant ? absl::StrCat("; did you mean ", std::string(*meant), "?") : std::string()));
   }
 }

@@ -40,7 +40,7 @@ void StateCountedRows(const std::deque<InputReport>& inputs, rules::Report* repo
     if (!runs.contains(finding->site().run())) return;
     const bool before = !finding->explanation().empty();
     absl::StrAppend(finding->mutable_explanation(), before ? " " : "",
-                    "The log states no steps, its rows were counted: logged row ", RowOf(*finding),
+                    "The log has no steps, so rows were counted: logged row ", RowOf(*finding),
                     ", step unknown.");
     rules::Put(*finding->mutable_details(), "step_unit", "logged row");
   });
@@ -59,9 +59,9 @@ void StateFallBacks(const std::deque<InputReport>& inputs, rules::Report* report
     for (const auto& [from, to] : of_run->second) {
       if (row < to || row > from + 1) continue;
       absl::StrAppend(
-          finding->mutable_explanation(), " It begins at a resume: the steps fall back from ", from,
-          " to ", to, " there, and come again. Compare what the resume loaded with ",
-          "what was saved: the optimizer's state, the scheduler, the order of the data.");
+          finding->mutable_explanation(), " It begins at a resume: the steps go back from ", from,
+          " to ", to, " there, and repeat. Compare the state that the resume loaded with ",
+          "the saved one: the optimizer's state, the scheduler, the order of the data.");
       return;
     }
   });

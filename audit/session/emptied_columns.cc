@@ -8,8 +8,7 @@ namespace {
 
 bool IsJudged(SeriesRole role) {
   return role == SeriesRole::kLoss || role == SeriesRole::kGradientNorm ||
-         role == SeriesRole::kPerplexity || role == SeriesRole::kLikelihood ||
-         IsPolicyMetric(role);
+         role == SeriesRole::kPerplexity || role == SeriesRole::kLikelihood || IsPolicyMetric(role);
 }
 
 v1::Verdict VerdictOf(const EmptiedColumn& column) {
@@ -18,7 +17,7 @@ v1::Verdict VerdictOf(const EmptiedColumn& column) {
   found.Title("the column is empty from one row on")
       .Explain(absl::StrCat(column.name, " has a value in ", column.values, " rows up to step ",
                             column.last_step, ", and none in the ", column.empty_rows,
-                            " rows after it, while the table goes on. pandas writes NaN as an "
+                            " rows after it, though the table continues. pandas writes NaN as an "
                             "empty cell, orjson as null."))
       .Cause("emptied", 0.7)
       .Measured("empty rows", static_cast<double>(column.empty_rows), "rows")
@@ -26,7 +25,7 @@ v1::Verdict VerdictOf(const EmptiedColumn& column) {
       .Samples(column.values)
       .Witness("step", step)
       .Fix(
-          "Look at the value where it is computed: NaN from that step on? Write it as text: "
+          "Check the computation of the value: is it NaN from that step on? Write it as text: "
           "to_csv(na_rep='nan'), json.dumps.")
       .At("", column.name, column.last_step, column.last_step, std::vector<uint32_t>{});
   google::protobuf::Struct& details = *found.verdict().mutable_details();

@@ -43,7 +43,7 @@ class Spools {
     for (const std::string& parent : parents) {
       notes.push_back(
           parent +
-          " is a spool: it holds evidence that no server has acknowledged; \"plumb spool send " +
+          " is a spool: it contains evidence that no server has acknowledged; \"plumb spool send " +
           parent + "\" delivers it");
     }
     return notes;
@@ -76,8 +76,8 @@ class UnreadFiles {
                       "; a line needs a step, a name and a number, such as \"step 10: loss 2.5\"");
     }
     if (files_ > 0)
-      notes.push_back((files_ == 1 ? "1 file is" : std::to_string(files_) + " files are") +
-                      (" of no format that this version reads: " + names_));
+      notes.push_back((files_ == 1 ? "1 file has" : std::to_string(files_) + " files have") +
+                      (" an unknown format: " + names_));
     return notes;
   }
 
@@ -204,8 +204,8 @@ class Finder {
       const Reader::Beside beside = set.reader->Judge(report->path, head, set.files);
       if (beside == Reader::Beside::kOfThem) return TakeIn(&set, report);
       if (beside == Reader::Beside::kAlike) {
-        report->Note("beside files of format " + std::string(set.reader->format()) +
-                     ", and looks like one, but is none: not read");
+        report->Note("among files of format " + std::string(set.reader->format()) +
+                     ": it looks like one but is not valid; it was not read");
       }
     }
   }

@@ -119,8 +119,8 @@ std::vector<std::string> NotesOn(const std::map<std::string, std::set<uint32_t>>
     if (numbers.size() < 2) continue;
     notes.push_back(absl::StrCat("run ", run, ": ", numbers.size(), " attempts (",
                                  absl::StrJoin(numbers, ", "),
-                                 "), judged as one run that was restarted. Records of runs that "
-                                 "are not the same run belong into folders of their own."));
+                                 "), judged as one run that was restarted. Put records of "
+                                 "different runs into separate folders."));
   }
   return notes;
 }
@@ -129,8 +129,8 @@ std::vector<std::string> NotesOn(const std::map<std::string, std::set<uint32_t>>
 // probes.
 v1::Verdict OfRefusedInputs(v1::Verdict verdict) {
   v1::Finding& finding = *verdict.mutable_finding();
-  finding.set_explanation("Inputs were refused (see Inputs), and nothing else was there to judge.");
-  finding.set_fix("Mend what is said of the inputs, and audit them again.");
+  finding.set_explanation("Inputs were refused (see Inputs), and there was no other input.");
+  finding.set_fix("Fix the problems of the inputs, and audit them again.");
   return verdict;
 }
 

@@ -42,29 +42,30 @@ std::string RanksText(const std::vector<uint32_t>& ranks) {
 EndingWords EndingWordsOf(const LogEnding& ending) {
   if (ending.type == "exit status")
     return {"the run ended with an exit status that is not 0", "exit-status",
-            "Look for the first error above it, and at the logs of the other ranks."};
+            "Find the first error above it, and check the logs of the other ranks."};
   switch (ending.kind) {
     case LogEnding::Kind::kOutOfMemory:
       return {
           "the run ended: GPU memory ran out", "out-of-memory",
           "Use a smaller micro-batch with more accumulation, activation checkpointing, or shard "
-          "the optimizer; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments."};
+          "the optimizer; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation."};
     case LogEnding::Kind::kTimeout:
       return {"the run ended: a collective timed out", "collective-timeout",
-              "Look at the ranks that did not come: their last lines, their host (dmesg), a branch "
-              "that only they take; TORCH_NCCL_TRACE_BUFFER_SIZE=2000 writes dumps to audit."};
+              "Check the ranks that did not join: their last log lines, their host (dmesg), a "
+              "branch that only they take. TORCH_NCCL_TRACE_BUFFER_SIZE=2000 writes dumps that "
+              "plumb audit reads."};
     case LogEnding::Kind::kKilled:
       return {"the run was killed", "signal",
-              "Look at the host: dmesg for the out-of-memory killer, the scheduler's log for a "
-              "limit of memory or time."};
+              "Check the host: dmesg for the out-of-memory killer, the scheduler's log for a limit "
+              "of memory or time."};
     case LogEnding::Kind::kCrash:
       return {"the run crashed", "signal",
-              "Run it again with CUDA_LAUNCH_BLOCKING=1 and PYTHONFAULTHANDLER=1, which name the "
-              "call; compute-sanitizer names an illegal access; look at the host's dmesg."};
+              "Run it again with CUDA_LAUNCH_BLOCKING=1 and PYTHONFAULTHANDLER=1, which show the "
+              "call. compute-sanitizer finds illegal accesses. Check the host's dmesg."};
     case LogEnding::Kind::kCancelled:
-      return {"the run was stopped from outside", "terminated",
-              "Ask the scheduler for more time, and save checkpoints more often than its notice; "
-              "go on from the last one."};
+      return {"the run was stopped by a signal", "terminated",
+              "Request more time from the scheduler, save checkpoints more often, and continue "
+              "from the last one."};
     default:
       return {"the run ended by an exception", "exception",
               "Read the traceback from its first exception; the others follow from it."};
@@ -121,23 +122,22 @@ std::optional<v1::Verdict> ScalerVerdict(const std::string& path, int64_t last_s
   if (said.events() == 0) return std::nullopt;
   const bool storm = said.storm(bytes);
   rules::FindingBuilder found(storm ? v1::LEVEL_ERROR : v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
-  found.Title(storm ? "the loss scale falls without end" : "the loss scaler skipped steps")
-      .Explain(absl::StrCat("The log states ", said.events(),
-                            said.events() == 1 ? " overflow" : " overflows",
-                            " that the loss scaler skipped, up to step ", last_step,
-                            ": the scale went from ", said.first(), " to ", said.last(),
-                            storm ? absl::StrCat(", by ", said.falls(),
-                                                 " falls in a row to the end: "
-                                                 "no step is applied.")
-                                  : "."))
+  found.Title(storm ? "the loss scale falls until the end" : "the loss scaler skipped steps")
+      .Explain(absl::StrCat(
+          "The log states ", said.events(), said.events() == 1 ? " overflow" : " overflows",
+          " that the loss scaler skipped, up to step ", last_step, ": the scale went from ",
+          said.first(), " to ", said.last(),
+          storm ? absl::StrCat(", by ", said.falls(),
+                               " consecutive falls up to the end: no step is applied.")
+                : "."))
       .Cause(storm ? "overflow-storm" : "skipped-step", storm ? 0.9 : 0.8)
       .Measured("overflows", static_cast<double>(said.events()), "steps")
-      .Threshold(10, "falls in a row, to the end of the log or to a scale of 1")
+      .Threshold(10, "consecutive falls, to the end of the log or to a scale of 1")
       .Samples(said.events())
       .Witness("scale", said.last())
-      .Fix(storm ? "Train in bf16, or find what overflows (precision/non-finite names the first "
-                   "tensor); check the inputs, and lower the rate."
-                 : "Nothing, while it stays rare.");
+      .Fix(storm ? "Train in bf16, or find the tensor that overflows (precision/non-finite names "
+                   "the first one). Check the inputs, and lower the learning rate."
+                 : "Do nothing while it is rare.");
   rules::SetPlace(found.verdict(), "", "loss scaler", last_step, last_step,
                   std::vector<uint32_t>{});
   google::protobuf::Struct& details = *found.verdict().mutable_details();
@@ -160,8 +160,8 @@ std::optional<v1::Verdict> EndingVerdict(const std::string& path, int64_t last_s
                     ending->op.empty() ? "" : " (" + ending->op + ")", ": ",
                     RanksText(ending->waiting), " waited");
     absl::StrAppend(&text, ending->missing.empty()
-                               ? "; which rank did not come is not known."
-                               : "; " + RanksText(ending->missing) + " did not come to it.");
+                               ? "; the missing rank is not known."
+                               : "; " + RanksText(ending->missing) + " did not join it.");
   }
   const bool asked = ending->kind == LogEnding::Kind::kCancelled || ending->type == "exit status";
   rules::FindingBuilder found(by_hand ? v1::LEVEL_NOTE
@@ -172,10 +172,10 @@ std::optional<v1::Verdict> EndingVerdict(const std::string& path, int64_t last_s
       .Explain(text)
       .Cause(by_hand ? "interrupted" : words.cause, 1)
       .Measured("last step", static_cast<double>(last_step), "step")
-      .Threshold(0, "a log that ends well ends with training")
+      .Threshold(0, "a complete log ends with training")
       .Samples(1)
       .Witness("end", ending->message)
-      .Fix(by_hand ? "Nothing, if that was meant." : words.fix);
+      .Fix(by_hand ? "If this was intended, do nothing." : words.fix);
   std::vector<uint32_t> ranks = ending->missing;
   if (ranks.empty() && ending->rank) ranks.push_back(*ending->rank);
   rules::SetPlace(found.verdict(), "", "process", last_step, last_step, ranks);

@@ -71,21 +71,21 @@ std::vector<std::pair<std::string, v1::Verdict>> RankEnds::Verdicts(const May& m
     const std::string who = rules::RankWords(silent);
     const int64_t last = longest->second.newest;
     rules::FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
-    found.Title("a rank reports nothing while others go on")
+    found.Title("a rank reports nothing while others continue")
         .Explain(absl::StrCat("The last row of ", who, " is step ", first,
                               "; it reported each step until "
                               "then, as other ranks did, and rank ",
-                              longest->first, " goes on to step ", last, "."))
+                              longest->first, " continues to step ", last, "."))
         .Cause("rank-silent", 0.8)
         .Measured("steps without a row", static_cast<double>(last - first), "steps")
         .Threshold(static_cast<double>(kFewestAfter), "rows of another rank after its last one")
         .Samples(longest->second.rows)
         .Witness("step", static_cast<double>(first))
         .Witness("newest", static_cast<double>(last))
-        .Assume("its log is whole, and was copied at the same time as the others")
+        .Assume("its log is complete, and was copied at the same time as the others")
         .Fix(
-            "Look at the end of that rank's own log and at its host (dmesg); a rank that hangs "
-            "waits in a collective: py-spy dump names where.");
+            "Check the end of that rank's own log and its host (dmesg). If the rank hangs in a "
+            "collective, py-spy dump shows the line.");
     rules::SetPlace(found.verdict(), "", "process", first, last, silent);
     google::protobuf::Struct& details = *found.verdict().mutable_details();
     rules::Put(details, "kind", "rank-silent");

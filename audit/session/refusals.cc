@@ -19,26 +19,27 @@ struct Known {
 // Archives are not searched: the user unpacks them, because that needs disk space.
 constexpr Known kKnown[] = {
     {"\x28\xb5\x2f\xfd",
-     "something packed: unpack it with tar -xf FILE (a tar) or unzstd FILE, then audit what it "
-     "held"},
+     "a compressed file: unpack it with tar -xf FILE (a tar) or unzstd FILE, then audit its "
+     "contents"},
     {"\xfd"
      "7zXZ",
-     "something packed: unpack it with tar -xf FILE (a tar) or unxz FILE, then audit what it held"},
+     "a compressed file: unpack it with tar -xf FILE (a tar) or unxz FILE, then audit its "
+     "contents"},
     {"BZh",
-     "something packed: unpack it with tar -xf FILE (a tar) or bunzip2 FILE, then audit what it "
-     "held"},
+     "a compressed file: unpack it with tar -xf FILE (a tar) or bunzip2 FILE, then audit its "
+     "contents"},
     {"\x1f\x8b",
-     "something packed: unpack it with tar -xf FILE (a tar) or gunzip FILE, then audit what it "
-     "held"},
-    {"PK\x03\x04", "something packed: unpack it with unzip FILE, then audit what it held"},
+     "a compressed file: unpack it with tar -xf FILE (a tar) or gunzip FILE, then audit its "
+     "contents"},
+    {"PK\x03\x04", "a compressed file: unpack it with unzip FILE, then audit its contents"},
     {"PAR1",
      "a Parquet file: write it as CSV (python -c \"import pandas; "
      "pandas.read_parquet('FILE').to_csv('FILE.csv', index=False)\"), then audit that"},
     {"SQLite format 3",
-     "an SQLite database of no tracker that is known: export its metrics as CSV with a column of "
-     "steps, then audit that"},
-    {"\x89PNG", "an image: audit the numbers that it was drawn from"},
-    {"%PDF", "a PDF document: audit the numbers that it was drawn from"},
+     "an SQLite database of an unknown tracker: export its metrics as CSV with a column of steps, "
+     "then audit that"},
+    {"\x89PNG", "an image: audit the data that it shows"},
+    {"%PDF", "a PDF document: audit the data that it shows"},
 };
 
 bool StartsLike(std::string_view text, std::string_view lower) {
@@ -74,13 +75,16 @@ struct KnownName {
 };
 constexpr KnownName kKnownNames[] = {
     {"all_results.json",
-     "the last values of a run of transformers: audit trainer_state.json beside it, which has all"},
+     "the last values of a transformers run: audit trainer_state.json in the same folder, which "
+     "has all values"},
     {"train_results.json",
-     "the last values of a run of transformers: audit trainer_state.json beside it, which has all"},
+     "the last values of a transformers run: audit trainer_state.json in the same folder, which "
+     "has all values"},
     {"eval_results.json",
-     "the last values of a run of transformers: audit trainer_state.json beside it, which has all"},
+     "the last values of a transformers run: audit trainer_state.json in the same folder, which "
+     "has all values"},
     {"catboost_training.json",
-     "a copy of what CatBoost writes beside it: audit the folder, or learn_error.tsv"},
+     "a copy of other files of CatBoost: audit the folder, or learn_error.tsv"},
 };
 
 std::string RefusalOfRollout(std::string_view head) {
@@ -113,8 +117,8 @@ std::string RefusalOfAim(std::string_view path) {
   const size_t at = path.find(".aim/");
   const std::string repository(at == 0 ? "." : path.substr(0, at - 1));
   return "a part of the aim repository " + repository +
-         ", a store of its own: write its metrics as CSV with aim's Python package "
-         "(docs/scalars.md, aim), then audit that";
+         ": export its metrics as CSV with aim's Python package (docs/scalars.md, aim), then audit "
+         "that";
 }
 
 bool LooksLikeText(std::string_view head) {
@@ -141,7 +145,7 @@ std::string RefusalOf(std::string_view path, std::string_view head) {
   }
   if (std::string rollout = RefusalOfRollout(head); !rollout.empty()) return rollout;
   if (head.size() > 262 && head.substr(257, 5) == "ustar")
-    return "something packed: unpack it with tar -xf FILE, then audit what it held";
+    return "a compressed file: unpack it with tar -xf FILE, then audit its contents";
   for (const Known& known : kKnown) {
     if (head.starts_with(known.begin)) return std::string(known.found);
   }
@@ -149,8 +153,8 @@ std::string RefusalOf(std::string_view path, std::string_view head) {
     return "a web page: export the run's data as CSV or JSON from the tracker's page, then audit "
            "that";
   if (path.ends_with(".ipynb"))
-    return "a notebook without the output of a training: run its cells and save it, or audit the "
-           "log that the training writes";
+    return "a notebook without the output of a training run: run its cells and save it, or audit "
+           "the log of the training";
   if (!LooksLikeText(head)) return "none of them";
   const std::string_view line = FirstLineWithNumber(head);
   std::string text =

@@ -104,10 +104,10 @@ bool IsLostLoss(const v1::Finding& f) { return f.rule() == "health/loss-non-fini
 
 std::string NoteOnWeights(const v1::Finding& weight, bool follows) {
   const std::string& why = weight.explanation();
-  const size_t history = why.find("It was last looked at");
+  const size_t history = why.find("It was last observed");
   return "precision/non-finite of step " + std::to_string(OnsetOf(weight)) +
-         (follows ? " is not repeated: weights are not finite behind a loss that is not"
-                  : " stands for losses behind it, which are not repeated") +
+         (follows ? " is not repeated: weights are NaN or infinite because the loss is"
+                  : " covers later losses, which are not repeated") +
          (history == why.npos ? "" : ". " + why.substr(history, why.find(". ", history) - history));
 }
 
@@ -150,7 +150,7 @@ std::string NoteOnRepeats(size_t count, const std::set<std::string>& paths) {
   }
   if (paths.size() > kMostPaths) names += ", ...";
   return (count == 1 ? "1 finding is" : std::to_string(count) + " findings are") +
-         (" not repeated: other loggers of the run hold the same series (" + names + ")");
+         (" not repeated: other loggers of the run have the same series (" + names + ")");
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ void SeriesFold::Amend(v1::Finding* finding) const {
   for (const std::string& name : names) list->add_values()->set_string_value(name);
   const size_t more = names.size() > kMostFolded ? names.size() - kMostFolded : 0;
   names.resize(names.size() - more);
-  finding->set_explanation(absl::StrCat(finding->explanation(), " The same shows in ",
+  finding->set_explanation(absl::StrCat(finding->explanation(), " The same is visible in ",
                                         absl::StrJoin(names, ", "),
                                         more > 0 ? absl::StrCat(" and ", more, " more") : "", "."));
 }

@@ -112,14 +112,16 @@ std::vector<std::pair<std::string, v1::Verdict>> UnknownSeries::Verdicts() const
                       lost[i].second->first, ")");
     if (lost.size() > kMostUnknownNamed)
       absl::StrAppend(&text, " and ", lost.size() - kMostUnknownNamed, " more");
-    absl::StrAppend(&text, ". No rule knows what ", lost.size() == 1 ? "it is" : "they are",
-                    ", so that nothing else of ", lost.size() == 1 ? "it" : "them", " is judged.");
+    absl::StrAppend(
+        &text,
+        lost.size() == 1 ? ". The role of this series is" : ". The roles of these series are",
+        " unknown, so no rule judges the other values.");
     rules::FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
-    found.Title("a series of no role is NaN")
+    found.Title("a series without a role is NaN")
         .Explain(text)
         .Cause("unknown-series", 0.9)
         .Measured("values that are NaN", static_cast<double>(seen->values), "values")
-        .Threshold(0, "a series of no role is reported if it is NaN")
+        .Threshold(0, "a series without a role is reported if it is NaN")
         .Samples(seen->values + seen->finite_before + seen->finite_after)
         .Witness("step", static_cast<double>(seen->first))
         .Witness("value", "nan")

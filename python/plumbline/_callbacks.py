@@ -31,7 +31,7 @@ def guarded(method):
             text = f"{method.__name__}: {error!r}"
             if text not in self._failed:
                 self._failed.add(text)
-                print(f"plumbline: {type(self).__name__}.{text} (said once; the trainer goes on)", file=sys.stderr)
+                print(f"plumbline: {type(self).__name__}.{text} (printed once; the trainer continues)", file=sys.stderr)
             return None
 
     return call

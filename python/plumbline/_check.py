@@ -68,8 +68,8 @@ _HEADLINES = {
     "clean": "no assignment moved",
     "batch-dependent": "routing depends on other sequences of the batch",
     "future-leak": "routing depends on later tokens",
-    "nondeterministic": "the router does not repeat itself",
-    "not-tried": "there was nothing to replace",
+    "nondeterministic": "the router gives different results for equal inputs",
+    "not-tried": "no tokens could be replaced",
     "disabled": "PLUMBLINE_DISABLE is set, or this is a forked child",
 }
 
@@ -216,7 +216,7 @@ def _batch(logits):
         raise TypeError(f"logits: expected a torch tensor or a numpy array, not {type(logits).__name__}")
     if len(batch.shape) != 2:
         raise ValueError(f"logits: expected shape [T, E], found {list(batch.shape)}; reshape them, and "
-                         "let the router reshape what it gets")
+                         "let the router reshape its input")
     return batch
 
 

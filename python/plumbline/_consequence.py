@@ -77,14 +77,14 @@ def _values(what, value):
     except Unsupported as error:
         raise ValueError(f"{what}: expected {error}") from None
     if not shape:
-        raise ValueError(f"{what}: expected one loss a token (reduction='none'), found a single value")
+        raise ValueError(f"{what}: expected one loss per token (reduction='none'), found a single value")
     return shape, flat
 
 
 def _column(what, value, count):
     _, flat = _values(what, value)
     if len(flat) != count:
-        raise ValueError(f"{what}: expected one value a token, {count}, found {len(flat)}")
+        raise ValueError(f"{what}: expected one value per token, {count}, found {len(flat)}")
     return flat
 
 
@@ -94,7 +94,7 @@ def _columns(shape, count, sequence_id, position):
         where = None if position is None else _column("position", position, count)
         return _column("sequence_id", sequence_id, count), where
     if position is not None:
-        raise ValueError("position without sequence_id: expected both, neither or sequence_id alone")
+        raise ValueError("position without sequence_id: expected both, neither, or only sequence_id")
     if len(shape) > 2:
         raise ValueError(f"losses: expected shape [T] or [B,S] where sequence_id is not given, "
                          f"found {shape}")  # fmt: skip
@@ -243,7 +243,7 @@ def _no_spread(units, unit, level):
     if not count:
         return "no token has a finite loss under both routings"
     if count < 2:
-        return f"one {unit} alone has no spread; expected 2 or more"
+        return f"one {unit} has no spread; expected 2 or more"
     if not moved:
         bound = -math.expm1(math.log1p(-level) / count)  # (1 - p)^N = 1 - level
         return (f"no loss differs, so there is no spread; at {_percent(level)} fewer than "
@@ -302,15 +302,15 @@ def _percent(level):
 def _assumptions(found):
     if not found.tokens:
         return []
-    out = ["the difference holds both what later tokens told and that the weights were never trained "
-           "under the causal routing; a causal model that is switched the same way shows the second"]
+    out = ["the difference includes the information of later tokens, and the effect of weights that were never trained "
+           "under the causal routing; a causal model with the same switch shows the second effect"]
     left_out = sum(found.nonfinite.values())
     if left_out:
-        out.append(f"the {left_out} tokens left out are like the others")
+        out.append(f"the {left_out} excluded tokens are like the others")
     if found.no_interval:
         return out
-    out.append(f"the {found.units} {found.unit}s are independent draws; the interval is about other "
-               "text under these weights, not about another training run")
+    out.append(f"the {found.units} {found.unit}s are independent samples; the interval describes other "
+               "text with these weights, not another training run")
     if found.unit == "sequence":
         out.append("no two sequences competed for one expert's places (else give pool_id)")
     if found.units < NORMAL:
@@ -322,7 +322,7 @@ def _sentence(found):
     nonfinite = found.nonfinite
     out = ""
     if any(nonfinite.values()):
-        out = (f" Left out as not finite: {nonfinite['training']} tokens under the training routing "
+        out = (f" Excluded as NaN or infinite: {nonfinite['training']} tokens under the training routing "
                f"only, {nonfinite['causal']} under the causal routing only, {nonfinite['both']} under "
                "both.")  # fmt: skip
     if not found.tokens:
@@ -341,10 +341,10 @@ def _sentence(found):
     text += (f"; difference {found.difference:+.4f}, {_percent(found.level)} interval {low:+.4f} to "
              f"{high:+.4f} over {found.units} {found.unit}s)")  # fmt: skip
     if high < 0:
-        return text + ": it looks that much better than it is without that routing." + out
+        return text + ": the reported loss is better by this difference than without that routing." + out
     if low > 0:
-        return text + ": it does not look better than it is." + out
-    return text + ": that cannot be told from zero." + out
+        return text + ": the reported loss is not better than without that routing." + out
+    return text + ": the difference is within the noise." + out
 
 
 def leak_consequence(loss_training_routing, loss_causal_routing, *, sequence_id=None, position=None,

@@ -105,7 +105,7 @@ class _Report:
     def end(self):
         for what, why, remedy in self.missing:
             self.line("not watched", f"{what}: {why}. {remedy}")
-        print(f"{len(self.missing)} not watched" if self.missing else "all of it would be watched")
+        print(f"{len(self.missing)} not watched" if self.missing else "everything would be watched")
         return 1 if self.missing else 0
 
 
@@ -142,10 +142,10 @@ def _optimizers(report, optimizers, trained):
         groups = f"{len(one.param_groups)} group{'s' if len(one.param_groups) > 1 else ''}"
         report.line("optimizer", f"{type(one).__name__}, {groups}" + (f", updates recomputed as {kind}" if kind else ""))
         if kind is None:
-            report.miss(f"updates of {type(one).__name__}", "its rule is not known", "run.observe_update tells of them")
+            report.miss(f"updates of {type(one).__name__}", "its update rule is not known", "report them with run.observe_update")
     left = [name for name, p in trained.items() if id(p) not in held]
     if left:
-        report.miss(f"updates of {_names(left)}", "no optimizer holds them", "give them to one, or freeze them")
+        report.miss(f"updates of {_names(left)}", "no optimizer holds them", "pass them to an optimizer, or freeze them")
     foreign = len(held - own)
     if foreign:
         report.line("optimizer", f"holds {foreign} parameters that are frozen or not the model's")
@@ -156,10 +156,10 @@ def _wrappers(report, model):
     if is_ddp(model):
         report.line("ranks", "DistributedDataParallel: sums over ranks and the ranks' copies")
     elif "FullyShardedDataParallel" in kinds:
-        report.miss("sums of FullyShardedDataParallel", "its reductions are its own",
-                    "run.reducing and run.observe_reduction tell of sums")  # fmt: skip
+        report.miss("sums of FullyShardedDataParallel", "it uses its own reductions",
+                    "report sums with run.reducing or run.observe_reduction")  # fmt: skip
     elif "DataParallel" in kinds:
-        report.miss("replicas of DataParallel", "they are made anew in each forward pass", "use DistributedDataParallel")
+        report.miss("replicas of DataParallel", "they are created again in each forward pass", "use DistributedDataParallel")
     else:
         report.line("ranks", "one (no DistributedDataParallel around the model)")
 
@@ -168,10 +168,10 @@ def _capacity(found):
     if found.places == "none":
         return "capacity: none is set"
     if found.places is not None:
-        return f"capacity: {found.places}, a number of the module's"
+        return f"capacity: {found.places}, a number set in the module"
     if found.limited:
-        return "capacity: a factor; the number is taken from the dispatch mask, the call that drops, or what full experts hold"
-    return "capacity: no word of one"
+        return "capacity: a factor; the number is derived from the dispatch mask, the call that drops, or the load of full experts"
+    return "capacity: none found"
 
 
 def _routers(report, routers):
@@ -181,7 +181,7 @@ def _routers(report, routers):
     for words, names in alike.items():
         report.line("router", f"{_names(names)}: {words}")
     for name, why in routers.refused.items():
-        report.miss(f"router {name}", why, "run.observe_routing tells of it")
+        report.miss(f"router {name}", why, "report it with run.observe_routing")
     if not routers.routers and not routers.refused:
         report.line("router", "none found")
 
@@ -228,7 +228,7 @@ def _forward(report, model, inputs):
     try:
         twin = copy.deepcopy(model).train()
     except Exception as error:
-        report.line("forward", f"not tried: the model cannot be copied ({_said(error)})")
+        report.line("forward", f"not tested: the model cannot be copied ({_said(error)})")
         return
     routers = Routers(heard, twin, _guarded, lambda: False)
     named = inputs if isinstance(inputs, dict) else {}
@@ -247,18 +247,18 @@ def _forward(report, model, inputs):
 
 def _told(report, routers, heard):
     names = [r.found.name for r in routers.routers]
-    report.line("forward", f"{len(heard.calls)} of {len(names)} routers heard")
+    report.line("forward", f"{len(heard.calls)} of {len(names)} routers observed")
     alike = {}
     for name in names:
         known = heard.calls.get(name)
         if known is None:
             why = heard.said.get(name, "watch: it did not run")
             report.miss(f"router {name}", why.split(", but ")[-1].replace("watch: ", "").replace(": not observed", ""),
-                        "run.observe_routing tells of it")  # fmt: skip
+                        "report it with run.observe_routing")  # fmt: skip
             continue
-        kept = "kept choices seen" if "keep_mask" in known or "routing_map" in known else "what was kept is not said"
+        kept = "kept choices observed" if "keep_mask" in known or "routing_map" in known else "the kept choices are not known"
         places = f", capacity {known['capacity']} ({known.get('capacity_source') or 'as called'})" if known.get("capacity") else ""
-        rows = "" if "sequence_id" in known else "; whose rows are whose is not known (no [B,S] token ids entered the model)"
+        rows = "" if "sequence_id" in known else "; the sequences of the rows are not known (no [B,S] token ids entered the model)"
         alike.setdefault(f"{known.get('policy') or 'token choice'}, {kept}{places}{rows}", []).append(name)
     for words, names in alike.items():
         report.line("heard", f"{_names(names)}: {words}")

@@ -170,8 +170,8 @@ def load():
             _loaded = Library(path)
         except (OSError, AttributeError) as error:
             raise LibraryMissing(
-                f"{_NAME} cannot be loaded ({error}); expected it beside the package, in the build "
-                "tree, or where PLUMBLINE_LIBRARY says"
+                f"{_NAME} cannot be loaded ({error}); expected it next to the package, in the build "
+                "tree, or at the path in PLUMBLINE_LIBRARY"
             ) from error
     return _loaded
 

@@ -138,7 +138,7 @@ class Observations(Gathering, Rollouts):
         if unknown:
             return self._unknown("observe_update", layer, unknown)
         if intended is None:  # there is nothing to judge
-            text = f"observe_update({layer!r}): nothing is recorded without intended, the update in full precision"
+            text = f"observe_update({layer!r}): nothing is recorded, because intended (the update in full precision) is missing"
             return self._tell(("observe_update", repr(layer)), text)
         self._observe(
             KIND_UPDATE, layer, "update", (self._update_words, layer), _pack.pack_update,

@@ -18,8 +18,8 @@ def _check_every(every):
     if every is None:
         return 0
     if isinstance(every, bool) or not hasattr(every, "__index__") or not 0 < int(every) < 2**31:
-        raise ValueError(f"every is {every!r}; expected an integer from 1 (each step is observed) on, or "
-                         "None (the cadence decides)")  # fmt: skip
+        raise ValueError(f"every is {every!r}; expected an integer of at least 1 (1: each step is observed), or "
+                         "None (automatic)")  # fmt: skip
     return int(every)
 
 
@@ -42,7 +42,7 @@ def _share(budget):
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
-        raise ValueError(f"PLUMBLINE_BUDGET={text}: expected a number above 0, at most 1: the share of the step time that may be spent")
+        raise ValueError(f"PLUMBLINE_BUDGET={text}: expected a number above 0, at most 1: the allowed share of the step time")
     return share
 
 
@@ -105,7 +105,7 @@ def _forked():
 def _refused(strict, text):
     if strict:
         raise PlumblineError(text)
-    _warn(f"{text}. Nothing is observed; the trainer goes on.")
+    _warn(f"{text}. Nothing is observed; the trainer continues.")
     return NoRun(refused=True)
 
 

@@ -150,7 +150,7 @@ def pack_update(scratch, keep, before, after, intended, gradient, moment_before,
     if put.address_of("before") == put.address_of("after") is not None:
         raise Unsupported(
             "before and after are the same memory; expected before to be a copy that was taken "
-            "before the step (run.due tells whether one is needed)"
+            "before the step (run.due returns whether one is needed)"
         )
     UPDATE.pack_into(
         scratch.block, 0, UPDATE.size, dtype_code("eps_dtype", eps_dtype), *tensors,

@@ -64,8 +64,8 @@ class Ranks:
             return None
         if self._resolved(group) != group:
             told = ", ".join(f"{name}={value}" for name, value in zip(("rank", "world_size"), self.given) if value is not None)
-            return (f"init({told}): torch.distributed has this process as {_words(group)}. It is recorded as "
-                    f"{_words(self.taken)}, as init was told; what compares ranks is wrong if they do not differ")  # fmt: skip
+            return (f"init({told}): torch.distributed lists this process as {_words(group)}. It is recorded as "
+                    f"{_words(self.taken)}, the arguments of init; if two processes have the same rank, comparisons of ranks are wrong")  # fmt: skip
         launcher, names = of_launcher()
         # One task a node that spawns the ranks itself is no contradiction.
         if None in self.given and launcher is not None and launcher != group and (names[0] == "RANK" or launcher[1] == group[1]):
@@ -94,11 +94,11 @@ class Ranks:
             self._too_late(run, now, softly)
 
     def _too_late(self, run, now, softly):
-        text = (f"this process is {_words(now)}, by torch.distributed, and was recorded as {_words(self.taken)} since its "
-                "first step, under which it goes on: replicas and sums of other ranks are not compared with it. Expected "
-                "plumbline.init, or its first step, behind init_process_group, or init(rank=..., world_size=...)")  # fmt: skip
+        text = (f"this process is {_words(now)}, according to torch.distributed, but was recorded as {_words(self.taken)} since its "
+                "first step, and keeps this rank: it is not compared with replicas and sums of other ranks. Expected "
+                "plumbline.init, or its first step, after init_process_group, or init(rank=..., world_size=...)")  # fmt: skip
         self.taken = now  # once
-        # So that the audit says it too, and not only a line in a log.
+        # So that the audit reports it too, and not only a line in a log.
         run._declare_site(KIND_TENSOR, f"{_words(now)} of torch.distributed",
-                          "unhooked: call plumbline.init behind init_process_group, or give it rank= and world_size=")  # fmt: skip
+                          "unhooked: call plumbline.init after init_process_group, or pass rank= and world_size=")  # fmt: skip
         (run._tell_softly if softly else run._tell)("ranks", text)

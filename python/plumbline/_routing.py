@@ -83,7 +83,7 @@ def pack(scratch, keep, logits, scores, tensors, top_k, score_function, capacity
     logits_given = logits is not None and (scores is None or score_function is not None)
     what, first = ("router_logits", logits) if logits_given else ("router_scores", scores)
     if first is None:
-        raise Unsupported("router_logits or router_scores is needed")
+        raise Unsupported("expected router_logits or router_scores")
     described = _describe(what, first, 2, False, keep)
     scores_address = scratch.put(0, described)
     stream = current_stream(first, described[2]) if described[1] in ON_DEVICE else 0

@@ -121,7 +121,7 @@ class Run(Observations):
     def _tell_softly(self, key, text):
         if key not in self._told:
             self._told.add(key)
-            _warn(f"{text} (said once; the trainer goes on)")
+            _warn(f"{text} (printed once; the trainer continues)")
 
     def _check(self, key, status):
         """Speaks about a negative status; the library itself tells when it is unavailable."""

@@ -126,7 +126,7 @@ class Screen:
         far = settled and abs(exponent - usual[1]) > _FAR
         usual[0] += 1
         usual[1] += (exponent - usual[1]) / min(usual[0], 32)
-        return "the gradient moved far from what it was" if far else None
+        return "the gradient changed strongly" if far else None
 
     def weights(self, names, sums, moving):
         """`moving`: names of parameters whose gradient is not zero, at a learning rate that is not."""
@@ -138,7 +138,7 @@ class Screen:
             count = self._unchanged.get(name, 0) + 1 if old == new and name in moving else 0
             self._unchanged[name] = count
             if count == _STOPPED:
-                why = why or f"{name}: it stopped changing"
+                why = why or f"{name}: it no longer changes"
         return why
 
     def level(self):

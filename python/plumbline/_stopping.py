@@ -13,7 +13,7 @@ from ._ranks import of_process_group
 LEVELS = {"warning": 2, "error": 3}  # PLUMBLINE_STOP_ON_*
 _LATER = 8  # steps: ranks that train together are never so far apart
 _BYTES = 512  # of a reason
-NEEDS_A_SERVER = ("needs a server (server=, or PLUMBLINE_SERVER), which judges the run while it trains; without one the training goes on, "
+NEEDS_A_SERVER = ("needs a server (server=, or PLUMBLINE_SERVER), which judges the run during training; without a server the training continues, "
                   "and `plumb audit` judges the record afterwards")  # fmt: skip
 
 
@@ -53,12 +53,12 @@ class Stopping:
             group = of_process_group()
             due = self.reason is not None if group is None or group[1] == 1 else self._agree(step, group[0])
         except Exception as error:
-            print(f"plumbline: stop_on: the ranks cannot agree on a step: {error!r}; the training goes on", file=sys.stderr)
+            print(f"plumbline: stop_on: the ranks cannot agree on a step: {error!r}; the training continues", file=sys.stderr)
             self.due = lambda step: False
             return False
         if due and not self._told:
             self._told = True
-            print(f"plumbline: the training ends behind step {step}: {self.reason or 'rank 0 has a finding'}", file=sys.stderr)
+            print(f"plumbline: the training ends after step {step}: {self.reason or 'rank 0 has a finding'}", file=sys.stderr)
         return due
 
     def _agree(self, step, rank):

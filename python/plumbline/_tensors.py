@@ -122,7 +122,7 @@ def _describe_torch(tensor, keep):
         raise Unsupported(f"a tensor on the CPU or a CUDA device, not on {tensor.device}")
     address = tensor.data_ptr()
     if not address and tensor.numel():  # a wrapper around others, or its memory was given back
-        raise Unsupported(f"a tensor with memory of its own, not a {type(tensor).__name__} without")
+        raise Unsupported(f"a tensor with its own memory, not a {type(tensor).__name__} without")
     return (address, where, index, dtype, tensor.shape, tensor.stride())
 
 

@@ -351,7 +351,7 @@ class Watch:
             named = [pair for pair in self._named() if pair[0] not in self._shards]
             self._accumulation = self._run.watch_accumulation(named)
         if left and not self._left:
-            look(self._run, "gradients of the step before were not cleared")
+            look(self._run, "gradients of the previous step were not cleared")
         if micro == 1:
             self._left = left
 

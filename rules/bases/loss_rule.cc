@@ -96,9 +96,9 @@ void LossRule::JudgeRun(const RunSummary& /*run*/, VerdictSink& out) {
 void LossRule::Soften(const LossSeries& series, FindingBuilder* found) {
   found->Level(v1::LEVEL_NOTE)
       .Assume(MayBePart(series.op)
-                  ? "it is a part of the loss: another training loss is recorded beside it"
-                  : "it is the sum of what learn from each other: their own losses, or what "
-                    "episodes brought, are recorded beside it");
+                  ? "it is a part of the loss: another training loss is also recorded"
+                  : "it is a sum over models that train against each other; their own losses, or "
+                    "rewards of episodes, are also recorded");
 }
 
 void LossRule::Persist(Archive& archive) {
@@ -137,12 +137,12 @@ std::optional<std::string> MayHaveConverged(const LossSeries& series, double lev
   const double points = static_cast<double>(series.detector.points());
   const double every = static_cast<double>(series.step_last - series.step_first) / (points - 1);
   if (static_cast<double>(series.step_first) > 2 * every + 1)
-    return "the log begins after the run's beginning: the model may have learnt before";
+    return "the log starts after the start of the run: the model may have learnt before";
   if (series.epoch < 1)
-    return "the first epoch is not over: the model may have converged before this run";
+    return "the first epoch has not ended: the model may have converged before this run";
   if (series.classes >= 2 && level < kLearnt * std::log(series.classes))
     return absl::StrFormat(
-        "the loss began at %.4g, and a uniform guess over %.0f classes has %.4g: the model had "
+        "the loss started at %.4g, below a uniform guess over %.0f classes (%.4g): the model had "
         "learnt before this run",
         level, series.classes, std::log(series.classes));
   return std::nullopt;
@@ -159,22 +159,21 @@ void DescribeExcursion(const LossSeries& series, const Excursion& excursion,
       .Witness("points", static_cast<double>(excursion.points))
       .Witness("points_above", static_cast<double>(excursion.above));
   if (!series.rate_known)
-    found->Assume("no learning rate is recorded: the rate did not go up again");
+    found->Assume("the learning rate did not rise again (no learning rate is recorded)");
 }
 
 std::string RestartWords(const Excursion& excursion) {
   const ScheduleRestart& cause = excursion.cause;
-  return absl::StrFormat("the rate restarted in step %d, from %.3g to %.3g", cause.step, cause.from,
-                         cause.to);
+  return absl::StrFormat("the learning rate restarted in step %d, from %.3g to %.3g", cause.step,
+                         cause.from, cause.to);
 }
 
 std::string BlameResume(const LossSeries& series, int64_t onset, FindingBuilder* found) {
   if (!series.AtResume(onset)) return "";
   found->Cause("resume", 0.9)
       .Fix(
-          "Compare what the resume loaded with what was saved: the optimizer's state (moments, "
-          "step), "
-          "the scheduler, the order of the data, casts of weights; no batch is to blame.");
+          "Compare the loaded state with the saved one: the optimizer's state (moments, step), the "
+          "scheduler, the order of the data, casts of weights. No batch is the cause.");
   return absl::StrFormat(" It begins at a resume, whose first step is %d.", series.resumed_at);
 }
 

@@ -12,8 +12,8 @@ inline constexpr double kFalseAlarmsOfCreep = 2.9e-3;  // 2 of 2,200: below 6.3 
 inline constexpr double kMuchGrowth =
     1.5;  // factor: growth without a known limit that deserves a note
 inline constexpr char kMemoryFix[] =
-    "Look for what keeps tensors with their graph (.item() or .detach() before anything is kept); "
-    "torch.cuda.memory._dump_snapshot() names who allocated what is still there.";
+    "Look for stored tensors that keep their graph (use .item() or .detach() before storing); "
+    "torch.cuda.memory._dump_snapshot() lists the code that allocated the memory.";
 
 // Returns why a course is not a creep: ", it slows down".
 const char* CreepWords(const Creep& creep);

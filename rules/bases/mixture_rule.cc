@@ -59,14 +59,14 @@ v1::Verdict MixtureRule::Last(const MixtureKey& key, const Layer& layer) const {
   if (window.taken() == 0) {
     verdict = Inconclusive(absl::StrCat("no-steps: ", Unusable()));
   } else if (window.experts() < 2) {
-    verdict = Inconclusive("one-expert: there is nothing to choose");
+    verdict = Inconclusive("one-expert: the layer has one expert, so there is no choice");
   } else if (!window.enough()) {
-    verdict = Inconclusive(absl::StrCat("few-steps: ", window.steps().size(),
-                                        " steps were seen, in a span of ", window.span(),
-                                        "; needed are ", window_steps_, ", or ",
-                                        MixtureWindow::kFewest, " that lie evenly in as many"));
+    verdict = Inconclusive(
+        absl::StrCat("few-steps: ", window.steps().size(), " steps were recorded, over a span of ",
+                     window.span(), "; the rule needs ", window_steps_, ", or ",
+                     MixtureWindow::kFewest, " that are spread evenly over this span"));
   } else if (window.choices() == 0) {
-    verdict = Inconclusive("no-choices: no token chose an expert in the last steps");
+    verdict = Inconclusive("no-choices: no token chose an expert in the last recorded steps");
   } else {
     verdict = Rest(window);
   }

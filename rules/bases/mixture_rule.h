@@ -18,7 +18,7 @@ inline constexpr OptionInfo kMixtureStepsOption = {
     .type = OptionInfo::Type::kInteger,
     .unit = "steps",
     .default_value = "100",
-    .reason = "a mixture evens out over tens of steps; what lasts for 100 does not mend itself",
+    .reason = "load evens out over tens of steps; an imbalance that lasts 100 steps stays",
     .low = 20,
     .high = 10000};
 
@@ -51,7 +51,7 @@ class MixtureRule : public Rule {
   // Returns false for steps that this rule cannot use; they are counted separately.
   virtual bool Usable(const MixtureStep& /*step*/) const { return true; }
   // Returns why steps were not usable.
-  virtual const char* Unusable() const { return "no step could be read"; }
+  virtual const char* Unusable() const { return "no step could be evaluated"; }
 
  private:
   struct Layer {

@@ -11,8 +11,8 @@ namespace plumbline::rules {
 namespace {
 
 constexpr char kBack[] =
-    "Go back to the last checkpoint whose weights and moments are finite and skip the batch; "
-    "precision/non-finite names the first tensor that was not.";
+    "Go back to the last checkpoint with finite weights and moments, and skip the batch. "
+    "precision/non-finite names the first non-finite tensor.";
 
 // Returns "the loss", "the gradient norm" or "the evaluation loss".
 const char* Noun(SeriesRole role) {
@@ -38,7 +38,7 @@ std::string ValueWord(const NonFiniteCourse& course) {
 std::string CountedSentence(const NonFiniteCourse& course, const NonFinitePlace& place) {
   if (course.onset() == course.newest())
     return absl::StrFormat("%s counts NaN in step %d.", place.op, course.onset());
-  return absl::StrFormat("%s counts NaN from step %d to step %d: %d rows.", place.op,
+  return absl::StrFormat("%s counts NaN from step %d to step %d, in %d rows.", place.op,
                          course.onset(), course.newest(), course.not_finite());
 }
 
@@ -52,7 +52,7 @@ std::string Sentence(const NonFiniteCourse& course, const NonFinitePlace& place)
   if (std::isfinite(course.before()))
     absl::StrAppendFormat(&text, "; it was %.6g before", course.before());
   if (!one)
-    absl::StrAppendFormat(&text, ". Up to step %d %d values were not finite", course.newest(),
+    absl::StrAppendFormat(&text, ". Up to step %d, %d values were NaN or infinite", course.newest(),
                           course.not_finite());
   return text + ".";
 }
@@ -77,12 +77,12 @@ FindingBuilder Lasting(const NonFiniteCourse& course, const NonFinitePlace& plac
       Noun(evaluation || norm || measure || metric ? place.role : SeriesRole::kLoss);
   std::string text = Sentence(course, place);
   if (evaluation) {
-    absl::StrAppend(&text, " The training loss is finite: the evaluation is at fault.");
+    absl::StrAppend(&text, " The training loss is finite, so the fault is in the evaluation.");
   } else if (metric && place.training_finite) {
     absl::StrAppend(&text, " The training loss is finite.");
   } else if (course.never_finite() && norm) {
     absl::StrAppend(&text, " It is ", ValueWord(course),
-                    " since the first logged step: no optimizer step did anything of use.");
+                    " since the first logged step: no optimizer step was useful.");
   }
   found
       .Title(counted ? "iterations with a NaN are counted"
@@ -90,22 +90,23 @@ FindingBuilder Lasting(const NonFiniteCourse& course, const NonFinitePlace& plac
       .Explain(text)
       // If a loss and a norm fail in one step, the loss is shown first.
       .Cause(evaluation ? "evaluation" : place.cause, norm ? 0.9 : 1)
-      .Measured("values that are not finite", static_cast<double>(course.not_finite()), "values")
-      .Threshold(0, norm                ? "a gradient norm is a number"
+      .Measured("NaN or infinite values", static_cast<double>(course.not_finite()), "values")
+      .Threshold(0, norm                ? "a gradient norm is finite"
                     : counted           ? "no iteration has a NaN"
-                    : measure || metric ? "its value is a number"
-                                        : "a loss is a number")
+                    : measure || metric ? "its value is finite"
+                                        : "a loss is finite")
       .Samples(place.values)
-      .Fix(evaluation
-               ? "Look at the evaluation: labels that are all masked (ignore index), an empty "
-                 "split, a batch of padding, fp16 in evaluation; the weights need no checkpoint."
-           : metric && place.training_finite
-               ? "Look at what it is computed from: log-probabilities of -inf, a mask without "
-                 "tokens, a division by a count of 0."
-           : norm && course.never_finite()
-               ? "Stop the run: check the labels (all masked?), the inputs and the dtype; train in "
-                 "bf16 or fp32, and start again from the first weights."
-               : kBack)
+      .Fix(
+          evaluation
+              ? "Check the evaluation: labels that are all masked (ignore index), an empty split, "
+                "a batch of padding, fp16 in evaluation. The weights are not damaged."
+          : metric && place.training_finite
+              ? "Check what it is computed from: log-probabilities of -inf, a mask without tokens, "
+                "a division by a count of 0."
+          : norm && course.never_finite()
+              ? "Stop the run. Check the labels (all masked?), the inputs and the dtype. Train in "
+                "bf16 or fp32, and start again from the initial weights."
+              : kBack)
       .Witness("step", static_cast<double>(course.onset()))
       .Witness("value", course.what());
   if (std::isfinite(course.before())) found.Witness("value_before", course.before());
@@ -120,35 +121,37 @@ FindingBuilder Passing(NonFiniteSays says, const NonFiniteCourse& course,
   FindingBuilder found(came || counted ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
   std::string text = Sentence(course, place);
   if (filler) {
-    absl::StrAppend(&text, " It is finite again after that: as of a row in which it was not due.");
+    absl::StrAppend(&text,
+                    " It is finite again after that: probably no value was due in that row.");
   } else if (says == NonFiniteSays::kBegan) {
-    absl::StrAppend(&text, " It is finite since then: as while a loss scaler looks for its scale.");
+    absl::StrAppend(&text,
+                    " It is finite since then: probably a loss scaler searched for its scale.");
   } else if (!counted) {
-    absl::StrAppend(&text, " It is finite after that, as after steps that a loss scaler skipped.");
+    absl::StrAppend(&text, " It is finite after that: probably a loss scaler skipped steps.");
   }
   if (course.single_rows() > 1)
-    absl::StrAppendFormat(&text, " %d of %d logged rows are like that.", course.single_rows(),
+    absl::StrAppendFormat(&text, " %d of %d logged rows are affected.", course.single_rows(),
                           course.rows());
   found
-      .Title(counted
-                 ? "single iterations with a NaN are counted"
-                 : absl::StrCat(Noun(place.role), came     ? " was not finite for several rows"
-                                                  : filler ? " is not finite in rows without one"
-                                                           : " is not finite in single steps"))
+      .Title(counted ? "single iterations with a NaN are counted"
+                     : absl::StrCat(Noun(place.role),
+                                    came     ? " was NaN or infinite for several rows"
+                                    : filler ? " is NaN or infinite in rows without a value"
+                                             : " is NaN or infinite in single steps"))
       .Explain(text)
       .Cause(filler    ? "not-due"
              : counted ? "nan-iteration"
                        : "skipped-step",
              came ? 0.5 : 0.8)
-      .Measured("values that are not finite", static_cast<double>(course.not_finite()), "values")
+      .Measured("NaN or infinite values", static_cast<double>(course.not_finite()), "values")
       .Threshold(0, counted ? "no iteration has a NaN" : "a step that a loss scaler skips has none")
       .Samples(place.values)
-      .Fix(counted  ? "Look which batch it was; a check of the loss in each step, which stops the "
-                      "run, names it."
-           : filler ? "Nothing; log the series only where it has a value."
-           : came   ? "Look at the loss scale (log it), or train in bf16; without a loss scaler "
-                      "look which batch it was."
-                    : "Nothing, while it stays rare (health/loss-scale counts a logged scale).")
+      .Fix(counted
+               ? "Find the batch: a check of the loss in each step, which stops the run, shows it."
+           : filler ? "Do nothing, or log the series only in steps with a value."
+           : came ? "Check the loss scale (log it), or train in bf16. Without a loss scaler, find "
+                    "the batch."
+                  : "Do nothing while it is rare (health/loss-scale counts a logged scale).")
       .Witness("step", static_cast<double>(course.onset()))
       .Witness("value", course.what());
   PutKind(place, course.onset(), filler ? "not-due" : "skipped", &found);
@@ -176,14 +179,14 @@ FindingBuilder ZeroLossFinding(const ZeroLoss& zero, const NonFinitePlace& place
   std::string text = absl::StrFormat("%s is exactly 0 in %d logged rows, steps %d to %d", place.op,
                                      zero.rows, zero.first, zero.last);
   if (std::isfinite(zero.before)) absl::StrAppendFormat(&text, "; it was %.4g before", zero.before);
-  absl::StrAppend(
-      &text,
-      lost      ? ". The gradient norm is not finite there: a loss that is NaN is logged as 0 "
-                  "(transformers, logging_nan_inf_filter)."
-      : nothing ? ". The gradient norm is 0, too: nothing is learnt from these batches."
-                : ". No gradient norm is logged: a loss that is NaN is logged as 0 (transformers, "
-                  "logging_nan_inf_filter).",
-      came_back ? " It is above 0 again." : "");
+  absl::StrAppend(&text,
+                  lost ? ". The gradient norm is NaN or infinite there: a NaN loss is logged as 0 "
+                         "(transformers, logging_nan_inf_filter)."
+                  : nothing
+                      ? ". The gradient norm is 0 too: the model learns nothing from these batches."
+                      : ". No gradient norm is logged. A NaN loss may be logged as 0 "
+                        "(transformers, logging_nan_inf_filter).",
+                  came_back ? " It is above 0 again." : "");
   found
       .Title(nothing ? "the loss and the gradient norm are exactly 0"
                      : "the loss is exactly 0: a NaN that the log hides")
@@ -195,15 +198,15 @@ FindingBuilder ZeroLossFinding(const ZeroLoss& zero, const NonFinitePlace& place
       .Measured("rows with a loss of exactly 0", static_cast<double>(zero.rows), "rows")
       .Threshold(0, "a training loss is above 0")
       .Samples(zero.rows)
-      .Fix(nothing ? "Look at the labels: all masked (ignore index), or a prompt that fills the "
+      .Fix(nothing ? "Check the labels: all masked (ignore index), or a prompt that fills the "
                      "whole sequence."
-                   : "Set logging_nan_inf_filter=False to see the NaN; go back to the last good "
+                   : "Set logging_nan_inf_filter=False to see the NaN. Go back to the last good "
                      "checkpoint, use bf16 or fp32, and check labels and inputs.")
       .Witness("step", static_cast<double>(zero.first))
       .Witness("rows", static_cast<double>(zero.rows))
       .At(place.layer, place.op, zero.first, std::max(zero.first, zero.last), place.bad_ranks);
   if (!lost && !nothing)
-    found.Assume("the loss is one that cannot reach 0 at once (no hinge, no memorised set)");
+    found.Assume("the loss cannot reach exactly 0 (no hinge loss, no memorised data)");
   PutKind(place, zero.first, came_back ? "recovered" : "zero", &found);
   return found;
 }

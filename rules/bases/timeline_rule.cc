@@ -24,15 +24,14 @@ bool IsHabitOfLoop(const v1::TimelineWait& wait, uint64_t span) {
 v1::Verdict JudgeSound(const v1::Timeline& timeline) {
   if (const std::string wrong = WrongWith(timeline); !wrong.empty())
     return Inconclusive("wrong-timeline: " + wrong);
-  return Inconclusive("no-gpu-events: the trace holds no kernel, copy or memset of a GPU");
+  return Inconclusive("no-gpu-events: the trace contains no GPU kernel, copy or memset");
 }
 
 // Replaces words about a GPU's trace by words about a loop.
 void SpeakOfLoop(TimelineOf whose, v1::Verdict* verdict) {
   const auto say = [](std::string* text) {
-    absl::StrReplaceAll({{"the GPU idles", "the loop waits"},
-                         {"The GPU idles", "The loop waits"},
-                         {"the GPU idle", "the loop waiting"},
+    absl::StrReplaceAll({{"the GPU is idle", "the loop waits"},
+                         {"The GPU is idle", "The loop waits"},
                          {"the GPU", "the loop"},
                          {"The GPU", "The loop"}},
                         text);
@@ -43,27 +42,33 @@ void SpeakOfLoop(TimelineOf whose, v1::Verdict* verdict) {
   say(finding.mutable_title());
   say(finding.mutable_explanation());
   say(finding.mutable_measured()->mutable_name());
-  verdict->add_assumptions("what the loop's thread does outside of its declared stages is work");
+  verdict->add_assumptions("the loop's thread computes when it is outside its declared stages");
   if (whose != TimelineOf::kLoopOfGpu) return;
   finding.set_level(v1::LEVEL_NOTE);
-  verdict->add_assumptions("nothing is queued on the GPU meanwhile: spans are of its host");
+  verdict->add_assumptions("the GPU has no queued work during these host spans");
 }
 
 void ReportBottlenecks(const v1::Timeline& t, bool all, v1::Verdict* verdict) {
   const std::vector<timeline::Bottleneck> bottlenecks = timeline::BottlenecksOf(t);
   TellPaid(bottlenecks, verdict);
   if (bottlenecks.empty() || !all) return;
-  google::protobuf::Struct& shares = PutStruct(*verdict->mutable_details(), "tolls");
-  for (const timeline::Bottleneck& bottleneck : bottlenecks)
-    Put(shares, std::string(bottleneck.id), bottleneck.share);
+  // The second key is the former one, for one version.
+  for (const char* key : {"bottlenecks", "tolls"}) {
+    google::protobuf::Struct& shares = PutStruct(*verdict->mutable_details(), key);
+    for (const timeline::Bottleneck& bottleneck : bottlenecks)
+      Put(shares, std::string(bottleneck.id), bottleneck.share);
+  }
 }
 
 }  // namespace
 
 void TellPaid(const std::vector<timeline::Bottleneck>& bottlenecks, v1::Verdict* verdict) {
   if (bottlenecks.size() < 2 || !verdict->has_finding()) return;
-  Put(*verdict->mutable_details(), "toll", std::string(bottlenecks[0].id));
-  Put(*verdict->mutable_details(), "next_toll", std::string(bottlenecks[1].id));
+  // The second key of each pair is the former one, for one version.
+  for (const char* key : {"bottleneck", "toll"})
+    Put(*verdict->mutable_details(), key, std::string(bottlenecks[0].id));
+  for (const char* key : {"next_bottleneck", "next_toll"})
+    Put(*verdict->mutable_details(), key, std::string(bottlenecks[1].id));
 }
 
 TimelineOf WhoseTimeline(const v1::Site& site) {
@@ -80,21 +85,21 @@ std::string WrongWith(const v1::Timeline& t) {
   const uint64_t span = t.span_ns();
   if (span > kMost || t.kernel_ns() > kMost || t.start_ns() > timeline::kMostTime ||
       t.start_ns() < -timeline::kMostTime)
-    return "a time beyond any clock";
+    return "a time outside the range of a clock";
   if (t.busy_ns() > span || t.communication_ns() > t.busy_ns() ||
       t.exposed_ns() > t.communication_ns() || t.launch_wait_ns() > span)
     return "a part is longer than the whole";
   if (t.launched_kernels() > t.kernels() || t.short_kernels() > t.kernels())
-    return "more kernels of one sort than of all";
+    return "more kernels of one kind than in total";
   for (const v1::TimelineGap& gap : t.gaps()) {
     if (gap.duration_ns() > span || gap.start_ns() > span - gap.duration_ns() ||
         gap.occurrence() > kMost || gap.name() >= static_cast<uint32_t>(t.names_size()))
-      return "a gap outside of its window";
+      return "a gap outside its window";
   }
   for (const v1::TimelineWait& wait : t.waits()) {
     if (wait.union_ns() > span || wait.idle_ns() > wait.union_ns() || wait.median_ns() > span ||
         wait.period_ns() > span)
-      return "a span outside of its window";
+      return "a span outside its window";
   }
   for (const v1::TimelineStep& step : t.steps()) {
     if (step.duration_ns() > kMost || step.busy_ns() > step.duration_ns() ||
@@ -118,7 +123,7 @@ void SetTimelinePlace(const v1::Timeline& timeline, const SiteStep& step, uint32
 
 void TellSteps(int64_t first, int64_t last, v1::Verdict* verdict) {
   if (!verdict->has_finding()) return;
-  absl::StrAppend(verdict->mutable_finding()->mutable_explanation(), " Judged of steps ", first,
+  absl::StrAppend(verdict->mutable_finding()->mutable_explanation(), " Judged steps: ", first,
                   " to ", last, ".");
 }
 
@@ -142,14 +147,16 @@ void TimelineRule::Judge(const SiteStep& step, VerdictSink& out) {
 
 v1::Verdict WaitRule::JudgeTimeline(const v1::Timeline& t) const {
   if (t.launching_threads() == 0)
-    return Inconclusive("no-launches: no launch is recorded, so nobody knows which threads matter");
+    return Inconclusive(
+        "no-launches: the trace records no kernel launch, so the threads that launch are not "
+        "known");
   const auto wait = std::find_if(t.waits().begin(), t.waits().end(),
                                  [&](const auto& w) { return w.cause() == words_.cause; });
   if (wait == t.waits().end()) {
     if (whose() != TimelineOf::kTrace)
       return Inconclusive(absl::StrCat("no-spans: no ", words_.spans, " in the loop"));
-    return Inconclusive(absl::StrCat("no-spans: no ", words_.spans, " on a thread that launches (",
-                                     words_.absent, ")"));
+    return Inconclusive(absl::StrCat("no-spans: no ", words_.spans,
+                                     " on a thread that launches kernels (", words_.absent, ")"));
   }
   const double share = Share(wait->union_ns(), t.span_ns());
   const double idle = Share(wait->idle_ns(), t.span_ns());
@@ -160,7 +167,7 @@ v1::Verdict WaitRule::JudgeTimeline(const v1::Timeline& t) const {
   Put(details, "median_ms", Milliseconds(wait->median_ns()));
   Put(details, "name", wait->name());
   const std::string words =
-      absl::StrFormat("%d %s take %.3g %% of the time, %.3g %% with the GPU idle", wait->spans(),
+      absl::StrFormat("%d %s take %.3g %% of the time; the GPU is idle in %.3g %%", wait->spans(),
                       words_.spans, 100 * share, 100 * idle);
   const std::string more = More(*wait, details);
   if (!(idle >= least_) || wait->idle_spans() < kFewestSpans)
@@ -168,14 +175,13 @@ v1::Verdict WaitRule::JudgeTimeline(const v1::Timeline& t) const {
   const bool warns = whose() == TimelineOf::kTrace || IsHabitOfLoop(*wait, t.span_ns());
   FindingBuilder found(warns ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
   found.Title(words_.title)
-      .Explain(
-          absl::StrCat(absl::StrFormat("%s over %.4g s; the longest is \"%s\", a median one "
-                                       "takes %.4g ms.",
-                                       Capitalised(words), 1e-9 * static_cast<double>(t.span_ns()),
-                                       wait->name(), Milliseconds(wait->median_ns())),
-                       more))
+      .Explain(absl::StrCat(
+          absl::StrFormat("%s over %.4g s; the longest is \"%s\", the median is %.4g ms.",
+                          Capitalised(words), 1e-9 * static_cast<double>(t.span_ns()), wait->name(),
+                          Milliseconds(wait->median_ns())),
+          more))
       .Cause(timeline::CauseName(words_.cause), 0.9)
-      .Measured("share of the span in which the GPU idles in such spans", idle, "share")
+      .Measured("share of the time in which the GPU is idle during these spans", idle, "share")
       .Threshold(least_, "customary")
       .Samples(wait->idle_spans())
       .Witness("span", wait->name())

@@ -23,9 +23,6 @@ experts and k = 1 about 8·0.4·√(4096·⅛·⅞) = 68 choices are dropped by 
 from the sequences at the end of the queue. Evaluations do not repeat, a rollout and its training pass
 disagree, packed documents influence each other.
 
-**What it checks.** A full expert refused a token while it kept one of another sequence in the same pool.
-Packed documents count as separate sequences.
-
 **Bad.** `token 4093 (sequence 7, position 509), score 0.52, lost expert 2 to token 16 (sequence 0, ...)`.
 
 **Good.** No capacity; or one pool a sequence.
@@ -35,10 +32,13 @@ Packed documents count as separate sequences.
 - Or give each sequence its own capacity, and accept the drops.
 - Evaluate and generate dropless in any case.
 
+**What it checks.** A full expert refused a token while it kept one of another sequence in the same pool.
+Packed documents count as separate sequences.
+
 **Strength.** As `causality/moe-future-leak`: `proved` where capacity is the configuration's number,
 `pool_id` is recorded and a policy (first come first served among them) replays every assignment with 20
 bits; `heuristic` with less, from 7 bits on: pairs that no policy explains, an exhibited or inferred capacity,
-pools by metadata. The fix says what to record. Level warning in every case.
+pools by metadata. The fix lists what to record. Level warning in every case.
 
 **Inconclusive when** the pool is unrecorded, only one sequence was recorded, capacity is neither
 declared nor exhibited, no expert was full, ids are redacted and the pool spans ranks (`order-redacted`), or the
@@ -87,16 +87,18 @@ class MoeBatchDependence : public Rule {
     if (2 * (c.tied + c.non_finite) > c.judged_rows) {
       return Inconclusive(
           c.non_finite > c.tied
-              ? "non-finite: more than half of the rows hold a score that is not finite"
-              : "tied: more than half of the rows are tied");
+              ? "non-finite: more than half of the rows have a NaN or infinite score"
+              : "tied: more than half of the rows have tied scores");
     }
     if (c.kept_outside_choice && !a.columns()) {
       return Inconclusive(
-          "kept-outside-choice: tokens hold experts that their own scores did not choose");
+          "kept-outside-choice: tokens are assigned to experts that their own scores did not "
+          "choose");
     }
     if (c.dropped == 0 && !a.columns()) return DecideDropless(step, a);
     if (a.columns() && ExcludesCapacity(c.routing->config())) {
-      return Inconclusive("capacity-none: equal counts, and no capacity by the configuration");
+      return Inconclusive(
+          "capacity-none: experts have equal counts, but the configuration has no capacity");
     }
     if (!c.ordered()) return NoOrder(c);
     if (!a.saturation.contradiction.empty() && !a.columns())
@@ -115,14 +117,16 @@ class MoeBatchDependence : public Rule {
     if (a.scores_of_sequences) return ScoresNotOwn();
     if (a.zero_decides) {
       const std::string complaint = BiasComplaint(step, c);
-      return complaint.empty() ? Pass("every token took the experts that it scores above zero")
-                               : Inconclusive(complaint);
+      return complaint.empty()
+                 ? Pass("every token was assigned to the experts that it scores above zero")
+                 : Inconclusive(complaint);
     }
     if (c.unexplained > 0) return Unexplained(c);
     if (c.unknown_refusals > 0) return UnknownRefusals(c);
     if (c.non_finite > 0) return Poisoned(c);
     if (c.explained == 0)
-      return Inconclusive("no-rows: no row's own choice can be compared with what was recorded");
+      return Inconclusive(
+          "no-rows: for no row the choice by its own scores can be compared with the recorded one");
     if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())
       return Inconclusive(complaint);
     if (a.nothing_kept.any()) return NothingKeptVerdict(a.nothing_kept);
@@ -130,9 +134,9 @@ class MoeBatchDependence : public Rule {
       return Inconclusive(a.saturation.contradiction);
     if (SetsCapacity(c.routing->config()) && !CapacityCannotRefuse(c)) {
       return Inconclusive(
-          "no-expert-full: no choice was refused; who would be dropped did not show");
+          "no-expert-full: no choice was refused, so the drop order is not visible");
     }
-    return Pass("every token went where its own scores sent it");
+    return Pass("every token was assigned by its own scores");
   }
 
   v1::Verdict DecidePools(const RoutingAnalysis& a) const {
@@ -140,28 +144,29 @@ class MoeBatchDependence : public Rule {
     const RefusalPair pair = a.columns() ? a.column.batch : a.inversions.batch;
     const bool one_sequence_each = PoolsHoldOneSequence(c);
     if (one_sequence_each && c.pools > 1)
-      return Pass("each pool is one sequence: others cannot compete");
+      return Pass("each pool is one sequence, so other sequences cannot compete");
     if (one_sequence_each) {
       // One pool and one sequence: either the configuration states it, or only one was recorded.
       return c.routing->config().pool() == v1::RoutingConfig::POOL_SEQUENCE
-                 ? Pass("the pool is one sequence: others cannot compete")
+                 ? Pass("the pool is one sequence, so other sequences cannot compete")
                  : Inconclusive("one-sequence: only one sequence was recorded in the pool");
     }
     if (a.columns() && (a.column.positional || a.column.learned_table || a.column.one_threshold)) {
-      return Inconclusive("table: a table or one threshold per expert explains every assignment");
+      return Inconclusive(
+          "table: a fixed table, or one threshold per expert, explains every assignment");
     }
     if (a.columns() && a.column.exceeds_declared) {
       return Inconclusive(
-          "capacity-differs: every expert holds another number of tokens than the declared "
-          "capacity");
+          "capacity-differs: no expert has the declared capacity as its number of tokens");
     }
     if (!pair.found())
       return Inconclusive(
-          "not-shown: no refused token has a neighbour of another sequence at its expert");
+          "not-shown: no refused token competes with a token of another sequence at its expert");
     const double bits = BitsOf(a);
     if (!(bits >= hint_bits_)) {
       return Inconclusive(
-          absl::StrFormat("few-bits: %.1f bits that capacity refused these tokens; %.0f are needed",
+          absl::StrFormat("few-bits: the evidence that capacity refused these tokens is %.1f bits; "
+                          "the rule needs %.0f",
                           bits, hint_bits_));
     }
     return Found(a, pair, bits, ReplayBits(a) >= proof_bits_ && a.doubts().empty());
@@ -204,24 +209,23 @@ class MoeBatchDependence : public Rule {
     found
         .Explain(
             a.columns()
-                ? absl::StrFormat(
-                      "Experts choose among the tokens of several sequences at once (%.1f bits).",
-                      bits)
-                : absl::StrFormat("%d choices were refused by a full expert that kept a token of "
-                                  "another sequence; "
-                                  "%.1f bits say that capacity is the cause.",
+                ? absl::StrFormat("Experts choose among the tokens of several sequences at once "
+                                  "(evidence: %.1f bits).",
+                                  bits)
+                : absl::StrFormat("A full expert refused %d choices and kept a token of another "
+                                  "sequence. The evidence that capacity is the cause is %.1f bits.",
                                   count, bits))
         .Cause(a.columns() ? "expert-choice" : "shared-capacity", 1)
-        .Measured("refusals beside another sequence",
+        .Measured("refusals in competition with another sequence",
                   1000.0 * static_cast<double>(count) / static_cast<double>(a.c.judged_rows),
                   "per 1,000 tokens")
-        .Threshold(0, "a token's own sequence decides its expert")
+        .Threshold(0, "only the token's own sequence may decide its expert")
         .Samples(static_cast<uint64_t>(a.c.judged_rows));
     *found.finding().mutable_witness() = Witness(a, pair);
     found.Witness("bits", bits);
     const std::string fix =
-        "Route without capacity, or give each sequence its own capacity; evaluate and generate "
-        "dropless.";
+        "Route without capacity, or give each sequence its own capacity. Evaluate and generate "
+        "without drops.";
     found.Fix(proved ? fix : absl::StrCat(fix, " ", a.HowToSettle()));
     return found.Take();
   }

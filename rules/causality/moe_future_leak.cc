@@ -22,16 +22,12 @@ constexpr char kPage[] = R"page(
 
 A token's expert depends on tokens that come later in its own sequence.
 
-**Why.** In training such a router tells a token something about its future; in generation the future is
-not there, so the model meets a router it was never trained with. With 64 experts of capacity 40 over
+**Why.** In training such a router passes information about later tokens to a token. In generation
+there are no later tokens, so the model uses a router with which it was never trained. With 64 experts of capacity 40 over
 sequences of 4,096 tokens, drop by score can carry 64·log2(41) = 343 bits a layer from a sequence's
 second half into its first. The loss looks better than it is, and nothing crashes.
-`plumbline.leak_consequence` says by how much: on the example after 2,000 steps expert choice looks 0.005
+`plumbline.leak_consequence` computes by how much: on the example after 2,000 steps expert choice looks 0.005
 nats a token better than dropless routing with the same weights (99 % interval 0.0015 to 0.0089).
-
-**What it checks.** From a recording of one router call it rebuilds what every token's own scores would
-have chosen, finds the experts that were full, and replays the policies it knows. An *inversion* is the
-witness: token n was refused by a full expert that admitted a later token m of the same sequence and pool.
 
 **Bad.** Capacity with drop by score: `token 17, score 0.31, lost expert 5 to token 903, score 0.42`.
 Expert choice: every expert takes its C best tokens of the whole sequence.
@@ -39,30 +35,34 @@ Expert choice: every expert takes its C best tokens of the whole sequence.
 **Good.** Dropless token choice; first come first served in time order; a stored balancing bias.
 
 **How to fix it.**
-- Megatron-LM: no `--moe-expert-capacity-factor`. `--moe-token-drop-policy position` takes the top of ties in 0.16.1,
-  which is no queue: use it only if `causality/moe-tie-order` passes with it.
-- DeepSpeed: `drop_tokens=False`; with capacity, `use_rts=False`, and top-1 only (its second choices
-  queue behind all first choices).
+- Megatron-LM: no `--moe-expert-capacity-factor`. `--moe-token-drop-policy position` takes the top of ties in
+  0.16.1, which is not a queue. Use it only if `causality/moe-tie-order` passes with it.
+- DeepSpeed: `drop_tokens=False`; with capacity, `use_rts=False`, and top-1 only (its second
+  choices queue after all first choices).
 - Tutel: `batch_prioritized_routing=False`, or capacity factor 0 (dropless).
 - Expert choice: keep it for encoders; for a decoder use token choice with a stored bias.
+
+**What it checks.** From a recording of one router call it rebuilds what every token's own scores would
+have chosen, finds the experts that were full, and replays the policies it knows. An *inversion* is the
+witness: token n was refused by a full expert that admitted a later token m of the same sequence and pool.
 
 **Strength.** `proved` rests on recorded facts:
 - capacity is a number of the router's configuration (`capacity`; `capacity_source: inferred` is none), and
   pools are recorded row by row (`pool_id`);
 - a leaking policy (drop by score, batch-prioritised, rank-major, a queue out of time order, expert choice)
-  replays every assignment, worth 20 bits: log2 of the ways to keep as many of each full expert's candidates,
-  less what ties leave open; of expert choice, that own thresholds hit exactly C. That own thresholds left
-  the capacity exactly must be worth 10 bits beside a drop by score. No clean policy replays it;
-- the policy is the configuration's own (`policy`), so that two who know say the same;
-- no stored number gives every assignment. In one pool a bar an expert, or a place in its queue, that was
-  stored does what the policy does: so other pools, micro-batches or steps of this layer must ask for another
+  replays every assignment, with 20 bits of evidence: log2 of the number of ways to keep as many of each
+  full expert's candidates, minus the choices that ties leave open; of expert choice, that own thresholds hit exactly C. That own thresholds left
+  the capacity exactly must have 10 bits of evidence in addition to a drop by score. No clean policy replays it;
+- the policy is the configuration's own (`policy`), so that two independent sources agree;
+- no stored number gives every assignment. In one pool, a stored threshold or queue position per expert
+  gives the same result as the policy. Therefore other pools, micro-batches or steps of this layer must need another
   number, and the first call of a run with one pool is a hint. Nor is it one threshold for all experts, one a
   sequence, one that moves along it; and tokens are not of kinds that occur equally often.
 
 Calls of one layer count together: if a single call is worth fewer bits, the calls so far that refused at one number, and whose
 refusals one leaking policy gives, may be worth 7 in all (an exhibited capacity each with another expert or number of candidates).
 
-All else that has 7 bits is `heuristic`, a warning whose fix says what to record, or what to run
+Everything else with 7 bits is `heuristic`, a warning whose fix lists what to record, or what to run
 (`check_router`, `moe-intervention.replay=on`), for a proof or an acquittal: an exhibited capacity
 (Σ ½·log2(2πC(1−C/candidates)) over refusing cells without the largest), however many bits, since data have
 structure; pools by metadata; *pairs*, refusals that no policy explains (a draw, ties, a race), worth
@@ -80,10 +80,10 @@ met the capacity by accident (2^-7), leaves a hint.
 
 **Inconclusive when** the configuration says `capacity: none` and choices were refused, an expert kept nothing and all else would pass (a null expert,
 or one left out for its load), the recorded policy is not the one that passes, all rows of a sequence have the same scores (they are not the tokens'
-own), sequence ids or positions are missing or occur twice, more than half of the rows are tied or not finite, refusals or what experts hold
+own), sequence ids or positions are missing or occur twice, more than half of the rows are tied, NaN or infinite, refusals or what experts hold
 contradict the capacity, ranks of a shared pool are missing, randomness of the token's own was declared that the scores do not hold, own scores do not
-explain the choices, ids are redacted and the pool spans ranks whose sequences have no known order (`order-redacted`) or who used different
-keys (`keys-differ`), or a clean and a leaking policy both fit.
+explain the choices, ids are redacted and the pool spans ranks whose sequences have no known order (`order-redacted`) or which used
+different keys (`keys-differ`), or a clean and a leaking policy both fit.
 
 **What it cannot see.** Drops by score per device, overflow that is re-routed, anything without a full expert: inconclusive.
 
@@ -135,7 +135,7 @@ class MoeFutureLeak : public Rule {
     for (const auto& [site, first_step] : unsampled_) {
       if (first_step == kSampled) continue;
       v1::Verdict verdict =
-          Inconclusive("no-sample: no step of this site was captured with its rows");
+          Inconclusive("no-sample: no step of this site was recorded with its rows");
       verdict.mutable_site()->set_layer(site.first);
       verdict.mutable_site()->set_op(site.second);
       verdict.mutable_site()->set_step_first(first_step);
@@ -199,8 +199,9 @@ class MoeFutureLeak : public Rule {
     if (a.zero_decides) return DecideZero(step, a);
     if (2 * (c.tied + c.non_finite) > c.judged_rows) {
       return Inconclusive(absl::StrCat(c.non_finite > c.tied ? "non-finite" : "tied", ": ", c.tied,
-                                       " rows tied and ", c.non_finite, " not finite of ",
-                                       c.judged_rows, "; more than half cannot be reconstructed"));
+                                       " rows with tied scores and ", c.non_finite,
+                                       " with NaN or infinite scores, of ", c.judged_rows,
+                                       "; more than half cannot be replayed"));
     }
     if (a.balance.found()) return FoundBalance(step, a);
     if (c.kept_outside_choice) return DecideColumns(step, a);
@@ -212,8 +213,8 @@ class MoeFutureLeak : public Rule {
     const RoutingCase& c = a.c;
     if (!a.columns()) {
       return Inconclusive(
-          "kept-outside-choice: tokens hold experts that their own scores did not choose, and no "
-          "policy known here explains it");
+          "kept-outside-choice: tokens are assigned to experts that their own scores did not "
+          "choose, and no known policy explains it");
     }
     if (!c.ordered()) return NoOrder(c);
     if (OwnDraws(c.routing->config())) return RandomChoice(c);
@@ -222,18 +223,16 @@ class MoeFutureLeak : public Rule {
     if (a.structured && !DeclaresCapacity(c.routing->config())) return EvenByStructure();
     const double bits = a.column.bits;
     if (!(bits >= hint_bits_) || !a.column.witness.found()) {
-      return Inconclusive(absl::StrFormat(
-          "few-bits: expert choice explains every assignment, with %.1f bits against "
-          "own thresholds; %.0f are needed",
-          bits, hint_bits_));
+      return Inconclusive(
+          absl::StrFormat("few-bits: expert choice explains every assignment, with %.1f bits "
+                          "against own thresholds; the rule needs %.0f",
+                          bits, hint_bits_));
     }
-    return Found(
-        step, a, bits >= proof_bits_, bits, a.column.witness,
-        absl::StrFormat(
-            "In every pool each expert holds exactly %d tokens, its best by %s, while tokens hold "
-            "different numbers of experts. The equal counts are worth %.1f bits against own "
-            "thresholds.",
-            a.column.capacity, a.column.variant, bits));
+    return Found(step, a, bits >= proof_bits_, bits, a.column.witness,
+                 absl::StrFormat("In every pool each expert has exactly %d tokens, its best by %s, "
+                                 "while tokens have different numbers of experts. The equal counts "
+                                 "are %.1f bits of evidence against own thresholds.",
+                                 a.column.capacity, a.column.variant, bits));
   }
 
   v1::Verdict FoundBalance(const SiteStep& step, const RoutingAnalysis& a) const {
@@ -242,15 +241,13 @@ class MoeFutureLeak : public Rule {
     return Found(
         step, a, false, balance.price_bits, RefusalPair{},
         balance.sinkhorn
-            ? "Tokens did not choose by their own scores. Optimal transport of these very rows "
-              "gives every choice; that of 32 resamples of them does not."
-            : absl::StrFormat(
-                  "Tokens did not choose by their own scores. Every expert holds the same number "
-                  "of "
-                  "them (%.1f bits), and one price an expert explains every choice (%.1f bits): "
-                  "prices that fit are solved for over the whole batch. A stored bias could do the "
-                  "same by luck.",
-                  balance.equal_bits, balance.price_bits));
+            ? "Tokens did not choose by their own scores. Optimal transport over these rows gives "
+              "every choice; over 32 resamples of the rows it does not."
+            : absl::StrFormat("Tokens did not choose by their own scores. Every expert has the "
+                              "same number of tokens (%.1f bits), and one price per expert "
+                              "explains every choice (%.1f bits): such prices are computed over "
+                              "the whole batch. A stored bias could give the same by chance.",
+                              balance.equal_bits, balance.price_bits));
   }
 
   v1::Verdict DecideCapacity(const SiteStep& step, const RoutingAnalysis& a) const {
@@ -265,9 +262,8 @@ class MoeFutureLeak : public Rule {
       return a.rival() ? TwoPolicies(a) : DecideClean(step, a, proof_bits_);
     if (!a.first_come.searched) {
       return Inconclusive(
-          "too-many-cuts: pools were not recorded (pool_id), and more cuts into chunks are "
-          "possible "
-          "than could be tried");
+          "too-many-cuts: pools were not recorded (pool_id), and there are too many possible cuts "
+          "into chunks to try");
     }
     if (a.inversions.inversions == 0) return NoInversion(step, a);
     return a.leak() != nullptr && !a.by_ties() ? DecideReplayed(step, a) : DecidePairs(step, a);
@@ -294,19 +290,20 @@ class MoeFutureLeak : public Rule {
                      a.inversions.any, calls->Describe());
       }
       return Inconclusive(absl::StrFormat(
-          "few-bits: %d inversions; %s gives every assignment, with %.1f bits%s; %.0f are needed",
+          "few-bits: %d inversions; %s gives every assignment, with %.1f bits%s; the rule needs "
+          "%.0f",
           a.inversions.inversions, leak.Describe(), leak.raw_bits, CapacityBits(a), HintBits(a)));
     }
     // An own threshold is score-separable too, so full cells must not hold C by chance.
     if (leak.luck_bits < kLuckBits && OneCellAlone(a.saturation)) return OneCell(leak.luck_bits);
     const bool enough = bits >= proof_bits_ && leak.luck_bits >= kLuckBits;
     const PairCertificate& pair = a.certificate;
-    return Found(step, a, enough, bits, pair.pair.found() ? pair.pair : a.inversions.any,
-                 absl::StrFormat(
-                     "%d refused choices have a later admission at the same full expert in their "
-                     "own sequence. %s replays every assignment (%.1f bits); first come first "
-                     "served does not.",
-                     a.inversions.inversions, Capitalised(leak.Describe()), leak.raw_bits));
+    return Found(
+        step, a, enough, bits, pair.pair.found() ? pair.pair : a.inversions.any,
+        absl::StrFormat(
+            "For %d refused choices, the same full expert later admitted a token of the same "
+            "sequence. %s replays every assignment (%.1f bits); first come first served does not.",
+            a.inversions.inversions, Capitalised(leak.Describe()), leak.raw_bits));
   }
 
   // No policy gives the refusals, so decides by the pairs. There is no proof, because draws cannot
@@ -315,7 +312,7 @@ class MoeFutureLeak : public Rule {
     if (OwnDraws(a.c.routing->config())) return RandomChoice(a.c);
     if (a.patterns.any()) {
       return Inconclusive(
-          absl::StrFormat("clean-pattern: %d inversions, but %s gives these refusals as well",
+          absl::StrFormat("clean-pattern: %d inversions, but %s gives the same refusals",
                           a.inversions.inversions, a.patterns.name()));
     }
     const bool counted = a.saturation.basis == Saturation::Basis::kDeclared && !a.c.holders_unknown;
@@ -324,38 +321,38 @@ class MoeFutureLeak : public Rule {
       return Inconclusive(
           absl::StrCat("pool-unrecorded: ", a.inversions.inversions,
                        " inversions, but capacity is not declared and pools are not recorded "
-                       "(pool_id): a cut into pieces could explain them"));
+                       "(pool_id); a cut into chunks could explain them"));
     }
     const double bits = std::min(a.pair_bits(), a.capacity_bits);
     const double asked = HintBits(a);
     const bool speaks = a.pairs_speak(asked) && a.capacity_bits >= asked;
     if (!speaks && counted && ContradictsItsQueue(a)) return NoSuchQueue(a);
     if (!a.pairs_speak(asked) || !(a.capacity_bits >= asked)) {
-      return Inconclusive(absl::StrFormat(
-          "inversions-unexplained: %d inversions (%.1f bits that capacity caused them; %s), and no "
-          "policy known here gives these refusals. Record policy, and randomness where tokens are "
-          "refused by a draw or a rate",
-          a.inversions.inversions, std::min(a.certificate.bits, a.capacity_bits),
-          AgainstOwnRefusals(a)));
+      return Inconclusive(
+          absl::StrFormat("inversions-unexplained: %d inversions (%.1f bits that capacity caused "
+                          "them; %s), and no known policy gives these refusals. Record policy. If "
+                          "tokens are refused by a draw or a rate, record randomness",
+                          a.inversions.inversions, std::min(a.certificate.bits, a.capacity_bits),
+                          AgainstOwnRefusals(a)));
     }
-    return Found(step, a, false, bits, a.certificate.pair,
-                 absl::StrFormat(
-                     "%d refused choices have a later admission at the same full expert in their "
-                     "own sequence and pool. No score and no queue in time order gives these "
-                     "refusals; %s.%s",
-                     a.inversions.inversions, WhyCapacity(a, bits), a.patterns.doubt()));
+    return Found(
+        step, a, false, bits, a.certificate.pair,
+        absl::StrFormat(
+            "For %d refused choices, the same full expert later admitted a token of the same "
+            "sequence and pool. No score and no queue in time order gives these refusals; %s.%s",
+            a.inversions.inversions, WhyCapacity(a, bits), a.patterns.doubt()));
   }
 
   static std::string WhyCapacity(const RoutingAnalysis& a, double bits) {
     if (a.drawn_by_count()) {
       return absl::StrFormat(
-          "every full expert holds just its capacity, and a draw among all its candidates is "
-          "2^%.1f times likelier than refusals of the tokens' own before a queue",
+          "every full expert has exactly its capacity, and a draw among all its candidates is "
+          "2^%.1f times likelier than refusals by the tokens themselves before a queue",
           bits);
     }
     return absl::StrFormat(
-        "experts below capacity kept every choice, which a cause other than capacity would have "
-        "done by a chance of 2^-%.1f",
+        "experts below capacity kept every choice, which a cause other than capacity gives with "
+        "probability 2^-%.1f",
         bits);
   }
 
@@ -374,7 +371,7 @@ class MoeFutureLeak : public Rule {
                   1000.0 * static_cast<double>(a.inversions.inversions) /
                       static_cast<double>(a.c.judged_rows),
                   "per 1,000 tokens")
-        .Threshold(0, "a queue in time order shows none")
+        .Threshold(0, "a queue in time order has none")
         .Samples(static_cast<uint64_t>(a.c.judged_rows));
     *found.finding().mutable_witness() = Witness(a, pair);
     found.Witness("bits", bits)

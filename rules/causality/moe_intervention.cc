@@ -18,11 +18,23 @@ constexpr char kPage[] = R"page(
 
 The router itself, run again with another suffix, changes an earlier assignment.
 
-**Why.** A recording shows who was refused; an intervention shows why. With 8 experts of capacity 16, 64
+**Why.** A recording shows which tokens were refused; an intervention shows why. With 8 experts of capacity 16, 64
 tokens and k = 2, drop by score moved an earlier token in 93 of 100 such interventions (normal scores),
 first come first served in none. It needs no theory of the router: any callable will do.
 
-**What it checks.** It runs a router on a batch twice, then with the tokens behind a cut replaced, and
+**Bad.** `token 0 (sequence 0, position 0) lost expert 4 with the tokens from position 1 of sequence 0
+replaced by copies of the strongest tokens before`.
+
+**Good.** No assignment moves. Routers that are random under a fixed seed are not a fault.
+
+**How to fix it.**
+- Choose by the token's own scores: dropless top-k with a stored balancing bias.
+- With capacity, queue tokens in time order, each token's choices together (DeepSpeed:
+  `use_rts=False` and top-1; Tutel: `batch_prioritized_routing=False`), and give each sequence its own
+  capacity.
+- Expert choice, mixture of depths over the sequence, Sinkhorn and balanced assignment are for encoders.
+
+**What it checks.** It runs a router on a batch twice, then with the tokens after a cut replaced, and
 compares every earlier token's experts exactly. Cuts are at 1, the powers of two and their neighbours,
 and before the last token; suffixes are random, copies of the prefix's strongest tokens (they compete for
 the same experts), and floods of one expert. Then whole other sequences are replaced, earlier ones, later
@@ -34,25 +46,13 @@ With a router in hand: `plumbline.check_router(route, logits, sequence_id=..., p
 --set causality/moe-intervention.replay=on` runs the project's own router of the policy that the recording
 shows, if it gives every recorded assignment.
 
-**Bad.** `token 0 (sequence 0, position 0) lost expert 4 with the tokens from position 1 of sequence 0
-replaced by copies of the strongest tokens before`.
-
-**Good.** No assignment moves. Routers that are random under a fixed seed are no fault.
-
-**How to fix it.**
-- Choose by the token's own scores: dropless top-k with a stored balancing bias.
-- With capacity, queue tokens in time order, each token's choices together (DeepSpeed:
-  `use_rts=False` and top-1; Tutel: `batch_prioritized_routing=False`), and give each sequence its own
-  capacity.
-- Expert choice, mixture of depths over the sequence, Sinkhorn and balanced assignment are for encoders.
-
 **Strength.** With the router in hand `proved`: the flip was repeated, and the batch as given still routes
 as before. Error where a later token of the same sequence moves an assignment; warning where only another
 sequence or rank does. From a recording, what is run is our router, so the finding is as strong as the
 evidence that it is the trainer's: `proved` needs 20 bits for the policy, capacity recorded as the
 configuration's number and pools row by row; from 7 bits on `heuristic`, a warning.
 
-A recording stands for no router where its refusals rest on what was not recorded: random selection (the
+A recording cannot be replayed if its refusals depend on data that were not recorded: random selection (the
 draws), Sinkhorn and auctions (how far they were run), keys other than functions of the scores (they
 cannot be computed for another suffix).
 
@@ -77,16 +77,17 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kFlag,
      .unit = "",
      .default_value = "off",
-     .reason = "a few hundred replays of every sampled call; moe-future-leak needs none of them"},
+     .reason =
+         "it replays every sampled call a few hundred times; moe-future-leak does not need this"},
 };
 
-constexpr RuleInfo kInfo = {"causality/moe-intervention",
-                            "the router itself, run twice with another suffix, changes an earlier "
-                            "assignment",
-                            v1::LEVEL_ERROR,
-                            "0.1.0",
-                            kPage,
-                            kOptions};
+constexpr RuleInfo kInfo = {
+    "causality/moe-intervention",
+    "the router, run again with another suffix, changes an earlier assignment",
+    v1::LEVEL_ERROR,
+    "0.1.0",
+    kPage,
+    kOptions};
 
 constexpr int64_t kMostScores = int64_t{1} << 22;
 
@@ -114,28 +115,30 @@ Evidence EvidenceOf(const RoutingAnalysis& a) {
 std::string OfRawBits(const RoutingAnalysis& a, double bits) {
   const RankedReplay* leak = a.columns() ? nullptr : a.leak();
   if (leak == nullptr || !(leak->raw_bits >= bits + 1)) return "";
-  return absl::StrFormat(" (of %.1f; the others are in cells that another policy fills alike)",
-                         leak->raw_bits);
+  return absl::StrFormat(
+      " (of %.1f; the others are in cells that another policy fills in the same way)",
+      leak->raw_bits);
 }
 
 // Returns another explanation than the named policy that gives every assignment.
 std::string Rival(const RoutingAnalysis& a) {
   if (a.columns() && (a.column.positional || a.column.by_position))
-    return "table: a function of position gives every assignment as well";
+    return "table: a function of the position gives the same assignments";
   if (a.columns() && a.column.one_threshold)
-    return "own-threshold: one threshold per expert gives every assignment as well";
+    return "own-threshold: one threshold per expert gives the same assignments";
   if (a.columns() && a.column.exceeds_declared)
-    return "capacity-differs: experts hold another number of tokens than the declared capacity";
+    return "capacity-differs: experts have a number of tokens that differs from the declared "
+           "capacity";
   if (a.policy != "fifo-capacity" && a.first_come.best.fits)
-    return "two-policies: first come first served gives every assignment as well";
+    return "two-policies: first come first served gives the same assignments";
   if (a.policy == "fifo-capacity" && a.rank_major_possible) {
-    return "two-policies: too few choice ranks are known to exclude a queue of all first choices "
-           "before all second ones";
+    return "two-policies: too few choice ranks are recorded to exclude a queue of all first "
+           "choices before all second ones";
   }
   if (ExcludesCapacity(a.c.routing->config()) && !a.saturation.contradiction.empty())
     return a.saturation.contradiction;
   if (a.columns() && ExcludesCapacity(a.c.routing->config()))
-    return "capacity-none: equal counts, and no capacity by the configuration";
+    return "capacity-none: experts have equal counts, but the configuration has no capacity";
   if (a.scores_of_sequences)
     return "scores-not-own: all rows of a sequence have the same scores, bit for bit";
   const bool may_refuse = SetsCapacity(a.c.routing->config()) && !CapacityCannotRefuse(a.c);
@@ -143,7 +146,7 @@ std::string Rival(const RoutingAnalysis& a) {
       !a.saturation.contradiction.empty())
     return a.saturation.contradiction;
   if (a.policy == "token-choice" && may_refuse)
-    return "no-expert-full: no choice was refused; who would be dropped did not show";
+    return "no-expert-full: no choice was refused, so the drop order is not visible";
   return "";
 }
 
@@ -206,9 +209,9 @@ class MoeIntervention : public Rule {
     const Evidence evidence = EvidenceOf(a);
     const double needed = check.row == Row::kClean ? kProofBits : kHintBits;
     if (!(evidence.bits >= needed)) {
-      return Inconclusive(
-          absl::StrFormat("few-bits: %s gives every assignment, with %.1f bits%s; %.0f are needed",
-                          router.how, evidence.bits, OfRawBits(a, evidence.bits), needed));
+      return Inconclusive(absl::StrFormat(
+          "few-bits: %s gives every assignment, with %.1f bits%s; the rule needs %.0f", router.how,
+          evidence.bits, OfRawBits(a, evidence.bits), needed));
     }
     if (check.row == Row::kClean)
       return Pass(absl::StrFormat("%s: no assignment moved in %d runs", router.how, check.calls));
@@ -230,8 +233,8 @@ class MoeIntervention : public Rule {
     found.Cause(future ? cause.id : "shared-capacity", 1);
     const FlipShare& share = future ? check.future : check.earlier;
     found.Measured(future ? "future_share" : "earlier_share", share.value(), "of the interventions")
-        .Threshold(0, future ? "what follows a token cannot decide its expert"
-                             : "a token's own sequence decides its expert")
+        .Threshold(0, future ? "later tokens may not decide the expert of a token"
+                             : "only the token's own sequence may decide its expert")
         .Samples(static_cast<uint64_t>(check.calls));
     const FlipWitness& w = check.witness;
     found.Witness("text", w.text)
@@ -243,8 +246,8 @@ class MoeIntervention : public Rule {
         .Witness("lost_expert", w.lost)
         .Witness("gained_expert", w.gained)
         .Fix(future ? cause.fix
-                    : "Route without capacity, or give each sequence its own capacity; "
-                      "evaluate and generate dropless.");
+                    : "Route without capacity, or give each sequence its own capacity. Evaluate "
+                      "and generate without drops.");
     return found.Take();
   }
 

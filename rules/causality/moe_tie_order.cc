@@ -16,16 +16,11 @@ namespace {
 constexpr char kPage[] = R"page(
 # causality/moe-tie-order
 
-A full expert chose among equal keys, in an order that nobody wrote down.
+A full expert chose among equal scores, in an order that is not defined.
 
 **Why.** The top-C of a 0/1 mask has only ties: with 4,096 candidates for 1,024 places it is the
 library's selection that picks one of 2^3,317 sets. Another kernel, another batch size or another GPU picks
 another, so restarts do not reproduce, and later tokens may push out earlier ones.
-
-**What it checks.** Where a full expert refused a token and kept another of exactly the same key (the
-recorded score, its softmax or share, or the recorded probability), the order among equals decided. It
-compares the kept ones with the first of every queue in time order, and recordings of one call with each
-other.
 
 **Bad.** Positions by `topk(mask)`: `token 17 and token 903 have probability 1, expert 5 kept token 903`.
 
@@ -37,8 +32,13 @@ other.
 - DeepSpeed: `use_rts=False`, and `drop_tokens=False` where memory allows.
 - Own code: `cumsum(mask)` in time order, or `sort(stable=True)`.
 
-**Strength.** `proved`, a warning: two recordings of one call have bit-identical scores and another kept
-set, and the difference lies among equal keys. `heuristic`, a warning: in one recording the kept of some
+**What it checks.** Where a full expert refused a token and kept another of exactly the same key (the
+recorded score, its softmax or share, or the recorded probability), the order among equals decided. It
+compares the kept ones with the first of every queue in time order, and recordings of one call with each
+other.
+
+**Strength.** `proved`, a warning: two recordings of one call have bit-identical scores but different
+kept tokens, and they differ among equal scores. `heuristic`, a warning: in one recording the kept of some
 tie are not its first in any time-ordered queue.
 
 **Inconclusive when** no expert was full, the pool is unrecorded, refusals contradict the capacity, no
@@ -51,7 +51,7 @@ key explains them, or keys are equal in a recording of 16 bits, which may have m
 
 constexpr RuleInfo kInfo = {
     "causality/moe-tie-order",
-    "a full expert refused among equal keys, in an order left to the library",
+    "a full expert chose among equal scores, in an order that the library decides",
     v1::LEVEL_WARNING,
     "0.1.0",
     kPage,
@@ -173,10 +173,11 @@ class MoeTieOrder : public Rule {
   static v1::Verdict Decide(const RoutingAnalysis& a, const RoutingAnalysis* twin) {
     const RoutingCase& c = a.c;
     if (2 * (c.tied + c.non_finite) > c.judged_rows) {
-      return Inconclusive("unreadable: more than half of the rows are tied or not finite");
+      return Inconclusive("unreadable: more than half of the rows are tied, NaN or infinite");
     }
     if (a.zero_decides)
-      return Pass("no choice was refused: a token takes what it scores above zero");
+      return Pass(
+          "no choice was refused: a token is assigned to all experts that it scores above zero");
     if (c.kept_outside_choice || c.dropped == 0) return NoRefusal(a);
     if (!c.ordered()) {
       return Inconclusive("no-order: sequence ids or positions were not recorded");
@@ -186,33 +187,31 @@ class MoeTieOrder : public Rule {
           "pool-unrecorded: which tokens shared a capacity was not recorded (pool_id or pool)");
     }
     if (ExcludesCapacity(c.routing->config())) return Inconclusive(a.saturation.contradiction);
-    if (a.first_come.best.fits) return Pass("the first of every queue were kept, ties included");
+    if (a.first_come.best.fits) return Pass("each queue kept its first tokens, also among ties");
     if (!a.saturation.contradiction.empty()) return Inconclusive(a.saturation.contradiction);
     const RankedReplay* key = TiedKey(a);
     if (key == nullptr) {
-      return Inconclusive("no-key: no recorded key explains who was refused, ties or not");
+      return Inconclusive("no-key: no recorded score explains the refusals, with or without ties");
     }
     // No ties even within rounding, so there are no equal keys.
     const std::vector<Tie> ties = key->tie_bits > 0 ? TiesOf(a, *key) : std::vector<Tie>{};
-    if (ties.empty()) return Pass("no full expert refused among equal keys");
+    if (ties.empty()) return Pass("no full expert chose among equal scores");
     if (MayBeOfRecording(c, key->key)) {
       return Inconclusive(
-          "ties-of-recording: keys are equal in the 16 bits that were recorded; the router may "
-          "have "
-          "told them apart. Record scores at the precision in which it ranks them");
+          "ties-of-recording: scores are equal in the 16 bits that were recorded, but may differ "
+          "in the router. Record scores at the precision in which the router ranks them");
     }
     RefusalPair pair;
     if (twin != nullptr && DiffersAmong(ties, a, *twin, &pair)) {
-      return Found(
-          a, *key, ties, pair, v1::STRENGTH_PROVED,
-          "Two recordings of this call have the same scores, bit for bit, and another kept "
-          "set; they differ among equal keys.");
+      return Found(a, *key, ties, pair, v1::STRENGTH_PROVED,
+                   "Two recordings of this call have bit-identical scores but different kept "
+                   "tokens; they differ among equal scores.");
     }
-    if (InTimeOrder(c, ties, &pair)) return Pass("among equal keys the first in time were kept");
+    if (InTimeOrder(c, ties, &pair)) return Pass("among equal scores the first in time were kept");
     return Found(
         a, *key, ties, pair, v1::STRENGTH_HEURISTIC,
-        absl::StrFormat("In %d full cells tokens of exactly the same key (%s) were kept and "
-                        "refused, and the kept are not the first of any queue in time order.",
+        absl::StrFormat("In %d full experts, tokens with exactly the same score (%s) were kept and "
+                        "refused, and the kept ones are not the first of any queue in time order.",
                         ties.size(), KeyName(key->key)));
   }
 
@@ -223,7 +222,8 @@ class MoeTieOrder : public Rule {
 
   static v1::Verdict NoRefusal(const RoutingAnalysis& a) {
     if (a.c.kept_outside_choice) {
-      return Inconclusive("kept-outside-choice: whom an expert refused cannot be told");
+      return Inconclusive(
+          "kept-outside-choice: the refused tokens of an expert cannot be determined");
     }
     if (a.nothing_kept.any()) return NothingKeptVerdict(a.nothing_kept);
     if (!a.saturation.contradiction.empty() && a.c.drops_recorded)
@@ -257,18 +257,18 @@ class MoeTieOrder : public Rule {
                            const std::vector<Tie>& ties, const RefusalPair& pair,
                            v1::Strength strength, const std::string& explanation) {
     FindingBuilder found(v1::LEVEL_WARNING, strength);
-    found.Title("a full expert chose among equal keys, in an order left to the library")
+    found.Title("a full expert chose among equal scores, in a library's order")
         .Explain(explanation)
         .Cause("tie-order", 1)
-        .Measured("cells decided among equal keys", static_cast<double>(ties.size()), "cells")
+        .Measured("full experts that chose among equal scores", static_cast<double>(ties.size()),
+                  "cells")
         .Threshold(0, "a queue in time order decides every tie")
         .Samples(static_cast<uint64_t>(a.c.judged_rows));
     *found.finding().mutable_witness() = Witness(a, pair);
     found.Witness("key", KeyName(key.key))
         .Fix(
-            "Take places by a running sum in time order, or sort stably with the position as "
-            "second "
-            "key; or route without capacity.");
+            "Assign places by a running sum in time order, or use a stable sort with the position "
+            "as second key. Or route without capacity.");
     return found.Take();
   }
 };

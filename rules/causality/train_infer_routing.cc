@@ -25,23 +25,6 @@ that one side does not apply, experts numbered otherwise, choices replayed for t
 tokens by margins of 10 roundings and more, in the layers where that happens, and the layers above then
 see other inputs: hence the first divergent one.
 
-**What it checks.** Two recordings of one run are joined by (step, layer, sequence_id, position): inference
-(a rollout process, or a dump with `mode: eval`) and training. For each joined token it compares the sets
-of chosen experts, their order, and the gates. Where both sides recorded scores, a flip has a margin:
-the smaller of the two sides' top-k margins (k-th less (k+1)-th score). The layer's median score difference
-is taken at the experts on the edge of either choice. Where a side recorded none, choices are compared as they
-stand: that all are equal needs no margin; other choices are counted, and rounding may be the reason of some.
-A flip whose margin exceeds 4 times that difference
-on more than 0.1 % of the tokens is a finding. Where the scores themselves are far apart, by more than an eighth of their
-spread over the experts (from quartiles: no law is assumed), no margin is large: choices of which one side alone made
-more than a tenth are a finding by that share. As many between scores that are close are near ties (scores of few values,
-bounded ones): a note. Without scores the share is judged alone, a tenth or what differences of an eighth of
-*normal* scores' spread move (21 % for 1 of 256), and that assumption is listed. A token counts in the first layer where it flips: above
-that its inputs differ, and it may flip by any margin. So are, as plain facts: recorded choices of -1 where training
-chose (but for a sequence's last token, which is sampled and not fed back), tokens whose gates are all zero
-on one side alone and not dropped, and, in dumps, sequences of which inference holds other than n or
-n - 1 of n tokens. The first divergent layer is the one with the lowest number that has such flips in that step.
-
 **Bad.** `1.8 % of 2,048 tokens choose other experts by margins above 4 times the median difference of 0.004;
 layers.3 is the first`.
 
@@ -53,8 +36,25 @@ layers.3 is the first`.
 - Same bias: send `expert_bias` (`e_score_correction_bias`) with each weight update.
 - Or replay inference's choices in training (routing replay); then -1 entries must not be replayed.
 - Exploration noise, jitter and dropout off wherever the two are meant to agree (`model.eval()` does not reach a
-  router that adds its noise by a flag of its own).
-- -1 for prompts: prefix caching skipped the tokens; record routing with the cache off, or store it beside the cache.
+  router that adds its noise under its own flag).
+- -1 for prompts: prefix caching skipped the tokens; record routing with the cache off, or store it with the cache.
+
+**What it checks.** Two recordings of one run are joined by (step, layer, sequence_id, position): inference
+(a rollout process, or a dump with `mode: eval`) and training. For each joined token it compares the sets
+of chosen experts, their order, and the gates. Where both sides recorded scores, a flip has a margin:
+the smaller of the two sides' top-k margins (k-th less (k+1)-th score). The layer's median score difference
+is taken at the experts on the edge of either choice. Where a side recorded none, choices are compared
+directly: if all are equal, no margin is needed. Other choices are counted, and rounding may be the reason of some.
+A flip whose margin exceeds 4 times that difference
+on more than 0.1 % of the tokens is a finding. Where the scores themselves are far apart, by more than an eighth of their
+spread over the experts (from quartiles: no law is assumed), no margin is large: choices of which one side alone made
+more than a tenth are a finding by that share. As many between scores that are close are near ties (scores of few values,
+bounded ones): a note. Without scores the share is judged alone, a tenth or what differences of an eighth of
+*normal* scores' spread move (21 % for 1 of 256), and that assumption is listed. A token counts in the first layer where it flips: above
+that its inputs differ, and it may flip by any margin. So are, as plain facts: recorded choices of -1 where training
+chose (but for a sequence's last token, which is sampled and not fed back), tokens whose gates are all zero
+on one side alone and not dropped, and, in dumps, sequences of which inference holds other than n or
+n - 1 of n tokens. The first divergent layer is the one with the lowest number that has such flips in that step.
 
 **Level.** A warning; near ties a note; choices that differ without scores are a note up to that share of all choices (bf16
 scores move 2 to 4 % of them), a warning beyond.
@@ -63,13 +63,15 @@ scores move 2 to 4 % of them), a warning beyond.
 is derived for scores that are nearly normal over the experts. -1 entries, zero gates and lengths: `proved`,
 given that equal ids name the same token.
 
-**Inconclusive when** nothing joins; the sides redacted their ids under different keys (`keys-differ`); ids or positions are missing or repeat; the sides have other numbers
-of experts; the
+**Inconclusive when** nothing joins; the sides redacted their ids under different keys (`keys-differ`); ids or
+positions are missing or repeat; the sides have different
+numbers of experts; the
 joined tokens' scores are no closer than those of unrelated tokens (ids do not mean the same, or weights are far apart); fewer than 1,000 tokens.
 
-**What it cannot see.** What moves all scores of a layer alike, as weights that one update left behind:
-that is the median difference then (it stands in the details, with the overlap of the sets). Layers that
-were not recorded: a token that flipped there counts in the next one that was. Sides that record different steps; flips whose margin is small because both routers are undecided.
+**What it cannot see.** A cause that changes all scores of a layer equally, such as weights that
+missed one update: then this is the median difference (the details contain it, with the overlap of the sets). Layers that
+were not recorded: a token that flipped there counts in the next one that was. Sides that record different steps;
+flips whose margin is small because both routers are undecided.
 
 **Cost.** Of a sampled step one side's 2,048 tokens a layer (those whose ids hash lowest) wait for the other
 side, about 250 bytes each; at most 64 MiB in all, the oldest steps given up first and counted.
@@ -83,21 +85,21 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "times the layer's median score difference",
      .default_value = "4",
-     .reason = "a margin on both sides of 4 medians asks for a difference of 5 deviations",
+     .reason = "a margin of 4 medians on both sides needs a difference of 5 standard deviations",
      .low = 1,
      .high = 1000},
     {.name = "flip-share",
      .type = OptionInfo::Type::kNumber,
      .unit = "share of tokens",
      .default_value = "0.001",
-     .reason = "customary; a layer's tail of large roundings stays below it",
+     .reason = "customary; large rounding errors of a layer stay below it",
      .low = 0,
      .high = 1},
     {.name = "tokens",
      .type = OptionInfo::Type::kInteger,
-     .unit = "tokens a layer and step",
+     .unit = "tokens per layer and step",
      .default_value = "2048",
-     .reason = "two flips of these are the share's threshold; 0.5 MiB while they wait",
+     .reason = "two flips among these equal the threshold of the share; they need 0.5 MiB",
      .low = 16,
      .high = 10000000},
 };
@@ -229,17 +231,17 @@ class TrainInferRouting : public Rule {
       list.push_back(
           {"zero-gates", true, static_cast<double>(c.zero_gates), "tokens with zero gates",
            "tokens",
-           absl::StrFormat("%d of %d tokens have gates of zero on one side and not on the "
-                           "other, and were not dropped.",
-                           c.zero_gates, c.joined),
+           absl::StrFormat(
+               "%d of %d tokens have gates of zero on one side only, and were not dropped.",
+               c.zero_gates, c.joined),
            &c.first_zero});
     }
     if (c.short_sequences > 0) {
       list.push_back(
           {"length", true, static_cast<double>(c.short_sequences), "sequences cut short",
            "sequences",
-           absl::StrFormat("Inference holds %d tokens of sequence %d where training holds "
-                           "%d; so with %d sequences.",
+           absl::StrFormat("Inference has %d tokens of sequence %d, training has %d; %d sequences "
+                           "differ in this way.",
                            c.short_rows, c.short_sequence, c.short_of, c.short_sequences),
            nullptr});
     }
@@ -268,19 +270,21 @@ class TrainInferRouting : public Rule {
         .Cause(told.cause, 1)
         .Measured(told.measured, told.value, told.unit)
         .Threshold(told.proved ? 0 : share_,
-                   told.proved ? "every token that is fed has its experts" : "option flip-share")
+                   told.proved ? "every token of the input has its experts" : "option flip-share")
         .Samples(c.joined)
-        .Fix(told.proved
-                 ? "Record inference's routing for every token that it computes (prefix cache off, "
-                   "no cut), and never replay -1 or zero gates."
-                 : "Give both sides one arithmetic (router in fp32) and one expert bias, sent with "
-                   "each weight update; or replay inference's choices in training.");
+        .Fix(told.proved ? "Record inference's routing for every token that it computes (prefix "
+                           "cache off, no truncation), and never replay -1 or zero gates."
+                         : "Use the same arithmetic (router in fp32) and the same expert bias on "
+                           "both sides, sent with each weight update. Or replay inference's "
+                           "choices in training.");
     if (told.pair != nullptr && told.pair->found)
       DescribePair(*told.pair, *built.finding().mutable_witness());
     DescribeRouting(c, *built.verdict().mutable_details());
-    built.verdict().add_assumptions("equal sequence ids and positions name the same token");
-    if (!told.proved) built.verdict().add_assumptions("layers that were not recorded route alike");
-    if (told.pair == nullptr) built.verdict().add_assumptions("each dump holds whole sequences");
+    built.verdict().add_assumptions("equal sequence ids and positions mean the same token");
+    if (!told.proved)
+      built.verdict().add_assumptions("layers that were not recorded route in the same way");
+    if (told.pair == nullptr)
+      built.verdict().add_assumptions("each dump contains complete sequences");
     return built.Take();
   }
 
@@ -288,13 +292,13 @@ class TrainInferRouting : public Rule {
     if (layer.compared < kFewTokens) return FewTokens(layer.compared);
     if (layer.flips > 0) return VerdictByChoices(layer.last, layer.totals(), share_);
     v1::Verdict verdict = Pass("both sides choose the same experts");
-    verdict.add_assumptions("each side's choices are its own, not the other's replayed");
+    verdict.add_assumptions("each side makes its own choices; neither replays the other's");
     return verdict;
   }
 
   static v1::Verdict FewTokens(uint64_t tokens) {
     return Inconclusive(
-        absl::StrCat("few-tokens: ", tokens, " tokens were compared, of ", kFewTokens, " needed"));
+        absl::StrCat("few-tokens: ", tokens, " tokens were compared; the rule needs ", kFewTokens));
   }
 
   v1::Verdict Rest(const LayerSite& site, const Layer& layer) const {
@@ -311,12 +315,12 @@ class TrainInferRouting : public Rule {
       verdict = VerdictByScores(layer.last, layer.totals());
     } else {
       verdict = Pass(layer.flips == 0 ? "both sides choose the same experts"
-                                      : "flips are of the size of the scores' differences");
+                                      : "the differences of the scores explain the flips");
     }
     DescribeRouting(layer.last, *verdict.mutable_details());
     Put(*verdict.mutable_details(), "tokens_of_all_steps", static_cast<double>(layer.compared));
     Put(*verdict.mutable_details(), "flips_of_all_steps", static_cast<double>(layer.flips));
-    verdict.add_assumptions("equal sequence ids and positions name the same token");
+    verdict.add_assumptions("equal sequence ids and positions mean the same token");
     Place(site, layer.step_first, layer.step_last, verdict);
     return verdict;
   }

@@ -19,25 +19,25 @@ constexpr char kPage[] = R"page(
 Drift between inference and training grows over the run.
 
 **Why.** Noise that is stable averages out; a cache that goes stale, an engine whose scales age, a policy whose
-entropy falls under the engine's resolution get worse by a few per cent a step: 3 % a step is invisible in a plot of
+entropy falls below the engine's resolution get worse by a few per cent per step: 3 % per step is invisible in a plot of
 20 steps and 19-fold after 100.
-
-**What it checks.** Two bounded rates of each step, over the tokens of one version lag (the commonest): the share
-with |d| > ln 2, and the mean of min(d², ¼). An e-detector (Shiryaev–Roberts form) accumulates evidence that they
-rose, and forgets what spoke against it: R = (R + 1)·e, alarm when R reaches a million.
-- *With declared ceilings* e bets on the rates against them. Take the ceilings from a separate calibration run: the
-  details of a pass print 1.25·(mean + 3 standard errors) as `tail_ceiling` and `square_ceiling`. An estimate from the
-  same run would break the promise.
-- *Without*, each step is ranked among its past; e is made of the rank's p-value. Exact for exchangeable steps. It
-  alarms only where the rate has also risen by a quarter.
-Growth that one jump explains is `drift/missed-sync`'s and is not told again.
 
 **Bad.** `since step 31 the mean of min(d^2, 1/4) rose from 6.1e-4 to 1.9e-3 (alarm at step 52)`.
 
 **Good.** `R reached 240 of a million in 400 steps`.
 
-**How to fix it.** By the cause that the finding names. Resetting at a restart speaks for a cache; growth with the
-lag for `drift/staleness`; with the policy's sharpness for 16-bit logits.
+**How to fix it.** By the cause that the finding names. A reset at a restart is a sign of a cache; growth with
+the lag, of `drift/staleness`; growth with the policy's sharpness, of 16-bit logits.
+
+**What it checks.** Two bounded rates of each step, over the tokens of one version lag (the commonest): the share
+with |d| > ln 2, and the mean of min(d², ¼). An e-detector (Shiryaev–Roberts form) accumulates evidence that
+they rose, and forgets evidence against it: R = (R + 1)·e, alarm when R reaches a million.
+- *With declared ceilings* e bets on the rates against them. Take the ceilings from a separate calibration run: the
+  details of a pass print 1.25·(mean + 3 standard errors) as `tail_ceiling` and `square_ceiling`. An estimate from the
+  same run would break the promise.
+- *Without*, each step is ranked among its past; e is made of the rank's p-value. Exact for exchangeable steps. It
+  alarms only where the rate has also risen by a quarter.
+`drift/missed-sync` reports growth that one jump explains, and this rule does not repeat it.
 
 **Strength.** `statistical`: while nothing grows, the mean number of steps to a false alarm is at least a million
 (R − t is a supermartingale). A run length, not a probability: a run of 1,000 steps alarms falsely with a probability
@@ -49,7 +49,7 @@ of at most about 1e-3.
 steps or so, and drift that only changes with what is sampled (steps of changing tasks are not exchangeable: give
 ceilings).
 
-**Cost.** One sorted insertion a step.
+**Cost.** One sorted insertion per step.
 
 **Sources.** Shin, Ramdas and Rinaldo, "E-detectors: a nonparametric framework for sequential change detection",
 2022; Vovk et al., "Retrain or not retrain: conformal test martingales for change-point detection", 2021.
@@ -101,7 +101,8 @@ class DriftGrowth : public DriftRule {
     const int64_t lag = series.CommonLag();
     const std::vector<DriftPoint> points = series.At(lag);
     if (points.size() < kFewSteps) {
-      return Inconclusive(absl::StrFormat("few-steps: %d of %d needed", points.size(), kFewSteps));
+      return Inconclusive(
+          absl::StrFormat("few-steps: %d steps; the rule needs %d", points.size(), kFewSteps));
     }
     const Growth growth =
         declared() ? WatchCeiling(points, tail_ceiling_, square_ceiling_, kRunLength)
@@ -112,10 +113,10 @@ class DriftGrowth : public DriftRule {
                                      std::exp(growth.log_largest), growth.steps));
       PutCeilings(points, *verdict.mutable_details());
     } else if (const StepChange jump = FindStepChange(points); jump.found) {
-      verdict = Pass(absl::StrFormat("the rise is one jump at step %d: drift/missed-sync tells it",
-                                     jump.step));
+      verdict = Pass(absl::StrFormat(
+          "the rise is one jump at step %d: drift/missed-sync reports it", jump.step));
     } else if (!site.ended && StepsAfter(points, growth) < StepChange::kFewestAside) {
-      verdict = Inconclusive("waiting: a rise that a jump may yet explain");
+      verdict = Inconclusive("waiting: the drift rises, but a single jump can still explain it");
     } else {
       verdict = Found(site, growth, points);
     }
@@ -123,7 +124,7 @@ class DriftGrowth : public DriftRule {
     Put(details, "steps", static_cast<double>(points.size()));
     Put(details, "log_largest", growth.log_largest);
     if (lag >= 0) Put(details, "lag", static_cast<double>(lag));
-    if (!declared()) verdict.add_assumptions("steps are exchangeable while nothing grows");
+    if (!declared()) verdict.add_assumptions("steps are exchangeable if nothing grows");
     return verdict;
   }
 
@@ -157,7 +158,7 @@ class DriftGrowth : public DriftRule {
                 "Since step %d the mean of min(d^2, 1/4) %s (alarm at step %d). %s.",
                 growth.since_step, rise, growth.alarm_step, cause.words))
             .Measured("evidence of growth, ln R", growth.log_largest, "nats")
-            .Threshold(std::log(kRunLength), "a mean of a million steps to a false alarm"),
+            .Threshold(std::log(kRunLength), "one false alarm in a million steps on average"),
         {"run-length", kRunLength}, growth.steps);
   }
 

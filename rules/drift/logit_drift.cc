@@ -23,6 +23,13 @@ bias?
 0.5 on ordinary tokens, always in the same direction: each update flattens or sharpens the policy by that much, and
 200 updates compound. FP8 noise of the same size averages out over a batch of 10,000 tokens to a hundredth of it.
 
+**Bad.** `d follows log pi + H with slope +0.1, R^2 0.97: the trainer is at temperature 0.9`.
+
+**Good.** `k3 6.2e-4 over 65,536 tokens; healthy dense bf16: k3 about 6e-4`.
+
+**How to fix it.** By the cause that the finding names; `unknown` means that two causes have the same effect; the
+text names them.
+
 **What it checks.** d = log π − log μ of every sampled token, trainer less rollout, and, with full logits, both
 divergences of every row. All sums unclamped and in the log domain; tokens that are not finite are counted apart;
 tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/staleness`'s.
@@ -32,27 +39,20 @@ tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/stale
   sign, and counts only beyond var(d)/var(log μ), which honest noise reaches, and below 0.05 only where it explains
   30 % (few distinct tokens give small slopes by chance). Looked for in all tokens and in those of
   each worker, each version, even and odd steps, within one chance of a false alarm: workers at 0.85 and 1.15 have no
-  slope together. A context that comes again (the same entropy to the bit, else the same token and log μ) shows the same noise
-  again: standard errors are over contexts as well as over sequences, the larger counts, and a slope through
-  fewer than eight contexts says nothing. (b) d that moves with the advantage: what was rewarded is scored
+  slope together. A context that is repeated (the same bits of the entropy, else the same token and log μ) has the same noise
+  again: standard errors are over contexts as well as over sequences, the larger counts, and a slope
+  through fewer than eight contexts means nothing. (b) d that moves with the advantage: what was rewarded is scored
   otherwise. (c) With full logits, the slope of the affine fit of one side's logits on the other's.
-- *Noise* has no slope. k1 = −d has the mean KL(μ‖π) even so: a negative mean of d is no bias. k3 = e^d − 1 − d and
+- *Noise* has no slope. k1 = −d still has the mean KL(μ‖π): a negative mean of d is not a bias. k3 = e^d − 1 − d and
   KL are its size.
 - *A noise floor*, where one is recorded: a batch scored twice by the trainer, its third pass (`behaviour_logprobs`) at
   lag 0, or the engine rescoring its own tokens (`rescore_k2`). Half of k2 or more is then named batch variance. Logits
   rounded to 16 bits are named from values on that grid, from d on multiples of a power of two, or from full logits.
-- Printed beside: tails beyond factors of 1.1, 2, 5 and 100, the effective sample size, mean squares by log μ,
+- Also printed: tails beyond factors of 1.1, 2, 5 and 100, the effective sample size, mean squares by log μ,
   position, turn, worker and lag, and the row of the context table that the size falls in.
 
 **Context.** Healthy dense bf16 has k3 of about 6e-4 and mean |d| of 0.010 to 0.013, mixtures of experts 1.5e-3, FP8
 rollouts up to 3e-3; deterministic stacks have exactly 0.
-
-**Bad.** `d follows log pi + H with slope +0.1, R^2 0.97: the trainer is at temperature 0.9`.
-
-**Good.** `k3 6.2e-4 over 65,536 tokens; healthy dense bf16: k3 about 6e-4`.
-
-**How to fix it.** By the cause that the finding names; `unknown` means that two causes leave the same marks, and the
-words say which.
 
 **Level.** A bias is a warning, an error where the slope passes 0.1. Without one: a warning where k3 or KL(μ‖π) is
 above 5e-3 (k3 by its 99 % lower bound, KL by 5 standard errors), a note above 3e-3, else a pass. Small drift can collapse a run and large drift can
@@ -63,10 +63,11 @@ be benign: size is reported, harm is not predicted.
 
 **Inconclusive when** there are fewer than 256 finite tokens of lag 0, or none at all.
 
-**What it cannot see.** A temperature in a record of few contexts; a bias that both sides share (`drift/sampler-mismatch`); one whose slope explains less than
-60 % of d beside larger noise; whether the trainer or the engine is the one that is off.
+**What it cannot see.** A temperature in a record of few contexts; a bias that both sides share
+(`drift/sampler-mismatch`); one whose slope explains less
+than 60 % of d in the presence of larger noise; whether the trainer or the engine is wrong.
 
-**Cost.** About 0.1 µs a token, once for all rules on drift; 100 bytes a step.
+**Cost.** About 0.1 µs a token, once for all rules for drift; 100 bytes per step.
 
 **Sources.** Schulman, "Approximating KL divergence", 2020, for k1, k2, k3; Yao et al., "Your efficient RL framework
 secretly brings you off-policy RL training", 2025, on mismatch between engines; Liang and Zeger, 1986, on clusters.
@@ -81,8 +82,8 @@ constexpr RuleInfo kInfo = {"drift/logit-drift",
 
 constexpr uint64_t kFewCompared = 256;
 constexpr char kFixUnknown[] =
-    "Record entropies and weight versions beside the log-probabilities: they tell the causes "
-    "apart.";
+    "Record entropies and weight versions together with the log-probabilities: they distinguish "
+    "the causes.";
 constexpr double kErrorSlope = 0.1;
 // Two-sided normal tail at 5 standard errors.
 constexpr double kBiasChance = 5.7e-7;
@@ -176,13 +177,16 @@ class LogitDriftRule : public DriftRule {
     const DriftStatistics& s = site.statistics;
     const DriftMoments& m = s.fresh;
     if (s.judged == 0) {
-      return Inconclusive(site.unreadable.empty() ? "no-tokens: no token has both sides"
-                                                  : site.unreadable);
+      return Inconclusive(site.unreadable.empty()
+                              ? "no-tokens: no token has log-probabilities of both sides"
+                              : site.unreadable);
     }
-    if (s.all().count() == 0) return Inconclusive("non-finite: no token is finite on both sides");
+    if (s.all().count() == 0)
+      return Inconclusive("non-finite: no token has finite values on both sides");
     if (m.count() == 0) {
       return Inconclusive(
-          "stale-only: no token has lag 0, so that numerics and staleness cannot be told apart");
+          "stale-only: no token has lag 0, so numerical errors and staleness cannot be "
+          "distinguished");
     }
     const TemperatureMark mark = FindTemperature(s);
     if (mark.found()) return Biased(mark, m);
@@ -194,8 +198,8 @@ class LogitDriftRule : public DriftRule {
         LowerBound(s.minus_d, kDriftDeviations) > kDriftWarning)
       return Noisy(v1::LEVEL_WARNING, m);
     if (m.count() < kFewCompared) {
-      return Inconclusive(absl::StrFormat("few-tokens: %d finite tokens of lag 0, of %d needed",
-                                          m.count(), kFewCompared));
+      return Inconclusive(absl::StrFormat(
+          "few-tokens: %d finite tokens of lag 0; the rule needs %d", m.count(), kFewCompared));
     }
     if (m.k3() > kDriftHealthy) return Noisy(v1::LEVEL_NOTE, m);
     return Pass(Figures(m));
@@ -206,8 +210,8 @@ class LogitDriftRule : public DriftRule {
     const bool large = mark.by_entropy && std::fabs(c) > kErrorSlope;
     v1::Verdict verdict =
         Found(large ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL,
-              "the trainer's probabilities are biased against the rollout's",
-              absl::StrFormat("d moves with %s by %+.3g ± %.1g a nat; %s",
+              "the trainer's probabilities are biased relative to the rollout's",
+              absl::StrFormat("d changes with %s by %+.3g ± %.1g per nat; %s",
                               mark.by_entropy ? "log pi + H" : "log mu", c, mark.fit.standard_error,
                               Figures(m)));
     Measure(*verdict.mutable_finding(),
@@ -218,18 +222,17 @@ class LogitDriftRule : public DriftRule {
 
   static v1::Verdict Rewarded(const AdvantageBias& bias, const DriftMoments& m) {
     v1::Verdict verdict = Found(
-        v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL, "the two sides differ by what is rewarded",
-        absl::StrFormat("d moves by %+.2g with one standard deviation of the advantage; %s",
+        v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL, "the two sides differ in rewarded tokens",
+        absl::StrFormat("d changes by %+.2g per standard deviation of the advantage; %s",
                         bias.per_deviation, Figures(m)));
     Measure(*verdict.mutable_finding(), "change of d with the advantage", bias.per_deviation,
-            "nats per standard deviation", 1e-3, "what rounding leaves");
+            "nats per standard deviation", 1e-3, "the size of rounding errors");
     return verdict;
   }
 
   static v1::Verdict Noisy(v1::Level level, const DriftMoments& m) {
-    v1::Verdict verdict =
-        Found(level, v1::STRENGTH_HEURISTIC, "inference and training drift apart",
-              absl::StrCat(Figures(m), ". No slope and no advantage explains it"));
+    v1::Verdict verdict = Found(level, v1::STRENGTH_HEURISTIC, "inference and training drift apart",
+                                absl::StrCat(Figures(m), ". No slope and no advantage explain it"));
     const bool by_k3 = m.k3() >= m.k1();
     Measure(*verdict.mutable_finding(), by_k3 ? "mean k3" : "mean k1, an estimate of KL",
             by_k3 ? m.k3() : m.k1(), "nats",
@@ -241,22 +244,23 @@ class LogitDriftRule : public DriftRule {
   static v1::Verdict JudgeLogits(const LogitDrift& d) {
     if (d.usable == 0) {
       return Inconclusive(absl::StrFormat(
-          "no-usable-row: none of %d rows is finite with a support in common", d.rows));
+          "no-usable-row: none of %d rows has finite values and a common support", d.rows));
     }
     const double kl = std::max(d.mean_kl_train_rollout(), d.mean_kl_rollout_train());
     const std::string figures = absl::StrFormat(
-        "KL %.2g and %.2g nats a row over %d rows, the most likely token differs on %.2g of them",
+        "KL is %.2g and %.2g nats per row over %d rows; the most likely token differs in a share "
+        "of %.2g",
         d.mean_kl_train_rollout(), d.mean_kl_rollout_train(), d.usable, d.top1_disagreement());
     v1::Verdict verdict;
     if (d.biased()) {
       const double c = d.temperature_slope();
       const bool large = std::fabs(c) > kErrorSlope;
       verdict = Found(large ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL,
-                      "the trainer's logits are scaled against the rollout's",
+                      "the trainer's logits are scaled relative to the rollout's",
                       absl::StrFormat("The trainer's logits are %.4g times the rollout's: a "
                                       "temperature of %.4g. %s.",
                                       d.slope.mean, 1 - c, Capitalised(figures)));
-      Measure(*verdict.mutable_finding(), "temperature less 1", -c, "", large ? kErrorSlope : 0,
+      Measure(*verdict.mutable_finding(), "temperature minus 1", -c, "", large ? kErrorSlope : 0,
               "no bias; error above 0.1");
       verdict.mutable_finding()->mutable_cause()->set_id("temperature");
       verdict.mutable_finding()->mutable_cause()->set_confidence(1);
@@ -273,12 +277,12 @@ class LogitDriftRule : public DriftRule {
       v1::Finding& f = *verdict.mutable_finding();
       f.mutable_cause()->set_id(masked ? "truncation" : rounded ? "rounded-logits" : "unknown");
       f.mutable_cause()->set_confidence(masked ? 1 : rounded ? 0.85 : 0);
-      f.set_fix(masked ? "Apply the sampler's top-p and top-k mask on both sides, or on neither."
-                : rounded
-                    ? "Compute logits in fp32 on both sides: they are rounded to 16 bits, and "
-                      "differ by no more than that."
-                    : "Record log-probabilities with versions and entropies: they tell the "
-                      "causes apart.");
+      f.set_fix(
+          masked ? "Apply the sampler's top-p and top-k mask on both sides, or on neither."
+          : rounded
+              ? "Compute logits in fp32 on both sides: they differ only by rounding to 16 bits."
+              : "Record log-probabilities with versions and entropies: they distinguish the "
+                "causes.");
     } else {
       return Pass(figures);
     }

@@ -21,19 +21,19 @@ From one step on, tokens that claim the newest weights drift as if they came fro
 quantisation scale), raises no error: the engine answers, labels its tokens with the new version, and the ratio
 e^d quietly pays. In simulation, four versions of 0.03 a logit raise the mean of d² from 6e-4 to 8e-3: 13-fold.
 
-**What it checks.** Per step, the log of the mean of d² over the tokens labelled lag 0. One upward jump is fitted at
-every step and compared with the best straight line. A finding where the best one is at least ln 2 and at least 6
-standard errors, leaves at most half of the squares that the line leaves, and has 8 steps on each side: until they have
-come it is not told, as the step would be the wrong one. `step_at_least` and `step_at_most` are the steps that are a
-twentieth as likely as the one named, or more. Each step is a version of its own, so that a jump between steps is one
-at a version change.
-
 **Bad.** `at step 412 the drift of lag-0 tokens rose 13-fold (18 standard errors) and stayed`.
 
 **Good.** A straight series, or one that grows evenly (`drift/drift-growth`).
 
 **How to fix it.** Compare checksums of the engine's weights, tensor by tensor and worker by worker, with the
-trainer's after each update; the strata by worker show who missed it.
+trainer's after each update; the strata by worker show which worker missed it.
+
+**What it checks.** Per step, the log of the mean of d² over the tokens labelled lag 0. One upward jump is fitted at
+every step and compared with the best straight line. A finding where the best one is at least ln 2 and at least 6
+standard errors, leaves at most half of the squares that the line leaves, and has 8 steps on each side: before that it
+is not reported, because the step would be wrong. `step_at_least` and `step_at_most` are the steps that are a
+twentieth as likely as the one named, or more. Each step is a version of its own, so that a jump between steps is one
+at a version change.
 
 **Strength.** `statistical`, a warning. Six standard errors with 14 or more degrees of freedom are 3e-5 at one
 place; the three conditions together fired in none of 10,000 simulated healthy runs.
@@ -41,7 +41,7 @@ place; the three conditions together fired in none of 10,000 simulated healthy r
 **Inconclusive when** no lag is recorded, fewer than 16 steps have tokens of lag 0, the jump has fewer than 8 steps on
 one side, or the record is not true.
 
-**What it cannot see.** An update missed in the first 8 steps or the last 8; one that the next update mends; tokens
+**What it cannot see.** An update missed in the first 8 steps or the last 8; one that the next update repairs; tokens
 that are honestly labelled stale (`drift/staleness`).
 
 **Cost.** One pass over the steps, at each look.
@@ -70,12 +70,12 @@ class MissedSyncRule : public DriftRule {
     const StepChange jump = site.Jump();
     if (!jump.judged) {
       return Inconclusive(
-          absl::StrFormat("few-steps: %d steps have tokens of lag 0, %d with drift are needed",
+          absl::StrFormat("few-steps: %d steps have tokens of lag 0; the rule needs %d with drift",
                           jump.steps, 2 * StepChange::kFewestAside));
     }
     v1::Verdict verdict = jump.found     ? Found(site, jump)
                           : jump.at_edge ? Inconclusive(AtEdge(jump))
-                                         : Pass("no jump beside which a line fits worse");
+                                         : Pass("no jump fits better than a line");
     google::protobuf::Struct& details = *verdict.mutable_details();
     Put(details, "steps", static_cast<double>(jump.steps));
     if (jump.jump > 0) {
@@ -92,8 +92,8 @@ class MissedSyncRule : public DriftRule {
 
   static std::string AtEdge(const StepChange& jump) {
     return absl::StrFormat(
-        "near-the-end: drift rose %.3g-fold at step %d, and %d steps on each side are needed to "
-        "tell a jump from growth",
+        "near-the-end: drift rose %.3g-fold at step %d; the rule needs %d steps on each side to "
+        "distinguish a jump from growth",
         std::exp(jump.jump), jump.step, StepChange::kFewestAside);
   }
 
@@ -102,15 +102,15 @@ class MissedSyncRule : public DriftRule {
         site, jump.step, site.Cause(),
         FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL)
             .Title(kInfo.title)
-            .Explain(absl::StrFormat("At step %d the drift of lag-0 tokens rose "
-                                     "%.3g-fold (%.0f standard errors) and stayed.",
+            .Explain(absl::StrFormat("At step %d the drift of lag-0 tokens rose %.3g-fold (%.0f "
+                                     "standard errors) and stayed high.",
                                      jump.step, std::exp(jump.jump),
                                      jump.jump / jump.standard_error))
             .Measured("jump of the log mean square of d", jump.jump, "nats")
             .Threshold(std::numbers::ln2, "ln 2, 6 standard errors, half of the line's squares"),
         {"measured", 3e-4}, jump.steps);
     verdict.mutable_finding()->add_assumptions(
-        "steps' levels are independent but for the jump or the line");
+        "the levels of steps are independent, except for the jump or the line");
     return verdict;
   }
 };

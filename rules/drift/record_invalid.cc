@@ -21,10 +21,18 @@ What was logged is not what was sampled.
 
 **Why.** Policy-gradient ratios divide by mu. With the engine at temperature 0.9 and raw log-probabilities
 logged, the importance weights are wrong by 10 % on average for a token of -ln mu = 1, for one of 5 by 40 %, with the
-sign of a bonus for unlikely tokens, on every update. No k3 or KL threshold tells this from staleness; this test
-does, within 2,000 tokens.
+sign of a bonus for unlikely tokens, on every update. No k3 or KL threshold distinguishes this from staleness;
+this test does, within 2,000 tokens.
 
-**What it checks.** The rollout's record says: this token was drawn with probability mu. If that is so, the
+**Bad.** `mean pi/mu 1.19 over 2,048 tokens where a true record gives at most 1; ln wealth 61, alarm at 24`.
+
+**Good.** A trainer eight versions ahead, fp8 rollouts, router flips: ratios far from 1, their mean not above it.
+
+**How to fix it.** Log what the sampler drew from (vLLM `logprobs_mode=processed_logprobs`, SGLang's
+`return_logprob` after temperature), or sample at T = 1 and top_p = 1; log token ids, never text that is tokenised
+again; check the shift by one between logits and labels; write no placeholder zeros.
+
+**What it checks.** The rollout's record states: this token was drawn with probability mu. If that is so, the
 ratio rho = pi/mu to *any* other distribution pi, however stale, noisy or different, has a mean of at most 1
 given the prefix: it sums pi over what mu can draw. Two bets are placed against the record, token by token:
 - *Upward*: the product of 1 + lambda (rho - 1), mixed over lambda = 1 .. 1/256. Under a true record wealth of
@@ -35,23 +43,15 @@ given the prefix: it sums pi over what mu can draw. Two bets are placed against 
   divided by and kappa is not used.
 
 Both are kept for all tokens together and for parts of them: each worker's, each weight version's, even and odd steps'.
-What is looked at is the sum of the wealths, each times its share (one half for all, 1/8 for the first worker, 1/24 for the
+The rule checks the sum of the wealths, each times its share (one half for all, 1/8 for the first worker, 1/24 for the
 second, ...; `analysis/rollout/slices.h`), so that the chance of a false alarm stays what it is. A worker that is wrong
 alone is named (`part`).
 
-Rounding of the logged values is taken off first: half a unit of bf16 or f16 where all of a side's values lie on
+Rounding of the logged values is subtracted first: half a unit of bf16 or f16 where all of a side's values lie on
 that grid, or of the text's last decimal. Masked tokens do not enter; a value that is NaN or infinite is counted
 apart, but log pi = -inf is rho = 0. Where the halves of a sequence name different token ids, that is a fact and
 no bet. So is a turn of a conversation whose prompt (masked tokens, from the same position on) does not begin with
 the ids that the turn before logged; ids that were only left out, as by templates that drop reasoning, are counted.
-
-**Bad.** `mean pi/mu 1.19 over 2,048 tokens where a true record gives at most 1; ln wealth 61, alarm at 24`.
-
-**Good.** A trainer eight versions ahead, fp8 rollouts, router flips: ratios far from 1, their mean not above it.
-
-**How to fix it.** Log what the sampler drew from (vLLM `logprobs_mode=processed_logprobs`, SGLang's
-`return_logprob` after temperature), or sample at T = 1 and top_p = 1; log token ids, never text that is tokenised
-again; check the shift by one between logits and labels; write no placeholder zeros.
 
 **Level.** An error; a warning where the record itself declares the top-p or top-k of what it logs: it is true then, and
 the trainer's probabilities are over more tokens (*supports differ*, downward only).
@@ -60,8 +60,8 @@ the trainer's probabilities are over more tokens (*supports differ*, downward on
 `bounded`, as rho is divided by 1 + 2 rescore_k2. Downward `bounded`, by kappa; with full logits `statistical`.
 Different token ids `proved`, in halves an error, in prompts of later turns a warning.
 
-**Inconclusive when** sequences were filtered and no kept_share says how many at least are kept; values were rescored
-and no rescore_k2 says how far the engine is from itself; all values are non-finite; fewer than 1,000 tokens; for
+**Inconclusive when** sequences were filtered and kept_share is not recorded; values were rescored and rescore_k2
+(the engine's distance from itself) is not recorded; all values are non-finite; fewer than 1,000 tokens; for
 the downward side alone, when mean rho d^2 over d > 0 exceeds kappa (`downward` in the details); where nothing
 joins because the sides redacted their ids under different keys (`keys-differ`).
 
@@ -81,13 +81,13 @@ constexpr OptionInfo kOptions[] = {
      .unit = "nats^2",
      .default_value = "0.02",
      .reason = "four times the mean square of d of fp8 rollouts; E_pi[d^2; d > 0 | prefix] is "
-               "taken to be below",
+               "assumed to be below",
      .low = 0,
      .high = 100},
 };
 
 constexpr RuleInfo kInfo = {"drift/record-invalid",
-                            "what was logged is not what was sampled",
+                            "the logged probabilities are not those that were sampled",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,
@@ -95,8 +95,8 @@ constexpr RuleInfo kInfo = {"drift/record-invalid",
                             kRecordAlphaWeight};
 
 constexpr char kFix[] =
-    "Log the log-probabilities of the distribution that was drawn from (processed, not raw), of "
-    "the token ids that were drawn, by the pass that drew them; or sample at temperature 1.";
+    "Log the log-probabilities of the sampled distribution (processed, not raw), for the sampled "
+    "token ids, from the pass that sampled them. Or sample at temperature 1.";
 constexpr uint64_t kFewRecorded = 1000;
 
 // A site and its state, for either kind of evidence.
@@ -188,19 +188,19 @@ class RecordInvalid : public Rule {
     const bool support = s.drift != nullptr && s.drift->tests.record == RecordOutcome::kSupport;
     FindingBuilder found(support ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_STATISTICAL);
     found
-        .Title(support ? "the trainer scores tokens that the sampler leaves out"
-                       : "what was logged is not what was sampled")
+        .Title(support ? "the trainer scores tokens that the sampler excludes"
+                       : "the logged probabilities are not those that were sampled")
         .Explain(absl::StrFormat(
             "The mean of pi/mu over %d tokens%s is %.4g; tokens drawn from the logged distribution "
-            "give %s. Bets against the record have won e^%.1f, and e^%.1f is the alarm.",
+            "give %s. The evidence against the record is e^%.1f; the alarm is at e^%.1f.",
             leader.tokens, leader.name.pool() ? "" : " of " + leader.name.Words(),
             leader.mean_ratio,
-            support ? "1 where both sides have one support"
-            : up    ? "at most 1 whatever the trainer is"
+            support ? "1 if both sides have the same support"
+            : up    ? "at most 1 for any trainer"
                     : "1",
             wealth, -std::log(alpha)))
         .Cause("unknown", 0)
-        .Measured(up ? "ln wealth, upward" : "ln wealth, downward", wealth, "nats")
+        .Measured(up ? "ln evidence, upward" : "ln evidence, downward", wealth, "nats")
         .Threshold(-std::log(alpha), "ln 1/alpha of this site")
         .Fix(support ? "" : kFix);
     if (up ? test.rescored_entered() : !s.rows) found.Strength(v1::STRENGTH_BOUNDED);
@@ -213,7 +213,8 @@ class RecordInvalid : public Rule {
           absl::StrFormat("the mean square of ln pi/mu where above 0, under the trainer and given "
                           "any prefix, is at most kappa = %g",
                           kappa_));
-      if (!support) found.Assume("the logged distribution can draw whatever the trainer's can");
+      if (!support)
+        found.Assume("the logged distribution can draw every token that the trainer's can");
     }
     return Complete(s, found.Take());
   }
@@ -223,14 +224,14 @@ class RecordInvalid : public Rule {
     const uint64_t all = test.differing_ids() + test.tokens() + test.non_finite();
     const bool most = 2 * test.differing_ids() > all;
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found.Title("the two halves of a sequence name different tokens")
+    found.Title("trainer and rollout have different tokens for a sequence")
         .Explain(absl::StrFormat(
-            "%d of %d tokens have another id in the trainer's half than in the rollout's.",
+            "%d of %d tokens have different ids in the trainer's record and in the rollout's.",
             test.differing_ids(), all))
         .Cause(most ? "misalignment" : "retokenisation", most ? .8 : .9)
         .Measured("tokens with different ids", static_cast<double>(test.differing_ids()), "tokens")
-        .Threshold(0, "one id a position")
-        .Fix("Send the drawn token ids to the trainer; never tokenise the text again.")
+        .Threshold(0, "one id per position")
+        .Fix("Send the sampled token ids to the trainer. Never tokenise the text again.")
         .Samples(all)
         .Assume("equal sequence ids and positions name the same token")
         .Witness("sequence", test.first_differing().sequence)
@@ -253,13 +254,13 @@ class RecordInvalid : public Rule {
     const auto out = [&](RecordTest::Entry reason) { return test.left_out(reason); };
     if (test.tokens() == 0 && out(RecordTest::Entry::kFiltered) > 0) {
       return Inconclusive(
-          "filtered: sequences were dropped for what they contain, and no kept_share says how many "
-          "at least are kept");
+          "filtered: sequences were dropped because of their content, and kept_share is not "
+          "recorded");
     }
     if (test.tokens() == 0 && out(RecordTest::Entry::kRescored) > 0) {
       return Inconclusive(
-          "rescored: values were computed again by the engine, and no rescore_k2 says how far it "
-          "is from itself");
+          "rescored: the engine computed the values again, and rescore_k2 (its distance from "
+          "itself) is not recorded");
     }
     if (test.tokens() == 0 && test.non_finite() > 0)
       return Inconclusive("non-finite: no token has finite values on both sides");
@@ -268,11 +269,12 @@ class RecordInvalid : public Rule {
       return Inconclusive(s.drift->KeyDoubt());
     if (test.tokens() == 0) return Inconclusive("nothing-joins: no token has values of both sides");
     if (test.tokens() < kFewRecorded) {
-      return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(), " tokens entered, of ",
-                                       kFewRecorded, " needed"));
+      return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(),
+                                       " tokens were used; the rule needs ", kFewRecorded));
     }
-    return Pass(absl::StrFormat("the mean of pi/mu is %.4g over %d tokens, as a true record allows",
-                                MeanRatio(test), test.moments().n));
+    return Pass(
+        absl::StrFormat("the mean of pi/mu is %.4g over %d tokens; a correct record allows this",
+                        MeanRatio(test), test.moments().n));
   }
 
   v1::Verdict Complete(const RecordSubject& s, v1::Verdict verdict) const {
@@ -286,17 +288,18 @@ class RecordInvalid : public Rule {
     const RecordTest& test = s.test;
     std::vector<std::string> list;
     if (test.assumed_all())
-      list.push_back("no sequence was dropped for what it contains (selection is not recorded)");
+      list.push_back("no sequence was dropped because of its content (selection is not recorded)");
     if (test.assumed_sampled()) {
       list.push_back(
-          "values are of the pass that drew the tokens (rollout_source is not recorded)");
+          "values are from the pass that drew the tokens (rollout_source is not recorded)");
     }
     if (test.non_finite() > 0)
       list.push_back("whether a value is missing does not depend on the token drawn");
     if (test.rescored_entered())
       list.push_back("rescore_k2 is the engine's distance from itself on these tokens");
     if (s.halves.given_up_rollout > 0)
-      list.push_back("halves that the trainer never scored were not dropped for what they contain");
+      list.push_back(
+          "sequences that the trainer never scored were not dropped because of their content");
     return list;
   }
 
@@ -336,7 +339,7 @@ class RecordInvalid : public Rule {
     if (!s.rows) Put(d, "kappa", kappa_);
     Put(d, "downward",
         s.rows                ? "exact means"
-        : test.Beyond(kappa_) ? "inconclusive: mean_ratio_d2_above is beyond kappa"
+        : test.Beyond(kappa_) ? "inconclusive: mean_ratio_d2_above exceeds kappa"
                               : "bounded by kappa");
   }
 

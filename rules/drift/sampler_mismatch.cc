@@ -24,10 +24,18 @@ The sampler is not what the record claims: tokens are likelier, or less likely, 
 is 0 to rounding, k3 is 0, and every importance ratio is 1. But the policy that explores is not the one that
 is learnt: at T = 0.7 a token of probability 0.05 is drawn 0.014 of the time, 3.6 times too seldom, and nothing weighs it back.
 
+**Bad.** `-ln mu - H is -0.31 nats on average over 4,096 tokens: drawn as if at temperature 0.71; ln wealth 84`.
+
+**Good.** Mean surprise and mean entropy agree within their noise, at any temperature, when what is logged is what
+was drawn from.
+
+**How to fix it.** Sample at temperature 1 with top_p = 1 and top_k off; or log processed log-probabilities (vLLM
+`logprobs_mode=processed_logprobs`) and let the trainer divide its logits by the same temperature.
+
 **What it checks.** The surprise -ln mu of a token drawn from mu is its entropy H on average, whatever mu is. So
 x = -ln mu - H sums to nothing but noise. Where the sum leaves the noise, the tokens were drawn from something else.
 The best of these that the record has columns for is used:
-- *Full logits*: the exact law of x is known; bets on ±theta x, theta = 1/2 .. 1/128, may be looked at at any time.
+- *Full logits*: the exact law of x is known; bets on ±theta x, theta = 1/2 .. 1/128, may be evaluated at any time.
 - *The rollout's entropy and varentropy*: bets of second order, whose mean these two columns give exactly.
 - *The rollout's entropy alone*, or *the trainer's entropy*: Student's t over sequences of x, or of
   rho (-ln pi - H_pi), whose mean is 0 under any true record, drifted or not. Approximate; one look, at the run's end.
@@ -37,22 +45,14 @@ worker's, each weight version's, even and odd steps'. Workers at 0.85 and 1.15 c
 one of four at 0.9 is hardly seen in 12,000 tokens; by itself it is (`part` names it), with a vocabulary of thousands in all
 simulated runs, with one of 64 tokens in 7 of 10, where the best test of all finds 8.
 
-**Bad.** `-ln mu - H is -0.31 nats on average over 4,096 tokens: drawn as if at temperature 0.71; ln wealth 84`.
-
-**Good.** Mean surprise and mean entropy agree within their noise, at any temperature, when what is logged is what
-was drawn from.
-
-**How to fix it.** Sample at temperature 1 with top_p = 1 and top_k off; or log processed log-probabilities (vLLM
-`logprobs_mode=processed_logprobs`) and let the trainer divide its logits by the same temperature.
-
-**Strength.** `statistical`, at this site's share of one in a million; exact for logits and for bets of second order. A warning
-where the record declares the temperature beside raw values (the ratios then use a distribution that was not
+**Strength.** `statistical`, at this site's share of one in a million; exact for logits and for bets of second order. A
+warning if the record declares the temperature together with raw values (the ratios then use a distribution that was not
 sampled), or where the test is approximate.
 
 **Inconclusive when** no entropy is recorded on either side; only the trainer's is and the record is processed with
 top-p or top-k (the trainer's support is another); sequences were filtered without a kept_share, or values rescored;
-fewer than 1,000 tokens, or 50 sequences for the approximate tests; or `drift/record-invalid` fires: then nothing
-that rests on the record can be said.
+fewer than 1,000 tokens, or 50 sequences for the approximate tests; or `drift/record-invalid` fires: then the
+record cannot be used.
 
 **What it cannot see.** A sampler whose wrong distribution has the entropy of the claimed one in cross-entropy; entropies
 that were computed from the wrong distribution as well; penalties for repetition, unless they shift the mean surprise.
@@ -63,7 +63,7 @@ that were computed from the wrong distribution as well; penalties for repetition
 )page";
 
 constexpr RuleInfo kInfo = {"drift/sampler-mismatch",
-                            "the sampler is not what the record claims",
+                            "the sampler differs from the record",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,
@@ -71,7 +71,7 @@ constexpr RuleInfo kInfo = {"drift/sampler-mismatch",
                             kSamplerAlphaWeight};
 
 constexpr char kFix[] =
-    "Sample at temperature 1 without top-p and top-k; or log the processed log-probabilities, and "
+    "Sample at temperature 1 without top-p and top-k. Or log the processed log-probabilities, and "
     "divide the trainer's logits by the same temperature.";
 constexpr uint64_t kFewSampled = 1000;
 
@@ -158,20 +158,22 @@ class SamplerMismatch : public Rule {
     const double value = approximate ? -std::log(test.p_value()) : test.log_wealth();
     const SamplerTest::Leader leader = test.leader();
     std::string text = absl::StrFormat(
-        "-ln p - H of the tokens drawn is %+.4g nats on average over %d tokens%s, where draws from "
-        "the logged distribution average 0: the tokens are too %s.",
+        "-ln p - H of the sampled tokens is %+.4g nats on average over %d tokens%s. Samples from "
+        "the logged distribution average 0, so the tokens are too %s.",
         leader.mean, leader.tokens, leader.name.pool() ? "" : " of " + leader.name.Words(),
         below ? "likely" : "unlikely");
     if (std::isfinite(leader.temperature))
-      absl::StrAppend(
-          &text, absl::StrFormat(" They look drawn at temperature %.2f or so%s.",
-                                 leader.temperature, below ? ", or with their tail cut off" : ""));
-    if (test.declared()) absl::StrAppend(&text, " The record declares it, and logs raw values.");
+      absl::StrAppend(&text,
+                      absl::StrFormat(" They seem to be sampled at a temperature of about %.2f%s.",
+                                      leader.temperature,
+                                      below ? ", or with a truncated tail (top-p, top-k)" : ""));
+    if (test.declared())
+      absl::StrAppend(&text, " The record declares this temperature, but logs raw values.");
     FindingBuilder found(approximate || test.declared() ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
                          v1::STRENGTH_STATISTICAL);
     found
-        .Title(below ? "tokens are drawn more sharply than the record says"
-                     : "tokens are drawn more flatly than the record says")
+        .Title(below ? "tokens are sampled more sharply than the record states"
+                     : "tokens are sampled more flatly than the record states")
         .Explain(std::move(text))
         .Cause("unknown", 0)
         .Measured(approximate ? "-ln p-value" : "ln wealth", value, "nats")
@@ -182,7 +184,7 @@ class SamplerMismatch : public Rule {
     found.Samples(test.tokens()).FalseAlarm("probability", test.alpha());
     if (approximate) {
       found.Assume(absl::StrFormat(
-          "approximate: sums over %d sequences are taken for nearly normal", leader.groups));
+          "approximate: sums over %d sequences are treated as nearly normal", leader.groups));
     }
     if (!leader.name.pool()) Put(*found.verdict().mutable_details(), "part", leader.name.Words());
     return Complete(s, found.Take());
@@ -207,33 +209,34 @@ class SamplerMismatch : public Rule {
     const auto out = [&](SamplerTest::Entry reason) { return test.left_out(reason); };
     if (s.record_failed()) {
       return Inconclusive(
-          "record-invalid: what was logged is not what was sampled, so that its sampler cannot be "
-          "judged");
+          "record-invalid: the logged probabilities are not those that were sampled, so the "
+          "sampler cannot be judged");
     }
     if (test.tokens() == 0 && test.cut() > 0) {
       return Inconclusive(
-          "truncated-support: values are after top-p or top-k or of a selection, and only the "
+          "truncated-support: values are after top-p or top-k, or of a selection, and only the "
           "trainer's entropy is recorded");
     }
     if (test.tokens() == 0 && out(SamplerTest::Entry::kFiltered) > 0)
       return Inconclusive("filtered: sequences were dropped, and no kept_share is recorded");
     if (test.tokens() == 0 && out(SamplerTest::Entry::kRescored) > 0)
-      return Inconclusive("rescored: values were computed again by the engine");
+      return Inconclusive("rescored: the engine computed the values again");
     if (test.tokens() == 0 && test.non_finite() > 0)
       return Inconclusive("non-finite: no token has a finite value and entropy");
     if (test.tokens() == 0 && s.drift != nullptr && s.drift->keys_differ)
       return Inconclusive(s.drift->KeyDoubt());
     if (test.tokens() == 0) return Inconclusive("no-entropy: neither side's entropy is recorded");
     if (test.tokens() < kFewSampled) {
-      return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(), " tokens entered, of ",
-                                       kFewSampled, " needed"));
+      return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(),
+                                       " tokens were used; the rule needs ", kFewSampled));
     }
     if (Approximate(test.by()) && test.groups() < ClusterSum::kFewest) {
-      return Inconclusive(absl::StrCat("few-sequences: ", test.groups(), " sequences, of ",
-                                       ClusterSum::kFewest, " that the approximate test needs"));
+      return Inconclusive(absl::StrCat("few-sequences: ", test.groups(),
+                                       " sequences; the rule needs ", ClusterSum::kFewest,
+                                       " for the approximate test"));
     }
     return Pass(absl::StrFormat(
-        "-ln p - H is %+.4g nats on average over %d tokens, within the noise of honest draws",
+        "-ln p - H is %+.4g nats on average over %d tokens, within the noise of correct samples",
         test.pool().mean, test.tokens()));
   }
 
@@ -247,9 +250,9 @@ class SamplerMismatch : public Rule {
   static std::vector<std::string> Assumptions(const SamplerSubject& s) {
     std::vector<std::string> list;
     if (s.record.assumed_all())
-      list.push_back("no sequence was dropped for what it contains (selection is not recorded)");
+      list.push_back("no sequence was dropped because of its content (selection is not recorded)");
     if (s.test.by() == By::kTrainer)
-      list.push_back("the rollout's distribution can draw whatever the trainer's can");
+      list.push_back("the rollout's distribution can draw every token that the trainer's can");
     if (s.test.non_finite() > 0)
       list.push_back("whether a value is missing does not depend on the token drawn");
     return list;

@@ -19,6 +19,13 @@ Most of the drift comes from tokens that older weights drew.
 **Why.** An update of 3e-2 on each logit, eight versions ago, has k2 of 4e-3 where numerics alone have 3e-4: nine
 tenths of the drift is then the price of asynchrony, bounded by the lag, and no kernel needs to be hunted.
 
+**Bad.** `at the median lag of 4 versions staleness adds 2.1e-3 to k2, numerics are 3.2e-4`.
+
+**Good.** `at the median lag of 1 staleness adds 4e-5 to k2, numerics are 3.2e-4`.
+
+**How to fix it.** Nothing, if the algorithm corrects for it (importance ratios of the version that drew the token,
+clipped). Otherwise bound the lag, or update the engine more often.
+
 **What it checks.** Which part of d = log π − log μ the updates made since a token was drawn. By the best evidence
 that the record has:
 - *A third forward pass* (`behaviour_logprobs`: the trainer's own, at the version v that drew the token):
@@ -31,24 +38,17 @@ that the record has:
   sequence that was under way during an update has several.
 - *Updates in flight*: k2 of up to 16 tokens right before a change of version inside a sequence and right after it.
   The fall between them came from age, what is left after it is at least numerics: a finding where the fall exceeds
-  what is left. This needs no token of lag 0. Where both this and the lag speak, each at half the chance.
-
-**Bad.** `at the median lag of 4 versions staleness adds 2.1e-3 to k2, numerics are 3.2e-4`.
-
-**Good.** `at the median lag of 1 staleness adds 4e-5 to k2, numerics are 3.2e-4`.
-
-**How to fix it.** Nothing, if the algorithm corrects for it (importance ratios of the version that drew the token,
-clipped). Otherwise bound the lag, or update the engine more often.
+  what is left. This needs no token of lag 0. If both this and the lag are evidence, each gets half of the probability.
 
 **Strength.** `statistical`, 99 % by sequences, a note.
 
 **Inconclusive when** neither a lag nor a third pass is recorded, no token has lag 0 and no sequence saw an update
-(then a cannot be told from the rest), none is stale, fewer than 8 sequences have what is needed, or the record is not
+(then a cannot be distinguished from the rest), none is stale, fewer than 8 sequences have what is needed, or the record is not
 true.
 
 **What it cannot see.** Staleness and sharpening of one lag only; the exponent of lag is printed and nothing is inferred from
-it: independent updates give 1, one push or momentum 2. Sequences drawn by the same weights share their change, so that over
-few versions the interval speaks of those versions alone. Without a third pass, drift that falls by half within 16
+it: independent updates give 1, one push or momentum 2. Sequences drawn by the same weights share their change, so with few
+versions the interval describes only those versions. Without a third pass, drift that falls by half within 16
 tokens for another reason than new weights.
 
 **Cost.** Eight sums a token, six more with a third pass.
@@ -102,13 +102,14 @@ class Staleness : public DriftRule {
     if (s.with_lag == 0) {
       return s.with_behaviour == 0
                  ? "no-lag: no weight version is recorded"
-                 : absl::StrFormat("few-sequences: %d with a third pass, of %d needed",
+                 : absl::StrFormat("few-sequences: %d have a third pass; the rule needs %d",
                                    mark.split.sequences, kFewestClusters);
     }
     if (mark.lag.zero_count == 0)
-      return "no-fresh-tokens: none has lag 0, and numerics cannot be told from staleness";
-    if (mark.lag.stale_count == 0) return "no-stale-tokens: all have lag 0";
-    return absl::StrFormat("few-sequences: %d with lags, of %d needed", mark.lag.sequences,
+      return "no-fresh-tokens: no token has lag 0, so numerical errors cannot be distinguished "
+             "from staleness";
+    if (mark.lag.stale_count == 0) return "no-stale-tokens: all tokens have lag 0";
+    return absl::StrFormat("few-sequences: %d have lags; the rule needs %d", mark.lag.sequences,
                            kFewestClusters);
   }
 
@@ -116,20 +117,19 @@ class Staleness : public DriftRule {
     if (mark.by == By::kSplit) {
       const SplitFit& split = mark.split;
       return absl::StrFormat(
-          "Since stale tokens were drawn the trainer moved by k2 = %.2g ± %.1g, and was %.2g ± "
-          "%.1g "
-          "from the engine then",
+          "Since the stale tokens were sampled, the trainer changed by k2 = %.2g ± %.1g. At that "
+          "time it differed from the engine by %.2g ± %.1g",
           split.staleness, kDeviations * split.staleness_error, split.numerics,
           kDeviations * split.numerics_error);
     }
     if (mark.by == By::kJumps) {
       const JumpFit& jumps = mark.jumps;
       return absl::StrFormat(
-          "Where new weights arrive inside a sequence k2 falls by %.2g ± %.1g, from %.2g to %.2g",
+          "When new weights arrive inside a sequence, k2 falls by %.2g ± %.1g, from %.2g to %.2g",
           jumps.fall, kDeviations * jumps.fall_error, jumps.before, jumps.after);
     }
     return absl::StrFormat(
-        "At the median lag of %g version%s staleness adds %.2g to k2, numerics are %.2g",
+        "At the median lag of %g version%s staleness adds %.2g to k2; numerical errors add %.2g",
         mark.median_lag, mark.median_lag == 1 ? "" : "s", mark.lag.stale_part, mark.lag.at_zero);
   }
 
@@ -143,11 +143,11 @@ class Staleness : public DriftRule {
   static Figures FiguresOf(const StalenessMark& mark) {
     switch (mark.by) {
       case By::kSplit:
-        return {"k2 of the trainer from itself at the tokens' versions", mark.split.staleness,
-                mark.split.numerics, "k2 of the trainer from the engine at those versions",
-                mark.split.stale_count};
+        return {"k2 between the trainer and itself at the versions of the tokens",
+                mark.split.staleness, mark.split.numerics,
+                "k2 between the trainer and the engine at those versions", mark.split.stale_count};
       case By::kJumps:
-        return {"fall of k2 where new weights arrive inside a sequence", mark.jumps.fall,
+        return {"fall of k2 when new weights arrive inside a sequence", mark.jumps.fall,
                 mark.jumps.after, "k2 right after", mark.jumps.boundaries};
       default:
         return {"k2 that staleness adds at the median lag", mark.lag.stale_part, mark.lag.at_zero,
@@ -170,12 +170,12 @@ class Staleness : public DriftRule {
 
   static void Assume(const StalenessMark& mark, v1::Verdict& verdict) {
     if (mark.by == By::kSplit)
-      verdict.add_assumptions("behaviour values are of the version that drew each token");
+      verdict.add_assumptions("behaviour values belong to the version that sampled each token");
     if (mark.by == By::kSplit && mark.split.fresh_count == 0)
       verdict.add_assumptions("the trainer agrees with itself at one version");
     if (mark.by == By::kJumps)
       verdict.add_assumptions(
-          "within 16 tokens of an update drift changes by the weights' age alone");
+          "within 16 tokens of an update drift changes only by the age of the weights");
   }
 
   static void DescribeSplit(const SplitFit& split, google::protobuf::Struct& details) {

@@ -25,7 +25,7 @@ absl::StatusOr<std::vector<ActiveRule>> SelectRules(const std::vector<std::strin
                      near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
   }
   if (active.size() == 1 && !globs.empty() && !GlobMatch(globs[0], active[0].entry->info->id)) {
-    return absl::InvalidArgumentError("the rules selected are planned, not built yet");
+    return absl::InvalidArgumentError("the selected rules are planned, but not built yet");
   }
   return active;
 }

@@ -18,32 +18,34 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/accumulation-scale
 
-With several micro-batches a step, each one's whole mean loss goes into the gradient: nothing divides by their number.
+With several micro-batches per step, the whole mean loss of each one goes into the gradient: nothing divides by their number.
 
 **Why.** With 4 micro-batches the gradient is 4 times the one that the batch of all of them has. Clipping hides a part of it, Adam
 most of it, and the logged loss is 4 times too large. In transformers 5.24 this is the state of each class whose `forward` takes
 `**kwargs` and computes its own loss (BERT, T5, BART, Whisper, ...): the trainer takes the loss for one that is divided already.
-
-**What it checks.** In steps that are due `run.watch` computes the mean cross-entropy of one micro-batch from the model's own logits
-and labels, and compares it with the loss that `backward` gets (`trained/share`, their ratio), for k micro-batches (`trained/micro`).
-It also compares the gradient that the optimizer reads with the one that was accumulated (`trained/kept`, their ratio before a clip).
-In a loop of one's own with three micro-batches or more the mean is that of torch's cross-entropy in the loss's graph; then the finding is a
-warning, for losses that are meant to add up look the same. If the product is 1 in three such steps in a row, nothing was divided. It must be 1/k, or the micro-batch's share of the step's labels.
 
 **Bad.** `backward gets the whole mean of each of 4 micro-batches (5.31 of 5.31), and nothing divides the sum`
 
 **Good.** A share of 1/k; of n/N for n of the step's N labels; a sum that is divided before the optimizer's step.
 
 **How to fix it.**
-- Divide in `compute_loss` by `args.gradient_accumulation_steps`, or set `trainer.loss_is_scaled_for_ga = False` (before transformers 5.24 `model_accepts_loss_kwargs`): then the Trainer divides.
+- Divide in `compute_loss` by `args.gradient_accumulation_steps`, or set `trainer.loss_is_scaled_for_ga = False`
+  (before transformers 5.24 `model_accepts_loss_kwargs`): then the Trainer divides.
 - In a loop of one's own: `(loss / k).backward()`.
+
+**What it checks.** In steps that are due `run.watch` computes the mean cross-entropy of one micro-batch from the model's own logits
+and labels, and compares it with the loss that `backward` gets (`trained/share`, their ratio), for k micro-batches (`trained/micro`).
+It also compares the gradient that the optimizer reads with the one that was accumulated (`trained/kept`, their ratio before a clip).
+In a loop of one's own with three micro-batches or more the mean is that of torch's cross-entropy in the loss's graph; then the finding is a
+warning, because losses that are summed on purpose look the same. If the product is 1 in three such steps in a row,
+nothing was divided. It must be 1/k, or the micro-batch's share of the step's labels.
 
 **Strength.** `proved`: one micro-batch is recomputed, to a part in a thousand.
 
 **Inconclusive when** fewer than 3 such steps were seen, the ratio is NaN, infinite or above 1, or the loss of several
 micro-batches holds no cross-entropy (`no-labels`): then nothing states by what a mean would be divided.
 
-**What it cannot see.** Losses that are no cross-entropy of logits and labels; micro-batches weighted unequally among each other.
+**What it cannot see.** Losses other than cross-entropy of logits and labels; micro-batches weighted unequally among each other.
 
 **Cost.** One cross-entropy of one micro-batch in a step that is due.
 
@@ -99,15 +101,16 @@ class AccumulationScale : public Rule {
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
     if (told_ || (points_ == 0 && unshared_ < kSharesInARow)) return;
-    v1::Verdict verdict = points_ == 0 ? Inconclusive(
-                                             "no-labels: no cross-entropy was seen in the loss of "
-                                             "several micro-batches; whether it is divided by "
-                                             "their number is not known")
-                          : divided_ > 0  ? Pass("the loss is divided among the micro-batches")
-                          : unusable_ > 0 ? Inconclusive("poisoned: a ratio is NaN or infinite")
-                          : other_ > 0
-                              ? Inconclusive("another-loss: the loss is no mean of these labels")
-                              : Inconclusive("few-steps: fewer than 3 steps were recomputed");
+    v1::Verdict verdict =
+        points_ == 0
+            ? Inconclusive(
+                  "no-labels: no cross-entropy was observed in the loss of several micro-batches, "
+                  "so the rule cannot check whether the loss is divided by their number")
+        : divided_ > 0  ? Pass("the loss is divided by the number of micro-batches")
+        : unusable_ > 0 ? Inconclusive("poisoned: a ratio is NaN or infinite")
+        : other_ > 0
+            ? Inconclusive("another-loss: the loss is not the mean over these labels")
+            : Inconclusive("few-steps: the rule recomputed fewer than 3 steps; it needs 3");
     SetPlace(verdict, "", "loss", run.step_first, run.step_last, std::vector<uint32_t>{});
     out.Add(std::move(verdict));
   }
@@ -145,16 +148,16 @@ class AccumulationScale : public Rule {
     told_ = true;
     FindingBuilder found(own_loop_ ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     if (own_loop_)
-      found.Assume("the step's losses are those of micro-batches, and no sum is meant");
+      found.Assume("the losses of the step belong to micro-batches, and their sum is not intended");
     found.Title(kInfo.title)
         .Explain(absl::StrFormat(
-            "backward gets the whole mean loss of each of %.0f micro-batches (ratio %.4f to the "
-            "mean over the micro-batch's labels) in %d recomputed steps, %d to %d, and nothing "
-            "divides the gradient afterwards: it is %.0f times the gradient of the whole batch.",
+            "backward() gets the undivided mean loss of each of %.0f micro-batches (%.4f times the "
+            "mean over the labels of the micro-batch) in %d recomputed steps, %d to %d. Nothing "
+            "divides the gradient afterwards, so it is %.0f times the gradient of the whole batch.",
             micro, share, whole_, whole_first_, step.step, micro))
         .Cause("not-divided", 0.95)
-        .Measured("share of the micro-batch's mean loss", share * kept)
-        .Threshold(1 / micro, "1 of the micro-batches")
+        .Measured("loss over the mean loss of the micro-batch", share * kept)
+        .Threshold(1 / micro, "1 / number of micro-batches")
         .Samples(whole_)
         .Witness("micro_batches", micro)
         .Witness("share", share)

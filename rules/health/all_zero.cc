@@ -27,25 +27,9 @@ constexpr char kPage[] = R"page(
 
 A gradient, an activation or a weight is zero in every element, step after step.
 
-**Why.** Behind a layer whose activations are all zero nothing before it learns: a ReLU whose inputs have all become
-negative passes no gradient back, so it never comes to life again. Of a model of 32 layers of which the 20th died, 19 are
-paid for and stay as they were; the loss still falls, by what the other 12 can do.
-
-**What it checks.** Where the tensors of a run are observed: the number of zeros in gradients, activations, weights and
-buffers, each rank by itself. A step counts where the tensor has elements, all of them finite, in every call of the step.
-Ten such steps in a row without one element that is not zero are a finding of an activation, a weight or a buffer. A weight or buffer counts only once it was seen
-not zero, or an update of it was: what is made as zeros (a bias, the second factor of LoRA, a gain of a residual branch) is
-none until it first moves. A gradient or activation that never was anything else counts only in steps at a learning rate
-above 0, where one was told: before the first update, zero factors make zero gradients.
-
-*A gradient* is looked at in some steps alone, and healthy tensors are not used in each (one of twelve heads a step). Of n looks before the row, from the
-first on in which it was not zero, z were zero; a row of m zeros has the chance prod (z + 1/2 + i) / (n + 1 + i), i < m (Jeffreys' prior). A finding
-needs this below 10^-4 over all gradients of the run (and all looks at one, once it was zero now and then), m of at least 10, and a row more than twice as long as any before it. Six zeros do after ten looks
-or more of which none was zero and which lie over four times as many steps. Where another tensor began to have a gradient meanwhile (parts that take
-turns), the row must span 100 steps. A gradient that was not zero in fewer than ten looks, or never, needs ten zeros over 100 steps in which its
-weight, where it is observed, did not change but as decay changes it (its largest and its mean magnitude by one factor, within 5 % and a unit in the
-last place), and a row that the rate of no tensor that is zero now and then explains. Steps do not count in which all gradients of the rank are
-zero (two at least) and its loss is 0 or at its least: it is minimised. Nor does a bias while its layer's weight has a gradient: where a loss compares means it is 0 by algebra.
+**Why.** If the activations of a layer are all zero, the layers before it learn nothing: a ReLU with only negative
+inputs passes no gradient back, so it never recovers. If layer 20 of 32 dies, the 19 layers before it cost
+time but do not change. The loss still falls, because the other 12 layers learn.
 
 **Bad.** `blocks.3.mlp.0.weight: the gradient is 0 in all of 65,536 elements in 10 observed steps (16 to 52)`
 
@@ -58,9 +42,30 @@ zero (two at least) and its loss is 0 or at its least: it is minimised. Nor does
 - A weight: look for what resets it (a weight decay of 1/rate, an average that copies zeros, a checkpoint that was loaded in part).
 - Zero on purpose: `--set health/all-zero.zero='adapter.*'` (again for more).
 
+**What it checks.** Where the tensors of a run are observed: the number of zeros in gradients, activations, weights and
+buffers, each rank by itself. A step counts where the tensor has elements, all of them finite, in every call of the step.
+Ten such steps in a row without one element that is not zero are a finding of an activation, a weight or a buffer. A
+weight or buffer counts only once it was seen
+not zero, or an update of it was: tensors that are initialised to zero (a bias, the second factor of LoRA, a gain of a
+residual branch) do not count until they first change. A gradient or activation that never was anything else counts only in steps with a learning
+rate above 0, if one was recorded: before the first update, zero factors make zero gradients.
+
+*A gradient* is observed only in some steps, and healthy tensors are not used in each (one of twelve heads a step). Of
+n looks before the row, from the
+first on in which it was not zero, z were zero; a row of m zeros has the chance prod (z + 1/2 + i) / (n + 1 + i), i < m (Jeffreys' prior). A finding
+needs this below 10^-4 over all gradients of the run (and all looks at one, once it was zero now and then), m of at
+least 10, and a row more than twice as long as any before it. Six zeros are enough after
+at least ten non-zero observations that span four times as many steps. Where another tensor began to have a gradient meanwhile (parts that take
+turns), the row must span 100 steps. A gradient that was not zero in fewer than ten looks, or never, needs ten zeros over 100 steps in which its
+weight, where it is observed, did not change but as decay changes it (its largest and its mean magnitude by one factor, within 5 % and a unit in the
+last place), and a row that the rate of no tensor that is zero now and then explains. Steps do not count in which all gradients of the rank are
+zero (two at least) and its loss is 0 or at its least: it is minimised. Nor does a bias while its layer's weight has a
+gradient: where a loss compares means it is 0 by algebra.
+
 **Strength.** `proved`: the counts are exact.
 
-**Inconclusive when** fewer than ten steps were observed, a gradient is zero now and then (or its weight changes between looks), is zero with all others or
+**Inconclusive when** fewer than ten steps were observed, a gradient is zero now and then (or its weight changes
+between looks), is zero with all others or
 is a bias's, the tensor is zero since it was first seen (it may have been made so), its
 values are NaN or infinite, the rate is 0, or the tensor is one expert's: without tokens it has no gradient, and
 `health/dead-expert` judges its load.
@@ -70,7 +75,7 @@ values are NaN or infinite, the rate is 0, or the tensor is one expert's: withou
 
 **Cost.** Some 160 bytes a tensor and rank.
 
-**Sources.** Lu et al., "Dying ReLU and Initialization", 2019; SageMaker Debugger's rules `AllZero` and `DeadRelu`, which tell after one step.
+**Sources.** Lu et al., "Dying ReLU and Initialization", 2019; SageMaker Debugger's rules `AllZero` and `DeadRelu`, which report after one step.
 )page";
 
 constexpr OptionInfo kOptions[] = {
@@ -78,7 +83,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kText,
      .unit = "patterns of names",
      .default_value = "",
-     .reason = "what is zero on purpose is said here"},
+     .reason = "tensors that are zero on purpose are listed here"},
 };
 
 constexpr RuleInfo kInfo = {
@@ -292,16 +297,16 @@ class AllZero : public Rule {
     found
         .Title(what == "activation" ? "an activation is all zero"
                                     : absl::StrCat("a ", what, " is all zero"))
-        .Explain(absl::StrFormat(
-            "%s: the %s is 0 in all of %d elements in %d observed steps in a row (%d to %d) on "
-            "%s%s.",
-            place.first, what, shown.count, shown.zeros, shown.zeros_first, step.step,
-            RankWords(ranks), shown.moved ? ", and was not before" : ""))
+        .Explain(absl::StrFormat("%s: the %s is 0 in all %d elements in %d consecutive observed "
+                                 "steps (%d to %d) on %s%s.",
+                                 place.first, what, shown.count, shown.zeros, shown.zeros_first,
+                                 step.step, RankWords(ranks),
+                                 shown.moved ? ", and it was not 0 before" : ""))
         .Cause(CauseOf(site.role), 0.9)
-        .Measured("observed steps in a row with nothing but zeros",
-                  static_cast<double>(shown.zeros), "steps")
+        .Measured("consecutive observed steps with only zeros", static_cast<double>(shown.zeros),
+                  "steps")
         .Threshold(static_cast<double>(std::min(shown.zeros, kZeroSteps)),
-                   "observed steps in a row")
+                   "consecutive observed steps")
         .Fix(FixOf(site.role))
         .Samples(shown.zeros)
         .Witness("elements", static_cast<double>(shown.count))
@@ -309,7 +314,7 @@ class AllZero : public Rule {
         .Witness("first_step", static_cast<double>(shown.zeros_first))
         .At(place.first, place.second, shown.zeros_first, step.step, ranks);
     if (IsComputed(site.role))
-      found.Assume("in these steps the tensor had a part in the loss (option zero)");
+      found.Assume("the tensor contributed to the loss in these steps (option zero)");
     return found.Take();
   }
 
@@ -323,10 +328,10 @@ class AllZero : public Rule {
       return "Follow the graph from the loss to it: detach(), a mask, a weight of 0, a dead ReLU, "
              "or fp16 without a loss scale.";
     if (role == "activation")
-      return "Lower the rate or warm up, or take an activation without a dead side (GELU, SiLU, "
-             "LeakyReLU).";
-    return "Find what resets it: weight decay of 1/rate, an average that copies zeros, a "
-           "checkpoint loaded in part.";
+      return "Lower the learning rate or warm up, or use an activation with a gradient everywhere "
+             "(GELU, SiLU, LeakyReLU).";
+    return "Find the code that resets it: weight decay of 1/learning rate, an average that copies "
+           "zeros, a checkpoint that was loaded in part.";
   }
 
   // Of a site without a finding: what the ranks' worst case is.
@@ -346,32 +351,40 @@ class AllZero : public Rule {
     google::protobuf::Struct details;
     Put(details, "steps", static_cast<double>(steps));
     if (all_moved && zeros == 0 && steps > 0)
-      return Pass("it has elements that are not zero", std::move(details));
+      return Pass("the tensor has elements that are not zero", std::move(details));
     if (zeros >= kZeroSteps && IsComputed(site.role) && IsOfExpert(layer))
-      return Inconclusive("expert: without tokens it is zero; health/dead-expert judges its load",
-                          std::move(details));
+      return Inconclusive(
+          "expert: the gradient of an expert without tokens is zero; health/dead-expert judges its "
+          "load",
+          std::move(details));
     const bool row = site.role == "gradient" && zeros >= kZeroSteps;
     const char* why = nullptr;
     if (by_algebra >= ZeroCourse::kFewSteps) {
-      why = "bias: its layer's weight has a gradient, as where a loss compares means";
+      why =
+          "bias: the weight of its layer has a gradient; a loss that compares means gives a bias "
+          "none";
     } else if (at_rest >= ZeroCourse::kFewSteps) {
-      why = "all-at-once: all gradients are zero, and the loss is at its least";
+      why = "all-at-once: all gradients are zero and the loss is at its minimum";
     } else if (row) {
-      why = used ? "used-between: between looks its weight changes as no decay changes it"
-                 : "now-and-then: too little was seen of it to say that it is used no more";
+      why = used ? "used-between: its weight changes between observations, and weight decay does "
+                   "not explain the change"
+                 : "now-and-then: too few observations show that the tensor is no longer used";
     }
     if (why != nullptr) return Inconclusive(why, std::move(details));
     if (steps == 0 && poisoned > 0)
       return Inconclusive("poisoned: NaN or infinite values", std::move(details));
     if (!all_moved && !IsComputed(site.role))
-      return Inconclusive("made-as-zero: it is zero since it was first seen, and no update of it",
-                          std::move(details));
+      return Inconclusive(
+          "made-as-zero: the tensor is zero since the first observation, and no update of it",
+          std::move(details));
     if (!all_moved && resting > 0)
-      return Inconclusive("rate-zero: it is zero, at a learning rate of 0", std::move(details));
+      return Inconclusive("rate-zero: the tensor is zero and its learning rate is 0",
+                          std::move(details));
     if (steps >= kZeroSteps && all_moved)
-      return Pass("it was not zero in one of ten steps", std::move(details));
-    return Inconclusive(absl::StrCat("few-steps: fewer than ", kZeroSteps, " in which it is zero"),
-                        std::move(details));
+      return Pass("the tensor was not zero in at least one of ten steps", std::move(details));
+    return Inconclusive(
+        absl::StrCat("few-steps: fewer than ", kZeroSteps, " in which the tensor is zero"),
+        std::move(details));
   }
 
   const SeriesRoles roles_;  // what the user said

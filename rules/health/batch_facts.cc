@@ -23,14 +23,7 @@ shifted twice, inputs that are not finite.
 **Why.** A micro-batch whose labels are all ignored has the loss 0/0: NaN. Padding with labels teaches the model to pad. Labels that
 the collator shifted, for a model that shifts them itself, train it to predict the token after the next.
 
-**What it checks.** `run.watch` looks at the keyword arguments of the model's forward pass (`input_ids`, `labels`, `attention_mask`) in
-the first steps, then ever more rarely, and in each step whose loss is NaN. It counts rows (`batch_facts/rows`), rows whose labels are
-all -100 (`batch_facts/unlabelled_rows`), labels where the attention mask is 0 (`batch_facts/labelled_padding`), ids and labels outside of the
-vocabulary (`batch_facts/beyond_vocabulary`), labels that all are the token after their own, for a causal model of transformers
-(`batch_facts/shifted_labels`, from 64 of them on), NaN and infinity in floating inputs (`batch_facts/non_finite`). Of TRL's GRPO and RLOO with a KL term it
-counts trained parameters that the reference model shares with the policy (`batch_facts/reference_is_policy`).
-
-**Bad.** `8 of 8 rows have no label: the loss of such a micro-batch is NaN`
+**Bad.** `8 of 8 rows have no valid label: the loss of such a micro-batch is NaN`
 
 **Good.** Each row has a label; padding is -100; labels are a copy of the ids.
 
@@ -39,13 +32,22 @@ counts trained parameters that the reference model shares with the policy (`batc
 - Padding: give the collator a padding token that is not the end-of-text token, and labels of -100 there.
 - Shifted twice: give `labels=input_ids`; the model shifts.
 
-**Strength.** `proved`: facts of the batch. Rows without a label are a warning, an error if a whole micro-batch has none; padding is a warning, the others errors.
+**What it checks.** `run.watch` looks at the keyword arguments of the model's forward pass (`input_ids`, `labels`, `attention_mask`) in
+the first steps, then ever more rarely, and in each step whose loss is NaN. It counts rows (`batch_facts/rows`), rows whose labels are
+all -100 (`batch_facts/unlabelled_rows`), labels where the attention mask is 0 (`batch_facts/labelled_padding`), ids and labels outside of the
+vocabulary (`batch_facts/beyond_vocabulary`), labels that all are the token after their own, for a causal model of transformers
+(`batch_facts/shifted_labels`, from 64 of them on), NaN and infinity in floating inputs (`batch_facts/non_finite`). Of
+TRL's GRPO and RLOO with a KL term it
+counts trained parameters that the reference model shares with the policy (`batch_facts/reference_is_policy`).
+
+**Strength.** `proved`: facts of the batch. Rows without a label are a warning, an error if a whole micro-batch has
+none; padding is a warning, the others errors.
 
 **Inconclusive when** a count is NaN or infinite.
 
 **What it cannot see.** Models that are called by position; batches that it did not look at.
 
-**Cost.** A few comparisons of ids and labels in a step that is looked at.
+**Cost.** A few comparisons of ids and labels in an observed step.
 
 **Sources.** transformers, `DataCollatorForLanguageModeling`; PyTorch, `cross_entropy` ("ignore_index": the mean of nothing is NaN).
 )page";
@@ -64,29 +66,31 @@ struct BatchFact {
 constexpr std::string_view kBatchRows = "batch_facts/rows",
                            kBatchUnlabelled = "batch_facts/unlabelled_rows";
 constexpr std::array kBatchFacts = {
-    BatchFact{kBatchUnlabelled, "rows have no label", " rows have no label that counts.",
-              "Filter rows whose labels are all -100: truncation cut the answer off, or the "
-              "collator masked all of it.",
+    BatchFact{kBatchUnlabelled, "rows have no valid label",
+              " rows have no label that counts for the loss.",
+              "Remove rows whose labels are all -100: the answer was truncated, or the collator "
+              "masked all of it.",
               v1::LEVEL_WARNING},
     BatchFact{"batch_facts/labelled_padding", "padding is learned",
               " labels are at positions that the attention mask excludes.",
               "Set labels to -100 where attention_mask is 0.", v1::LEVEL_WARNING},
-    BatchFact{"batch_facts/beyond_vocabulary", "ids are beyond the vocabulary",
-              " ids or labels are negative or not below the size of the vocabulary.",
+    BatchFact{"batch_facts/beyond_vocabulary", "token ids are outside the vocabulary",
+              " token ids or labels are negative, or at least the size of the vocabulary.",
               "Use the tokenizer of this model, or resize its embeddings.", v1::LEVEL_ERROR},
     BatchFact{"batch_facts/shifted_labels", "labels are shifted twice",
-              " labels, all of them, are the token after their own, and the model shifts labels "
-              "itself: it learns the token after the next.",
-              "Give labels that are a copy of input_ids.", v1::LEVEL_ERROR},
+              " labels (all of them) are already shifted by one token, and the model shifts labels "
+              "again: it learns to predict the token after the next one.",
+              "Pass labels that are a copy of input_ids.", v1::LEVEL_ERROR},
     BatchFact{"batch_facts/non_finite", "inputs are not finite",
               " elements of floating inputs are NaN or infinite.",
-              "Look for the row in the data, or at its normalisation (a variance of 0).",
+              "Find the row in the data and check its normalisation (a variance of 0).",
               v1::LEVEL_ERROR},
-    BatchFact{"batch_facts/reference_is_policy", "the reference is the policy itself",
-              " trained parameters of the policy are those of its reference: the KL divergence "
-              "between the two is 0, and holds nothing back.",
-              "Make the reference a copy of the first policy that no optimizer trains.",
-              v1::LEVEL_ERROR},
+    BatchFact{
+        "batch_facts/reference_is_policy", "the reference model is the policy itself",
+        " trained parameters are shared by the policy and its reference model: the KL divergence "
+        "between the two is always 0 and limits nothing.",
+        "Make the reference model a copy of the initial policy, and train it with no optimizer.",
+        v1::LEVEL_ERROR},
 };
 
 class BatchFacts : public Rule {
@@ -124,7 +128,7 @@ class BatchFacts : public Rule {
     if (told_ != 0 || batches_ == 0) return;
     v1::Verdict verdict = unusable_ > 0
                               ? Inconclusive("poisoned: a count is NaN or infinite")
-                              : Pass(absl::StrFormat("%d batches were looked at", batches_));
+                              : Pass(absl::StrFormat("%d batches were checked", batches_));
     SetPlace(verdict, "", "batch", run.step_first, run.step_last, std::vector<uint32_t>{});
     out.Add(std::move(verdict));
   }
@@ -145,12 +149,12 @@ class BatchFacts : public Rule {
     told_ |= bit;
     FindingBuilder found(none ? v1::LEVEL_ERROR : fact.level, v1::STRENGTH_PROVED);
     std::string text = absl::StrFormat("%.0f%s", count, fact.text);
-    if (none) text += " No row of the step has one: the loss of such a micro-batch is NaN.";
+    if (none) text += " No row of the step has one, so the loss of such a micro-batch is NaN.";
     found.Title(fact.title)
         .Explain(text)
         .Cause("data", 0.95)
         .Measured("elements or rows", count)
-        .Threshold(0, "a batch that is well formed")
+        .Threshold(0, "a valid batch has none")
         .Samples(1)
         .Witness("rows", rows)
         .Fix(fact.fix)

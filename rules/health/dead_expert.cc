@@ -15,20 +15,13 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/dead-expert
 
-An expert has had almost no tokens for a hundred steps: its parameters are paid for and not trained.
+An expert has had almost no tokens for a hundred steps: its parameters use memory but are not trained.
 
-**Why.** An expert without tokens gets no gradient, and a router without gradient for it does not
-change its mind: dead experts stay dead. With 256 experts and 8,192 choices a step an expert's share is
+**Why.** An expert without tokens gets no gradient, and a router without gradient for it does
+not change: dead experts stay dead. With 256 experts and 8,192 choices a step an expert's share is
 3,200 in 100 steps, and chance leaves one with fewer than 320 with probability below 10^-900. With 6 of
 64 experts dead, 9 % of the experts' memory and optimizer state hold nothing, silently. (Single small
 batches differ: of 200 choices a step, a given one of 256 experts gets none in 46 % of the steps by chance.)
-
-**What it checks.** The *kept* load of each expert over all ranks, micro-batches and the last 100 recorded
-steps of a layer, over the ideal (kept choices / experts). Below a tenth the expert is dead, provided
-that chance alone gives so little with probability below 1e-6: E·P(Binomial(N, 1/E) ≤ load), summed in
-the log domain. Kept, not wanted: an expert whose every token is refused learns nothing either.
-Padding is not counted: its choices are in the recorded loads, so a load is taken as it stands when
-that is little, and the verdict is inconclusive where it would depend on padding.
 
 **Bad.** `experts 3, 11 kept 0.4 % and 1.1 % of the ideal load over steps 900-999`.
 
@@ -42,12 +35,20 @@ that is little, and the verdict is inconclusive where it would depend on padding
 - Dead from the first step: look at the router's initialisation and at a bias or mask that was loaded
   from a checkpoint of another shape.
 
+**What it checks.** The *kept* load of each expert over all ranks, micro-batches and the last 100 recorded
+steps of a layer, over the ideal (kept choices / experts). Below a tenth the expert is dead, provided
+that chance alone gives so little with probability below 1e-6: E·P(Binomial(N, 1/E) ≤ load), summed in
+the log domain. Kept, not wanted: an expert whose every token is refused learns nothing either.
+Padding is not counted: its choices are in the recorded loads, so a load is used directly if
+padding is small, and the verdict is inconclusive if it would depend on padding.
+
 **Strength.** `heuristic`: a tenth is a customary threshold. That chance does not explain it is sure to 1e-6.
 
 An expert that no token chose at all needs 4 steps that span 100 or more, three of them after the first quarter: chance is a matter
 of the choices in them, not of their number.
 
-**Inconclusive when** under 100 steps were recorded and no 20 that lie evenly in 100 or more (4 for an expert that no token chose), chance alone could leave an expert so
+**Inconclusive when** under 100 steps were recorded and no 20 steps spread evenly over 100 or more (4 for an expert
+that no token chose), chance alone could leave an expert so
 few (too few choices for that many experts), or padding rows may be all that an expert got.
 
 **What it cannot see.** An expert that gets tokens and returns nothing (gates of zero); deadness
@@ -64,7 +65,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "share of the ideal load",
      .default_value = "0.1",
-     .reason = "customary: a tenth of the tokens is a tenth of the training",
+     .reason = "customary: with a tenth of the tokens an expert gets a tenth of the training",
      .low = 0,
      .high = 1},
 };
@@ -127,19 +128,20 @@ class DeadExpert : public MixtureRule {
     found
         .Title(dead.size() == 1 ? "an expert gets almost no tokens"
                                 : absl::StrCat(dead.size(), " experts get almost no tokens"))
-        .Explain(absl::StrFormat("Over %d steps expert %d kept %d choices where an equal share is "
-                                 "%.0f; chance alone gives "
-                                 "that with probability 10^%.0f.",
+        .Explain(absl::StrFormat("Over %d steps expert %d kept %d choices; an equal share is %.0f. "
+                                 "Chance alone gives so few with probability 10^%.0f.",
                                  w.steps().size(), least, w.kept()[least], Ideal(w),
                                  LogChance(w, w.kept()[least]) / std::log(10.0)));
     const bool refused = w.wanted()[least] > w.kept()[least];
     found.Cause(refused ? "always-refused" : "never-chosen", 1)
-        .Measured("least load over ideal", static_cast<double>(w.kept()[least]) / Ideal(w), "share")
+        .Measured("smallest load / equal share", static_cast<double>(w.kept()[least]) / Ideal(w),
+                  "share")
         .Threshold(share_, "option share");
     FillWitness(w, dead, *found.finding().mutable_witness());
     found.Fix(
         "Balance the router (Megatron-LM --moe-router-bias-update-rate or --moe-aux-loss-coeff; "
-        "Mixtral router_aux_loss_coef) and let it explore early (jitter, noisy gates).");
+        "Mixtral router_aux_loss_coef), and add noise to it early in training (jitter, noisy "
+        "gates).");
     return found;
   }
 
@@ -160,19 +162,21 @@ class DeadExpert : public MixtureRule {
     const double little = Little(w);
     const double most = std::ceil(little) - 1;  // the largest load that is too little
     if (!(most >= 0) || !(LogChance(w, static_cast<uint64_t>(most)) < std::log(kChance))) {
-      return Inconclusive(absl::StrFormat(
-          "few-choices: %d choices over %d experts; chance alone may leave an expert that few",
-          Kept(w), w.experts()));
+      return Inconclusive(
+          absl::StrFormat("few-choices: %d choices over %d experts are too few; chance alone can "
+                          "leave an expert without tokens",
+                          Kept(w), w.experts()));
     }
     for (size_t e = 0; e < w.experts(); ++e) {
       const uint64_t load = w.kept()[e];
       if (static_cast<double>(load - std::min(load, w.padding_choices())) < little) {
-        return Inconclusive(absl::StrFormat(
-            "padding: of what expert %d kept, padding rows' choices (%d in all) may be too much", e,
-            w.padding_choices()));
+        return Inconclusive(
+            absl::StrFormat("padding: too much of the load of expert %d may come from padding rows "
+                            "(%d choices in total)",
+                            e, w.padding_choices()));
       }
     }
-    return Pass("every expert kept its tenth of an equal share");
+    return Pass("every expert kept at least a tenth of an equal share");
   }
 
   void Describe(const MixtureWindow& w, google::protobuf::Struct& details) const override {

@@ -18,18 +18,10 @@ constexpr char kPage[] = R"page(
 Full experts refuse too many choices, or refuse those late in the sequence more than the early ones.
 
 **Why.** A refused choice is a token whose expert never sees it; with k = 1 the layer passes it by
-unchanged. At 10 %, a model of 32 such layers has every token refused 3.2 times on its way. And a mean
-hides who pays: under first come first served in batch order with 4,096 positions, capacity factor 1.0
+unchanged. At 10 %, a model of 32 such layers has every token refused 3.2 times on its way. A mean
+hides which tokens are affected: under first come first served in batch order with 4,096 positions, capacity factor 1.0
 and a total of 6 % refused, the first quarter of the queue loses nothing and the last quarter loses 24 %:
 a slope of 25 points. The model learns to read the beginning of its context.
-
-**What it checks.** Over the last 100 recorded steps of a layer, all ranks and micro-batches: the share of
-choices refused; and how that share changes along the sequence. For the second, choices made and refused
-are counted in 16 bins of position (relative to the longest sequence of the call); a step's slope is the
-least-squares line through the bins' shares, weighted by the choices made, in points from first to last
-bin. A step without drops has slope 0. The slopes' mean has a 99 % interval from the means of ten blocks
-of ten steps, so that neither the likeness of tokens within a step nor that of neighbouring steps makes
-it too narrow. Starvation: the interval lies above 5 points.
 
 **Bad.** `12.4 % of 1.6 million choices were refused`; `refusals rise by 21 points along the sequence`.
 
@@ -43,12 +35,20 @@ it too narrow. Starvation: the interval lies above 5 points.
   score (Megatron-LM `--moe-token-drop-policy probs`) even it out at the price of a future leak
   (`causality/moe-future-leak`); dropless routing is the one cure without that.
 
+**What it checks.** Over the last 100 recorded steps of a layer, all ranks and micro-batches: the share of
+choices refused; and how that share changes along the sequence. For the second, choices made and refused
+are counted in 16 bins of position (relative to the longest sequence of the call); a step's slope is the
+least-squares line through the bins' shares, weighted by the choices made, in points from first to last
+bin. A step without drops has slope 0. The slopes' mean has a 99 % interval from the means of ten blocks
+of ten steps, so that neither the likeness of tokens within a step nor that of neighbouring steps makes
+it too narrow. Starvation: the interval is above 5 percentage points.
+
 **Strength.** The share: `heuristic`, 10 % is customary. The slope: `statistical`, its false-alarm rate
 measured: of 1,000 simulated runs of 300 steps with refusals even along the sequence (8 % and 30 %
 refused, steps alike or correlated at 0.8, sequences of unlike lengths) none alarmed, so at most 0.3 %
 with 95 % confidence; a true slope of 10 points is found in all of 100 runs.
 
-**Inconclusive when** under 100 steps were recorded and no 20 that lie evenly in 100 or more; or something was refused and positions were not
+**Inconclusive when** under 100 steps were recorded and no 20 steps spread evenly over 100 or more; or something was refused and positions were not
 recorded (or the recording is older than the count of choices by position), the share being below 10 %.
 
 **What it cannot see.** Drops that the recording does not show (no `keep_mask` or `routing_map`); drops
@@ -65,14 +65,14 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "share of choices",
      .default_value = "0.1",
-     .reason = "customary: one choice in ten lost is no longer noise to the model",
+     .reason = "customary: losing one choice in ten affects the model",
      .low = 0,
      .high = 1},
     {.name = "slope",
      .type = OptionInfo::Type::kNumber,
-     .unit = "points from first to last position",
+     .unit = "percentage points from the first to the last position",
      .default_value = "5",
-     .reason = "below it, early and late tokens are treated alike for any purpose",
+     .reason = "below it, early and late tokens are treated almost equally",
      .low = 0,
      .high = 100},
 };
@@ -121,8 +121,8 @@ class DropRate : public MixtureRule {
   // Which expert refuses most tells whether it is the capacity or the balance.
   FindingBuilder TooMany(const MixtureWindow& w) const {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
-    found.Title("full experts refuse too many choices")
-        .Explain(absl::StrFormat("Over %d steps %d of %d choices were refused: %.1f %%.",
+    found.Title("full experts drop too many tokens")
+        .Explain(absl::StrFormat("Over %d steps full experts refused %d of %d choices (%.1f %%).",
                                  w.steps().size(), w.dropped(), w.choices(), 100 * Share(w)))
         .Cause(kTooMany, 1)
         .Measured("choices refused", Share(w), "share")
@@ -149,14 +149,15 @@ class DropRate : public MixtureRule {
   FindingBuilder Starvation(const MixtureWindow& w, const MeanInterval& slope) const {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
     found.FalseAlarm("measured", kFalseAlarmsOfDrops)
-        .Title("late tokens are refused more than early ones")
+        .Title("late tokens are dropped more often than early ones")
         .Explain(absl::StrFormat(
-            "Over %d steps the share of refused choices rises by %.1f points from the first to the "
-            "last position (99 %% interval %.1f to %.1f).",
+            "Over %d steps the share of refused choices rises by %.1f percentage points from the "
+            "first to the last position (99 %% interval %.1f to %.1f).",
             w.steps().size(), slope.mean, slope.mean - slope.half_width,
             slope.mean + slope.half_width))
         .Cause(kStarvation, 1)
-        .Measured("rise of the refused share along the sequence", slope.mean, "points")
+        .Measured("rise of the refused share from the first to the last position", slope.mean,
+                  "points")
         .Threshold(slope_, "option slope, below the 99 % interval");
     found.finding().mutable_bias()->set_mean(slope.mean);
     found.finding().mutable_bias()->set_low(slope.mean - slope.half_width);
@@ -164,8 +165,8 @@ class DropRate : public MixtureRule {
     found.finding().mutable_bias()->set_unit("points");
     FillBins(w, *found.finding().mutable_witness());
     found.Fix(
-        "Route without capacity. Random token selection or drops by score even the drops out, but "
-        "leak the future (causality/moe-future-leak).");
+        "Route without capacity. Random token selection or dropping by score would spread the "
+        "drops, but leaks the future (causality/moe-future-leak).");
     return found;
   }
 
@@ -185,12 +186,13 @@ class DropRate : public MixtureRule {
   }
 
   v1::Verdict Rest(const MixtureWindow& w) const override {
-    if (w.dropped() == 0) return Pass("no choice was refused");
+    if (w.dropped() == 0) return Pass("no expert refused a choice");
     if (std::isnan(Slope(w).mean)) {
       return Inconclusive(
-          "no-positions: few choices were refused; whether late tokens bear them was not recorded");
+          "no-positions: few choices were refused; positions were not recorded, so the rule cannot "
+          "check whether late tokens are refused more often");
     }
-    return Pass("few choices were refused, and evenly along the sequence");
+    return Pass("few choices were refused, evenly along the sequence");
   }
 
   void Describe(const MixtureWindow& w, google::protobuf::Struct& details) const override {

@@ -26,15 +26,10 @@ constexpr char kPage[] = R"page(
 
 Rows of a weight, or whole experts, are trained and hold the same bits.
 
-**Why.** Two neurons with the same weights in and out get the same gradient, and stay one neuron for ever: the model pays for two. It comes from weights
+**Why.** Two neurons with the same weights in and out get the same gradient, and stay one neuron for ever: the model
+pays for two. It comes from weights
 that were made equal (a constant, one seed for every expert, a copy that was to be disturbed) or set equal later (a reset, a merge). Where two of 8
 experts are one, an eighth of the experts' parameters is paid for and does nothing.
-
-**What it checks.** The rows of a weight (what lies behind one index of its first axis: a neuron, a filter, an expert of a stacked tensor) of at least 64
-elements, by a digest of their bits; beyond 65,536 rows every n-th. And tensors of one shape whose names differ in the number of an expert or head
-(`experts.3.w1`, `experts.4.w1`). Two count where they have the same bits and are not zero, and the checkpoint before tells that they moved: they were
-equal then too and had other bits (never apart; of rows a note, since what never occurs is never told apart, of whole experts a
-warning), or they differed then (set equal: a warning).
 
 **Bad.** `layers.2.mlp.up_proj.weight: 2 rows have the same bits in step 2000 and had other, equal ones in step 1000 (rows 17 and 40)`
 
@@ -43,13 +38,21 @@ step of Adam from zero they may meet).
 
 **How to fix it.**
 - Give every row and expert an initialisation of its own: `torch.nn.init.normal_` over the whole tensor, another seed for each expert.
-- Copies on purpose (upcycled experts): disturb them, or let the router's noise tell them apart, before the first step.
+- Copies on purpose (upcycled experts): add noise to them, or let the router's noise make them different, before the first step.
 - Key-value heads that are repeated on purpose: `--set health/duplicate-rows.repeats='*.k_proj.weight'` (again for more).
+
+**What it checks.** The rows of a weight (one index of its first axis: a neuron, a filter, an expert of a stacked tensor) of at least 64
+elements, by a digest of their bits; beyond 65,536 rows every n-th. And tensors of one shape whose names differ in the number of an expert or head
+(`experts.3.w1`, `experts.4.w1`). Two count where they have the same bits and are not zero, and the checkpoint before
+shows that they changed: they were
+equal then too and had other bits (never different; for rows a note, because words that never occur never become different;
+for whole experts a warning), or they differed then (set equal: a warning).
 
 **Strength.** `proved`: two different rows share a digest of 63 bits once in 10¹⁰ weights.
 
-**Inconclusive when** only one checkpoint has equal rows, values are NaN or infinite, equal rows are in a table of words or positions (what never occurs
-is never told apart), or in a projection to keys or values that is not declared (grouped heads are repeated on purpose).
+**Inconclusive when** only one checkpoint has equal rows, values are NaN or infinite, equal rows are in a table of
+words or positions (words that never
+occur never become different), or in a projection to keys or values that is not declared (grouped heads are repeated on purpose).
 
 **What it cannot see.** Copies up to a sign, a scale or a permutation; rows below 64 elements; more than 4,096 equal or zero rows of a weight.
 
@@ -63,7 +66,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kText,
      .unit = "patterns of names",
      .default_value = "",
-     .reason = "what is repeated on purpose is said here"},
+     .reason = "tensors with repeated rows on purpose are listed here"},
 };
 
 constexpr RuleInfo kInfo = {"health/duplicate-rows",
@@ -330,16 +333,18 @@ class DuplicateRows : public Rule {
   static v1::Verdict Rest(const RowCourse& course) {
     if (course.table)
       return Inconclusive(
-          "unused-words: equal rows of a table of words or positions; what never occurs is never "
-          "told apart");
+          "unused-words: the table of words or positions has equal rows; words that never occur "
+          "never become different");
     if (course.keys)
       return Inconclusive(
-          "key-value-heads: equal rows of keys or values; declare them where heads are repeated "
-          "(option repeats)");
+          "key-value-heads: rows of keys or values are equal; if heads are repeated on purpose, "
+          "declare them (option repeats)");
     if (course.steps == 0) return Inconclusive("poisoned: NaN or infinite values");
     if (course.with_equal > 0 && course.steps == 1)
-      return Inconclusive("one-checkpoint: rows are equal, and nothing tells whether they moved");
-    return Pass(course.with_equal > 0 ? "none of its equal rows moved as copies"
+      return Inconclusive(
+          "one-checkpoint: rows are equal; one checkpoint does not show whether they change "
+          "together");
+    return Pass(course.with_equal > 0 ? "none of its equal rows changed together"
                                       : "no rows are equal");
   }
 
@@ -349,7 +354,7 @@ class DuplicateRows : public Rule {
     const std::vector<int64_t>& rows = never ? equal.never_apart : equal.set_equal;
     const bool whole = std::string_view(what) == "tensors";
     const std::string where =
-        whole ? absl::StrCat(key.second, " and ", rows.size() - 1, " of its siblings")
+        whole ? absl::StrCat(key.second, " and ", rows.size() - 1, " tensors like it")
               : absl::StrFormat("%s: %d of %d rows (the first: %d and %d)", key.second, rows.size(),
                                 look.rows, rows[0], rows[1]);
     // Rows of one weight that were never apart may be of classes, words or experts that never
@@ -357,21 +362,24 @@ class DuplicateRows : public Rule {
     const bool may_be_unused = never && !whole;
     FindingBuilder found(may_be_unused ? v1::LEVEL_NOTE : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
     found
-        .Title(whole           ? "experts are trained as copies"
-               : may_be_unused ? "rows move as copies of each other"
+        .Title(whole           ? "experts are trained as copies of each other"
+               : may_be_unused ? "rows change as copies of each other"
                                : kInfo.title)
         .Explain(absl::StrFormat(
-            "%s have the bits of another in step %d; %s in step %d.%s", where, step.step,
-            never ? "they had other, equal ones" : "they were apart", course.step,
-            may_be_unused ? " Rows of classes, words or experts that never occur do so, too." : ""))
+            "%s have the same bits as another in step %d; %s in step %d.%s", where, step.step,
+            never ? "they were also equal, with other values," : "they differed", course.step,
+            may_be_unused
+                ? " Rows of classes, words or experts that never occur behave like this too."
+                : ""))
         .Cause(never ? "never-apart" : "set-equal", 0.8)
-        .Measured(absl::StrCat(what, " that are another's copy and moved"),
+        .Measured(absl::StrCat(what, " that are a copy and changed"),
                   static_cast<double>(rows.size()), what)
-        .Threshold(2, "that moved are no accident")
-        .Fix(never ? "Make each with an initialisation of its own, or disturb copies before the "
-                     "first step."
-                   : "Find what set them equal between the two checkpoints (a reset, a merge, a "
-                     "load of one part into several), and go on from the one before.")
+        .Threshold(2, "equal rows that changed are not an accident")
+        .Fix(
+            never
+                ? "Initialise each one independently, or add noise to copies before the first step."
+                : "Find what made them equal between the two checkpoints (a reset, a merge, one "
+                  "part loaded into several places), and continue from the earlier checkpoint.")
         .Samples(2)
         .Witness("checkpoint_before", static_cast<double>(course.step))
         .Witness("checkpoint", static_cast<double>(step.step))

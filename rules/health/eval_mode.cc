@@ -26,17 +26,18 @@ Dropout or batch norm of a trained module stays in eval mode after it was in tra
 nothing, and batch norm normalises with statistics that no longer follow the weights (in train mode, at momentum 0.1, half of a running mean is
 newer than 7 steps). The loss even falls a little, so nothing looks wrong.
 
-**What it checks.** `run.watch` looks at each step's first backward pass whether modules with dropout (p > 0) or batch norm, of parts that are trained, are
-in eval mode (`trained/eval`, their number) although they were in train mode before. Three optimizer steps in a row: a warning, with the first
-of them. If the watched model itself is in train mode and only batch norm is not: a note, since statistics are frozen so on purpose.
-
 **Bad.** `3 of 3 modules with dropout or batch norm are in eval mode since step 500: layer1.dropout, ...`
 
 **Good.** A pretrained base whose norms were never in train mode; an evaluation within a step that ends with `train()`.
 
 **How to fix it.**
 - Call `model.train()` at the begin of each step or epoch, or restore `was_training = model.training` in a `finally` after each evaluation.
-- On purpose, from a step on: suppress the finding.
+- If it is on purpose from a step on: suppress the finding.
+
+**What it checks.** `run.watch` looks at each step's first backward pass whether modules with dropout (p > 0) or batch
+norm, of parts that are trained, are
+in eval mode (`trained/eval`, their number) although they were in train mode before. Three consecutive optimizer steps: a warning, with the first
+of them. If the watched model itself is in train mode and only batch norm is not: a note, since statistics are frozen so on purpose.
 
 **Strength.** `proved`: `module.training` is read.
 
@@ -45,9 +46,10 @@ of them. If the watched model itself is in train mode and only batch norm is not
 **What it cannot see.** `torch.nn.functional.dropout` with a flag of the caller's; a module that never was in train mode after `run.watch`; fused
 kernels that take a dropout rate as a number.
 
-**Cost.** In `run.watch` one flag of each such module a step, 256 of them at most.
+**Cost.** In `run.watch` one flag per such module and step, at most 256 modules.
 
-**Sources.** PyTorch documentation, `torch.nn.Module.eval`; Karpathy, "A Recipe for Training Neural Networks", 2019 ("you forgot to toggle train/eval mode").
+**Sources.** PyTorch documentation, `torch.nn.Module.eval`; Karpathy, "A Recipe for Training Neural Networks", 2019
+("you forgot to toggle train/eval mode").
 )page";
 
 constexpr RuleInfo kInfo = {
@@ -114,10 +116,11 @@ class EvalMode : public Rule {
       told = std::max(told, course.told);
     }
     if (courses_.empty() || told > 0) return;
-    v1::Verdict verdict = unusable_ > 0 ? Inconclusive("poisoned: a count is NaN or infinite")
-                          : run.step_last - run.step_first + 1 < static_cast<int64_t>(kEvalSteps)
-                              ? Inconclusive("few-steps: fewer than 3 optimizer steps")
-                              : Pass("no module with dropout or batch norm stays in eval mode");
+    v1::Verdict verdict =
+        unusable_ > 0 ? Inconclusive("poisoned: a count is NaN or infinite")
+        : run.step_last - run.step_first + 1 < static_cast<int64_t>(kEvalSteps)
+            ? Inconclusive("few-steps: fewer than 3 optimizer steps were observed")
+            : Pass("no module with dropout or batch norm was in eval mode during training");
     SetPlace(verdict, "", "training", run.step_first, run.step_last, std::vector<uint32_t>{});
     out.Add(std::move(verdict));
   }
@@ -160,7 +163,7 @@ class EvalMode : public Rule {
     FindingBuilder found(level, v1::STRENGTH_PROVED);
     found
         .Title(whole ? "the model is trained in eval mode"
-                     : "batch norm is in eval mode, and the model is not")
+                     : "batch norm is in eval mode while the model trains")
         .Explain(absl::StrFormat(
             "%.0f of %.0f modules with dropout or batch norm are in eval mode since step %d, in %d "
             "optimizer steps, and were in train mode before: %s%s.",
@@ -168,13 +171,13 @@ class EvalMode : public Rule {
             absl::StrJoin(names, ", "), more > 0 ? absl::StrFormat(" and %.0f more", more) : ""))
         .Cause(whole ? "left-in-eval" : "frozen-statistics", whole ? 0.9 : 0.6)
         .Measured("modules in eval mode", eval, "modules")
-        .Threshold(static_cast<double>(kEvalSteps), "optimizer steps in a row")
+        .Threshold(static_cast<double>(kEvalSteps), "consecutive optimizer steps")
         .Samples(course.in_a_row)
         .Witness("modules", std::max(course.modes, eval))
         .Witness("in_eval_mode", eval)
-        .Fix(whole ? "Call model.train() after each evaluation, on every path."
-                   : "Nothing if the statistics are frozen on purpose; else call model.train() "
-                     "after each evaluation.")
+        .Fix(whole ? "Call model.train() after each evaluation, on every code path."
+                   : "If the statistics are frozen on purpose, do nothing. Otherwise call "
+                     "model.train() after each evaluation.")
         .At(names.empty() ? "" : names.front(), "training", course.onset, step.step,
             std::vector<uint32_t>{rank});
     out.Add(found.Take());

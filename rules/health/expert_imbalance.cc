@@ -18,9 +18,21 @@ One expert is wanted far more than its share, for a hundred steps, beyond what c
 
 **Why.** Chance alone is not even: with 64 experts and 256 choices a step the busiest expert of a perfect
 router holds 2.34 times the mean, so a threshold of "twice the mean" on one batch would fire always. Over
-100 such steps chance gives 1.12. An expert at 3.0 times the mean then is no accident: every expert-parallel
-step waits for it, so the layer takes 3 times as long, and with capacity factor 1.25 it refuses
-1 − 1.25/3 = 58 % of those who want it.
+100 such steps chance gives 1.12. An expert at 3.0 times the mean is then not an accident: every
+expert-parallel step waits for it, so the layer takes 3 times as long, and with capacity factor 1.25 it
+refuses 1 − 1.25/3 = 58 % of the tokens that choose it.
+
+**Bad.** `expert 5 was wanted 3.02 times as often as the mean over steps 0-99; chance gives 1.02`.
+
+**Good.** Largest over mean below twice chance's. Batches may each favour some expert, as text changes:
+what counts is that it is not the same one for 100 steps. `maxvio_batch` shows how uneven single steps were.
+
+**How to fix it.**
+- Megatron-LM: raise `--moe-aux-loss-coeff` (1e-2 is usual) with `--moe-router-load-balancing-type aux_loss`,
+  or balance by bias: `--moe-router-enable-expert-bias --moe-router-bias-update-rate 1e-3`.
+- DeepSpeed, Tutel: add the layer's `l_aux` to the loss, times 1e-2; check that it is not detached.
+- Hugging Face Mixtral: `router_aux_loss_coef` counts only with `output_router_logits=True`.
+- Logits that ran away first: `--moe-z-loss-coeff 1e-3`, and the router in fp32.
 
 **What it checks.** The choices of all tokens, over all ranks, micro-batches and the last 100 recorded
 steps of a layer, are counted for each expert. It is the *wanted* load, kept and refused: a capacity makes
@@ -32,26 +44,14 @@ Poisson loads conditioned on their sum. Training and evaluation batches, trainer
 judged apart. If few steps were recorded, 4 that span 100 or more are enough (three of them after the first quarter), provided that
 one expert exceeds both in each of them by itself.
 
-**Bad.** `expert 5 was wanted 3.02 times as often as the mean over steps 0-99; chance gives 1.02`.
-
-**Good.** Largest over mean below twice chance's. Batches may each favour some expert, as text changes:
-what counts is that it is not the same one for 100 steps. `maxvio_batch` says how uneven single steps were.
-
-**How to fix it.**
-- Megatron-LM: raise `--moe-aux-loss-coeff` (1e-2 is usual) with `--moe-router-load-balancing-type aux_loss`,
-  or balance by bias: `--moe-router-enable-expert-bias --moe-router-bias-update-rate 1e-3`.
-- DeepSpeed, Tutel: add the layer's `l_aux` to the loss, times 1e-2; check that it is not detached.
-- Hugging Face Mixtral: `router_aux_loss_coef` counts only with `output_router_logits=True`.
-- Logits that ran away first: `--moe-z-loss-coeff 1e-3`, and the router in fp32.
-
 **Strength.** `statistical`; its false-alarm rate is measured, not derived, since a healthy router is not a
 uniform one: 0 findings in 1,000 simulated healthy runs of 300 steps (uniform; tokens of one sequence
 alike; popularity that wanders by 20 % and differs by 10 % between experts; 8 and 64 experts), so at most
 0.3 % of runs with 95 % confidence. An expert at 2.5 times its share is found in all of 100 runs.
 
-**Inconclusive when** under 100 steps were recorded no 20 that lie evenly in 100 or more, and no 4 that
+**Inconclusive when** under 100 steps were recorded no 20 steps spread evenly over 100 or more, and no 4 that
 agree (above), or padding rows chose so much that the answer
-depends on where (their choices are counted but not told apart: the bound that is kindest to the router is used).
+depends on where (their choices are counted but not separated: the bound most favourable to the router is used).
 
 **What it cannot see.** Imbalance between devices that hold several experts each; an expert that is popular
 in fewer than 100 steps at a time; choices that no probe recorded.
@@ -66,16 +66,16 @@ constexpr OptionInfo kOptions[] = {
     kMixtureStepsOption,
     {.name = "factor",
      .type = OptionInfo::Type::kNumber,
-     .unit = "times chance's largest over mean",
+     .unit = "times the largest load over the mean that chance gives",
      .default_value = "2",
-     .reason =
-         "healthy routers differ by tenths; at twice its share an expert sets the step's time",
+     .reason = "experts of healthy routers differ by tenths; an expert with twice its share "
+               "determines the time of the step",
      .low = 1,
      .high = 512},
 };
 
 constexpr RuleInfo kInfo = {"health/expert-imbalance",
-                            "experts are loaded unequally beyond chance",
+                            "the load of experts is more unequal than chance explains",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,
@@ -142,14 +142,14 @@ class ExpertImbalance : public MixtureRule {
     const double chance = ExpectedLargestOverMean(w.choices(), w.experts());
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
     found.FalseAlarm("measured", kMeasuredFalseAlarms)
-        .Title("an expert is wanted far more than its share")
-        .Explain(absl::StrFormat("Over %d steps expert %d was wanted %.2f times as often as the "
-                                 "mean expert; chance alone "
-                                 "gives %.2f for the busiest of %d.",
-                                 w.steps().size(), largest.expert, ratio, chance, w.experts()))
+        .Title("an expert is chosen far more often than its share")
+        .Explain(
+            absl::StrFormat("Over %d steps expert %d was chosen %.2f times as often as the mean "
+                            "expert; chance alone gives %.2f for the busiest of %d experts.",
+                            w.steps().size(), largest.expert, ratio, chance, w.experts()))
         .Cause("router-imbalance", 1)
-        .Measured("largest load over mean", ratio)
-        .Threshold(factor_ * chance, "option factor, times what chance gives")
+        .Measured("largest load / mean load", ratio)
+        .Threshold(factor_ * chance, "option factor times the value that chance gives")
         .Witness("expert", static_cast<double>(largest.expert))
         .Witness("wanted", static_cast<double>(largest.load))
         .Witness("mean", static_cast<double>(w.choices()) / static_cast<double>(w.experts()))
@@ -163,11 +163,11 @@ class ExpertImbalance : public MixtureRule {
   v1::Verdict Rest(const MixtureWindow& w) const override {
     const Largest largest = LargestOf(w);
     if (Exceeds(w, largest.load) && !Exceeds(w, largest.sure)) {
-      return Inconclusive(
-          absl::StrFormat("padding: expert %d may owe its load to the %d choices of padding rows",
-                          largest.expert, w.padding_choices()));
+      return Inconclusive(absl::StrFormat(
+          "padding: the load of expert %d may come from the %d choices of padding rows",
+          largest.expert, w.padding_choices()));
     }
-    return Pass("no expert was wanted more than its share and chance explain");
+    return Pass("no expert was chosen more often than chance explains");
   }
 
   void Describe(const MixtureWindow& w, google::protobuf::Struct& details) const override {

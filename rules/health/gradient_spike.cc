@@ -27,19 +27,6 @@ The gradient's norm jumps away from its level, or explodes.
 remembers it for 1 / (1 - beta2) steps, 1,000 at 0.999, and shortens all of these. The jump is seen here before the loss shows what it did. At 10^6
 a gradient's larger elements no longer fit fp16 (65,504), and become infinite there.
 
-**What it checks.** Series whose role is a gradient norm (`grad_norm`, `train/gnorm`, ...; `run.watch` tells `grad_norm`), point by point, in ln:
-- *Excursions*, as `health/loss-spike` defines them: a point 6 scales above the level that the newest 16 to 128 points predict, which is 8 scales and 10 % above it, or
-  followed so that 7 of 9 points lie 3 scales above. A warning if it lasts (more than 3 of its points, and more than half of them) and rises 1.5
-  times (in ln) as high as anything in the 512 points before, or 2.5 times (where under 128 of these are known, only at 16 scales), and to twice the
-  level *beside what a slow rise would have come to*: norms rise to several times what they were where a model begins to learn, but over tens of points.
-  A slow rise makes 4 % a point, or what the window's slope *b* plus three standard errors of it is, from where it can have stood unseen at the onset (3
-  scales, or what the level lies behind); where 128 points are known before, at most to eight times the level. Else a note. Kinds: `spike`, `recovered`
-  (back within 128 points), `level-shift`, `divergence`. For 128 points behind a restart of the learning rate an excursion below a third is a note.
-- *Explosion*: above 10^6 in ten of the newest nineteen points, and 100 times what ten of nineteen were at most before. A norm
-  that stands above 10^6 from its first point on is that of a loss that is summed, or of gradients that are still scaled: that is said, and accuses nobody.
-- *Clipping*: a series of which at least 8 points, and 2 %, lie within 10^-4 of its largest value was logged behind the clip. What is above it cannot be
-  seen there, and what comes back to it from below is no spike: such a series is inconclusive.
-
 **Bad.** `grad_norm rose from 0.41 to 13 in step 812 (31 times; 44 scales)`
 
 **Good.** Noise and slow change around a level; a fall at the start; a norm that triples over 50 points.
@@ -50,12 +37,28 @@ a gradient's larger elements no longer fit fp16 (65,504), and become infinite th
 - Look at the batch of that step; skip batches whose norm is far out; a longer warm-up, a smaller beta2 (0.95), a lower rate.
 - In fp16: `health/loss-scale`; a norm of gradients that are still scaled is too large by the scale.
 
+**What it checks.** Series whose role is a gradient norm (`grad_norm`, `train/gnorm`, ...; `run.watch` records `grad_norm`), point by point, in ln:
+- *Excursions*, as `health/loss-spike` defines them: a point 6 scales above the level that the newest 16 to 128 points
+  predict, which is 8 scales and 10 % above it, or
+  followed so that 7 of 9 points lie 3 scales above. A warning if it lasts (more than 3 of its points, and more than half of them) and rises 1.5
+  times (in ln) as high as anything in the 512 points before, or 2.5 times (where under 128 of these are known, only at 16 scales), and to twice the
+  level *above the value that a slow rise would have reached*: norms rise several times when a model begins to learn, but over tens of points.
+  A slow rise makes 4 % a point, or what the window's slope *b* plus three standard errors of it is, from the highest
+  value that it can have had at the
+  onset (3 scales, or the delay of the level); where 128 points are known before, at most to eight times the level.
+  Else a note. Kinds: `spike`, `recovered`
+  (back within 128 points), `level-shift`, `divergence`. For 128 points after a restart of the learning rate, an excursion below a third is a note.
+- *Explosion*: above 10^6 in ten of the newest nineteen points, and 100 times what ten of nineteen were at most before. A
+  norm above 10^6 from its first point on belongs to a summed loss, or to gradients that are still scaled: this is stated, but is not a finding.
+- *Clipping*: a series of which at least 8 points, and 2 %, lie within 10^-4 of its largest value was logged after the clip. Larger values are not
+  visible there, and a return from below is not a spike: such a series is inconclusive.
+
 **Strength.** `statistical`, its false-alarm rate measured: of 4,000 simulated healthy runs of 2,000 points
 (log-normal noise of 5 % to 50 %, correlated up to 0.9, a fall by up to 20 times at the start, a drift, rounded and sampled logs), at seeds that chose
 no number, none raised a warning: at most 0.08 % with 95 % confidence. Of 60,000 short ones of 30 to 300 points that rise, fall or wander slowly, with
 noise of 1 % to 30 % that is normal or has heavy tails and may be correlated, grow or shrink, 30 were accused: at most 0.07 %. 10^6 is customary.
 
-**Inconclusive when** fewer than 100 points were told, none is a number, or the norm was logged behind the clip. Findings are made from 16 points on.
+**Inconclusive when** fewer than 100 points were recorded, none is finite, or the norm was logged after the clip. Findings are made from 16 points on.
 
 **What it cannot see.** A slow rise; a spike in the first 16 points; one layer's spike in the norm of all. In a short fine-tuning (under
 some 150 points) too little was seen before to know the noise by: a norm 30 times as high may be a note.
@@ -71,7 +74,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "gradient norm",
      .default_value = "1e6",
-     .reason = "customary: thousands of times what any usual run shows",
+     .reason = "customary: thousands of times the norm of usual runs",
      .low = 0,
      .high = 1e300},
 };
@@ -300,8 +303,8 @@ class GradientSpike : public Rule {
         .Measured("peak above the level", e.peak_z(), "scales")
         .Threshold(6, "as health/loss-spike, in ln")
         .Fix(
-            "Clip the gradient's norm and log it before the clip; look at that step's batch; warm "
-            "up longer or lower the rate.")
+            "Clip the gradient norm, and log it before the clip. Check the batch of that step. "
+            "Warm up longer, or lower the learning rate.")
         .Samples(e.window)
         .Witness("step", static_cast<double>(e.onset_step))
         .Witness("peak", e.peak_value)
@@ -312,7 +315,7 @@ class GradientSpike : public Rule {
   static std::string Outcome(const Excursion& e) {
     switch (e.kind) {
       case ExcursionKind::kRecovered:
-        return absl::StrFormat("it was back behind step %d", e.last_step);
+        return absl::StrFormat("it was back after step %d", e.last_step);
       case ExcursionKind::kLevelShift:
         return "it stayed at another level";
       case ExcursionKind::kDivergence:
@@ -320,7 +323,7 @@ class GradientSpike : public Rule {
       case ExcursionKind::kSpike:
         break;
     }
-    return absl::StrFormat("it was last seen away in step %d", e.last_step);
+    return absl::StrFormat("it was last away in step %d", e.last_step);
   }
 
   v1::Verdict Explosion(const StepEnd& step, const Place& place, double norm,
@@ -329,7 +332,7 @@ class GradientSpike : public Rule {
     FindingBuilder found = Begun(place, v1::LEVEL_WARNING, first, step.step, "explosion");
     found.Title("the gradient norm explodes")
         .Explain(absl::StrFormat("%s was above %.3g in %d of its newest %d points, from step %d "
-                                 "on; it is %.4g in step %d, and stood at %.4g before.",
+                                 "on; it is %.4g in step %d, and was %.4g before.",
                                  place.second, explosion_, Standing::kTen,
                                  series.standing.newest().size(), first, norm, step.step,
                                  series.standing.lowest()))
@@ -337,8 +340,8 @@ class GradientSpike : public Rule {
         .Measured("gradient norm", norm)
         .Threshold(explosion_, "option explosion, customary")
         .Fix(
-            "Clip the gradient's norm, lower the rate, look at the initialisation; in fp16 log the "
-            "norm behind unscale_.")
+            "Clip the gradient norm, lower the learning rate, and check the initialisation. In "
+            "fp16, log the norm after unscale_.")
         .Samples(Standing::kTen)
         .Witness("step", static_cast<double>(first))
         .Witness("before", series.standing.lowest())
@@ -348,20 +351,20 @@ class GradientSpike : public Rule {
 
   v1::Verdict Rest(const NormSeries& series) const {
     if (series.points == 0 && series.not_finite > 0)
-      return Inconclusive("no-number: no value of it is a number");
+      return Inconclusive("no-number: every value is NaN or infinite");
     if (series.ceiling.clips(series.points))
-      return Inconclusive(absl::StrFormat(
-          "clipped-after: %d of %d points lie at the largest value, %.6g: it was logged behind the "
-          "clip, and what is above it cannot be seen",
-          series.ceiling.at, series.points, series.ceiling.value));
+      return Inconclusive(
+          absl::StrFormat("clipped-after: %d of %d points are at the largest value, %.6g: the norm "
+                          "was logged after the clip, so larger values are not visible",
+                          series.ceiling.at, series.points, series.ceiling.value));
     if (series.points < kFewNorms)
       return Inconclusive(absl::StrCat("few-points: fewer than ", kFewNorms));
     if (series.standing.lowest() > explosion_)
-      return Pass(absl::StrFormat(
-          "the norm keeps to its level, which is above %.3g: the loss is summed, or gradients are "
-          "still scaled",
-          explosion_));
-    return Pass("the norm keeps to its level");
+      return Pass(
+          absl::StrFormat("the norm stays at its level, which is above %.3g: the loss is a sum, or "
+                          "gradients are still scaled",
+                          explosion_));
+    return Pass("the norm stays at its level");
   }
 
   const SeriesRoles roles_;  // what the user said

@@ -26,20 +26,9 @@ constexpr char kPage[] = R"page(
 The gradient's norm is so small that nothing is learned from it.
 
 **Why.** Adam divides the gradient by its own size and 10^-8: a million gradients that have a norm of 10^-7 together are 10^-10 each, a hundredth of
-that epsilon, and the step shrinks by a hundred. With plain SGD at a rate of 0.1 a step is 10^-8, below the last place of any weight of 0.2 in fp32. Of
+that epsilon, and the step shrinks by a hundred. With plain SGD at a rate of 0.1 a step is 10^-8, below the last place
+of any weight of 0.2 in fp32. Of
 gradients of a few parts in a billion fp16 keeps none (its smallest number is 6e-8).
-
-**What it checks.** Series whose role is a gradient norm (`grad_norm`, `train/gnorm`, ...; `run.watch` tells `grad_norm`): below 10^-7 in ten of the
-newest nineteen points. NaN and infinity do not count. What that means the run itself says:
-- 0 in all of them: nothing reaches the parameters, a warning.
-- It stood 1,000 times higher before: it vanished, a warning. Where a training loss is recorded beside it, is at its lowest, and fell by a tenth of what it
-  began with or more, the loss may be at its minimum, and nobody is accused (of a norm of 0 neither); not so where it goes on to differ from batch to batch, by more than
-  a thousandth, at a level above a thousandth of what it began with: the gradients of such batches would differ, too. Where none is recorded, a norm that fell slowly, by
-  less than 1,000 times within its newest points, is a note.
-- It never stood higher: the loss is divided by much. That is said, and accuses nobody.
-
-A norm that is a customary clip (1, 0.5, ...) over a power of two of 256 or more, to five digits and in ten points in a row, is a warning: the gradients are
-clipped before a loss scale is taken from them, so each step has the norm clip / scale.
 
 **Bad.** `grad_norm was below 1e-07 in 10 points in a row, from step 240 on; it is 3.1e-09 in step 249`
 
@@ -48,13 +37,29 @@ clipped before a loss scale is taken from them, so each step has the norm clip /
 **How to fix it.**
 - Exactly 0: the loss does not depend on the parameters (`detach()`, `no_grad`, a mask that hides all), or all units are dead (`health/all-zero`).
 - Small: saturated softmax, sigmoid or tanh; no residual paths, no normalisation; an initialisation that is too small; a loss that is divided twice.
-- In fp16: scale the loss (`torch.amp.GradScaler`), and log the norm behind `unscale_`.
+- In fp16: scale the loss (`torch.amp.GradScaler`), and log the norm after `unscale_`.
 - A loss that is at its minimum has no gradient either: then end the run.
+
+**What it checks.** Series whose role is a gradient norm (`grad_norm`, `train/gnorm`, ...; `run.watch` records `grad_norm`): below 10^-7 in ten of the
+newest nineteen points. NaN and infinity do not count. The run shows what this means:
+- 0 in all of them: nothing reaches the parameters, a warning.
+- It was 1,000 times higher before: it vanished, a warning. If a training loss is also recorded, is at its lowest
+  value, and fell by at least a tenth of
+  its start value, the loss may be at its minimum, and there is no finding (not even for a norm of 0). This does not
+  apply if the loss still differs from batch to batch, by more than
+  a thousandth, at a level above a thousandth of what it began with: because the gradients of such batches would
+  differ too. Where none is recorded, a norm that fell slowly, by
+  less than 1,000 times within its newest points, is a note.
+- It was never higher: the loss is divided by a large number. This is stated, but is not a finding.
+
+A norm that is a customary clip (1, 0.5, ...) over a power of two of 256 or more, to five digits and in ten points in
+a row, is a warning: the gradients are
+clipped before a loss scale is taken from them, so each step has the norm clip / scale.
 
 **Strength.** `heuristic`: 10^-7 is customary. That the norm was below it is as sure as the log.
 
-**Inconclusive when** fewer than 10 points were told that are numbers, or the loss fell to its lowest with the norm: a minimum, or units that
-saturate just there.
+**Inconclusive when** fewer than 10 finite points were recorded, or the loss fell to its lowest value together with the norm: a minimum, or
+units that saturate there.
 
 **What it cannot see.** One layer's gradient that vanishes in the norm of all (`health/all-zero` where it is exactly 0); a norm that falls by
 decades and stays above 10^-7.
@@ -288,7 +293,7 @@ class GradientVanish : public Rule {
     series.scaled = true;
     const int64_t first = (series.standing.newest().end() - Standing::kTen)->step;
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
-    found.Title("the clip works on gradients that are still scaled")
+    found.Title("gradients are clipped before they are unscaled")
         .Explain(absl::StrFormat(
             "%s is %.6g in %d points in a row, steps %d to %d: a clip at %g divided by a loss "
             "scale of %.0f. The gradients are clipped before they are unscaled, so each step has "
@@ -296,7 +301,7 @@ class GradientVanish : public Rule {
             step.site.op(), norm, Standing::kTen, first, step.step, norm * scale, scale))
         .Cause("clip-before-unscale", 0.9)
         .Measured("gradient norm", norm)
-        .Threshold(kSameNorm, "five digits alike, a customary clip over a power of two")
+        .Threshold(kSameNorm, "five equal digits: a customary clip divided by a power of two")
         .Fix("Unscale before the clip: scaler.unscale_(optimizer), then clip_grad_norm_.")
         .Samples(Standing::kTen)
         .Witness("norm", norm)
@@ -334,20 +339,20 @@ class GradientVanish : public Rule {
             "%s was below %.3g in %d of its newest %d points, from step %d on; it is %.4g in step "
             "%d%s.",
             step.site.op(), norm_, Standing::kTen, stands.newest().size(), first, norm, step.step,
-            stands.highest() > norm_ ? absl::StrFormat(", and stood at %.3g", stands.highest())
+            stands.highest() > norm_ ? absl::StrFormat(", and was %.3g before", stands.highest())
                                      : ""))
         .Cause(zero ? "no-gradient" : "gradient-vanishes", 0.7)
         .Measured("gradient norm", norm)
-        .Threshold(norm_, "option norm, customary; and a thousandth of what it stood at")
+        .Threshold(norm_, "option norm, customary; and a thousandth of its earlier level")
         .Fix(
-            "Follow the graph from the loss (detach, masks, dead units), look for saturation and "
-            "the initialisation; in fp16 scale the loss.")
+            "Follow the graph from the loss (detach, masks, dead units), check saturation and the "
+            "initialisation. In fp16, scale the loss.")
         .Samples(Standing::kTen)
         .Witness("step", static_cast<double>(first))
         .Witness("norm", norm)
         .At(step.site.layer(), step.site.op(), first, step.step, std::vector<uint32_t>{});
     if (Beside(step.role) == nullptr)
-      found.Assume("the loss is not at its minimum: none is recorded beside the norm");
+      found.Assume("the loss is not at its minimum (no loss is recorded with the norm)");
     google::protobuf::Struct& details = *found.verdict().mutable_details();
     Put(details, "series", step.site.op());
     Put(details, "step", static_cast<double>(first));
@@ -357,16 +362,18 @@ class GradientVanish : public Rule {
 
   v1::Verdict Rest(const VanishingNorm& series) const {
     if (series.points < Standing::kTen)
-      return Inconclusive(absl::StrCat("few-points: fewer than ", Standing::kTen, " are numbers"));
+      return Inconclusive(absl::StrCat("few-points: fewer than ", Standing::kTen, " are finite"));
     if (series.minimum)
       return Inconclusive(
-          "minimum: the loss fell to its lowest as the norm did; it may be at its minimum");
+          "minimum: the loss fell to its lowest value together with the norm, so it may be at its "
+          "minimum");
     if (series.standing.highest() < norm_ && series.standing.newest_highest() >= norm_)
       return Inconclusive(absl::StrCat("few-points: fewer than ", Standing::kTen,
-                                       " of those that are numbers lie on one side of it"));
+                                       " finite ones are on one side of the limit"));
     if (series.standing.highest() < norm_)
       return Pass(absl::StrFormat(
-          "the norm keeps to its level, which is below %.3g: the loss is divided by much", norm_));
+          "the norm stays at its level, which is below %.3g: the loss is divided by a large number",
+          norm_));
     return Pass("the norm did not vanish");
   }
 

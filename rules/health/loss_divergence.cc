@@ -21,34 +21,9 @@ constexpr char kPage[] = R"page(
 
 The loss rises and does not come back.
 
-**Why.** A training loss that stands a third above its level after 128 points does not mend itself: of the divergences in
+**Why.** A training loss that is a third above its level after 128 points does not recover by itself: of the divergences in
 published logs of OPT-175B (some 40 restarts) and BLOOM the team went back to an older checkpoint each time. A rise of 0.1
-in 2.3 over some thousand steps is the same run on its way there, and nobody sees it between two glances at a curve.
-
-**What it checks.** Each series with the word `loss` in its name (not evaluations; auxiliary, load-balancing and z losses
-are apart). Points count, not steps.
-- *Divergence.* An excursion (`health/loss-spike` has the definition) that is not back within 128 points, or by the end of
-  the data from 16 on, and whose median excess grew to 1.5 times from its first to its last quarter as the loss itself
-  rose, or which stands a third above the level or more by then and does not fall back: an error, with the excursion's onset. It
-  falls back where its median excess fell by a tenth from its first to its last quarter and the 99 % Theil-Sen interval of its second half
-  lies below 0: weights that were pruned, or data that changed, and a model that learns again. `health/loss-spike` tells of that.
-- *Drift.* L, the median of the newest n = 8 to 64 points, is 10 % above the lowest L of an earlier block, and by 6 x 1.25
-  sigma sqrt(1/n + 1/n') (sigma from the differences of neighbours), and the 99 % Theil-Sen interval of the slope since
-  that block lies above 0: a warning; where it is a third above, an error. The onset is the point after the last one whose 3-point median was at most the
-  best L + sigma. Where points two blocks apart differ by more than neighbours do, before the best block's end, noise is
-  correlated: sigma and the number of points that count are corrected for it. The first 48 points, and the 128 after a
-  restart of the rate, are not judged so.
-- A restart of the rate (see `health/loss-spike`) begins the comparison anew. What begins as a schedule restarts diverges only where it
-  is not back when the rate is: three points in a row a third above the level that was left. One divergence is told once, at the earlier
-  onset; a divergence or a drift that comes back is a warning from there on, and said to be `recovered`.
-- Once a value is 0 or less, percentages mean nothing: a tenth and a third are those of the level or of 60 scales of its
-  noise, whichever is more, and what is said is said in scales.
-- *Ends above its beginning.* From 8 points on, at the end of the run and at 96 points, 192, and so on: the median of the newest eighth of the
-  points (3 to 64) is a third above that of the first 3, 5, 8, 12 or 16 (or twice the higher one of the first two), by 6 standard errors, and nine
-  tenths of these newest points lie above all of the first: an error. Nothing is asked of the points between: a run that breaks at its third point, or
-  that explodes and falls back to a level above its untrained model, is ruined. Noise is that of neighbours or that about the line
-  through the newest half, whichever is more, and counts for more where it is correlated. If it stands lower at a later look, a warning is left.
-- An evaluation that rises while the training loss falls is `health/overfit`'s.
+in 2.3 over some thousand steps is the same run earlier, and it is easily missed in a curve.
 
 **Bad.** `lm loss` at 2.31 in step 4,209, at 3.2 in step 4,400, at 4.9 in step 4,600.
 
@@ -61,10 +36,36 @@ are apart). Points count, not steps.
 - Attention logits that grow (QK norm), fp8 or fp16 ranges that overflow (`precision/*`), a wrong epsilon
   (`precision/epsilon-underflow`): the loss is where they show last.
 
+**What it checks.** Each series with the word `loss` in its name (not evaluations; auxiliary, load-balancing and z losses
+are apart). Points count, not steps.
+- *Divergence.* An excursion (`health/loss-spike` has the definition) that is not back within 128 points, or by the end of
+  the data from 16 on, and whose median excess grew to 1.5 times from its first to its last quarter as the loss itself
+  rose, or which stands a third above the level or more by then and does not fall back: an error, with the excursion's onset. It
+  falls back where its median excess fell by a tenth from its first to its last quarter and the 99 % Theil-Sen interval of its second half
+  lies below 0: weights that were pruned, or data that changed, and a model that learns again. `health/loss-spike` reports that.
+- *Drift.* L, the median of the newest n = 8 to 64 points, is 10 % above the lowest L of an earlier block, and by 6 x 1.25
+  sigma sqrt(1/n + 1/n') (sigma from the differences of neighbours), and the 99 % Theil-Sen interval of the slope since
+  that block is above 0: a warning; if it is a third above, an error. The onset is the point after the last one whose 3-point median was at most the
+  best L + sigma. Where points two blocks apart differ by more than neighbours do, before the best block's end, noise is
+  correlated: sigma and the number of points that count are corrected for it. The first 48 points, and the 128 after a
+  restart of the rate, are not judged so.
+- A restart of the learning rate (see `health/loss-spike`) restarts the comparison. What begins as a schedule restarts diverges only where it
+  is not back when the rate is: three points in a row a third above the level that was left. One divergence is reported once, at the
+  earlier onset. A divergence or a drift that comes back is a warning from there on, with kind `recovered`.
+- Once a value is 0 or less, percentages mean nothing: a tenth and a third are those of the level or of 60 scales of its
+  noise, whichever is more, and the finding uses scales as the unit.
+- *Ends above its beginning.* From 8 points on, at the end of the run and at 96 points, 192, and so on: the median of the newest eighth of the
+  points (3 to 64) is a third above that of the first 3, 5, 8, 12 or 16 (or twice the higher one of the first two), by 6 standard errors, and nine
+  tenths of these newest points lie above all of the first: an error. The points between do not matter: a run that breaks at its third point, or
+  that explodes and falls back to a level above its untrained model, is ruined. Noise is that of neighbours or that about the line
+  through the newest half, whichever is more, and counts for more where it is correlated. If it is lower at a later check, a warning remains.
+- An evaluation that rises while the training loss falls is `health/overfit`'s.
+
 **Strength.** `statistical`, `measured`: with `health/loss-spike` at most 1.2 warnings in a million points at 95 % confidence, on
 28,000 simulated healthy curves (docs/measurements/losses.md). An error where it diverges, a warning where it drifts.
 
-Runs that end above their beginning: no finding on 15,000 short healthy curves (docs/measurements/short_runs.md, also the power at 10, 20, 60 and 200 points).
+Runs that end above their beginning: no finding on 15,000 short healthy curves (docs/measurements/short_runs.md, also
+the power at 10, 20, 60 and 200 points).
 
 **Inconclusive when** the series has under 100 points. Findings are made before.
 
@@ -76,14 +77,17 @@ auxiliary loss whose weight ramps in. Log the part that is to fall as the loss a
 finding until the ramp is over.
 - *Reinforcement learning, GANs.* Losses of policies, critics, generators, discriminators and the like (docs/scalars.md has the words) are auxiliary:
   they rise as rewards come or the other side learns. A plain `loss` in a run that has two of these sides, or series of what an
-  episode or an answer brought (`ep_rew_mean`, `episodic_return`, `reward`), is their sum: its rise is a note. Where nothing of the kind is logged (a `loss` alone, of a DQN or a GAN)
-  it is taken for any loss: say `"loss" = "auxiliary-loss"` in a map. A map that says `"loss" = "loss"` has it judged in full.
-- *Parts.* `l1_loss`, `l2_loss`, `nll_loss` and `loss_box_reg` are losses, and beside another training loss a part of it, whose rise is a note: weights
-  grow, a detector finds more boxes to place as it learns, and what is preferred becomes less likely beside what is not.
+  episode or an answer brought (`ep_rew_mean`, `episodic_return`, `reward`), is their sum: its rise is a note. Where
+  nothing of the kind is logged (a `loss` alone, of a DQN or a GAN)
+  it is treated as any loss: declare `"loss" = "auxiliary-loss"` in a map. With `"loss" = "loss"` in a map it is judged in full.
+- *Parts.* `l1_loss`, `l2_loss`, `nll_loss` and `loss_box_reg` are losses. If another training loss is logged, they
+  are parts of it, and their rise is a note: weights
+  grow, a detector finds more boxes to place as it learns, and preferred answers become less likely relative to others.
 
 **Cost.** A few comparisons a point; a Theil-Sen line over at most 96 medians where the level is 10 % up.
 
-**Sources.** Amazon SageMaker Debugger `LossNotDecreasing`; msprobe's monitor of losses; Zhang et al., "OPT", 2022, and its log book; Sen, "Estimates of the
+**Sources.** Amazon SageMaker Debugger `LossNotDecreasing`; msprobe's monitor of losses; Zhang et al., "OPT", 2022,
+and its log book; Sen, "Estimates of the
 regression coefficient based on Kendall's tau", 1968.
 )page";
 
@@ -91,8 +95,8 @@ constexpr RuleInfo kInfo = {
     "health/loss-divergence", "the loss rises", v1::LEVEL_ERROR, "0.1.0", kPage, {}};
 
 constexpr char kBackFix[] =
-    "Go back to a checkpoint before the onset; lower the rate or lengthen the warm-up, clip the "
-    "gradient norm.";
+    "Go back to a checkpoint before the onset. Lower the learning rate or lengthen the warm-up, "
+    "and clip the gradient norm.";
 
 constexpr char kAbove[] = "above";  // LossRule::Said::of
 // Findings a run that is healthy, at most, at 95 % confidence (docs/measurements/short_runs.md).
@@ -126,7 +130,7 @@ class LossDivergence : public LossRule {
   std::optional<v1::Verdict> Rest(const LossSeries& series) const override {
     if (series.evaluation()) return std::nullopt;
     if (auto few = FewPoints(series, 100)) return few;
-    return Pass("it never rose for long, and ends no higher than it began");
+    return Pass("it never rose for long, and does not end higher than it started");
   }
 
  private:
@@ -171,11 +175,11 @@ class LossDivergence : public LossRule {
   static FindingBuilder Diverges(const LossSeries& series, const Excursion& e, int64_t onset) {
     FindingBuilder found = DivergesSo(series, e, onset);
     if (e.overstayed && e.kind != ExcursionKind::kRecovered) {
-      found.Explain(absl::StrFormat(
-          "%s left its level of %.4g in step %d, as %s; in step %d the rate is back, and the loss "
-          "stands %s above that level (median of 3 points).",
-          series.op, e.value(e.level), onset, RestartWords(e), e.last_step,
-          HowFar(e.last_quarter, e.level, e.scale, e.linear)));
+      found.Explain(
+          absl::StrFormat("%s left its level of %.4g in step %d, as %s; in step %d the learning "
+                          "rate is back, but the loss is %s above that level (median of 3 points).",
+                          series.op, e.value(e.level), onset, RestartWords(e), e.last_step,
+                          HowFar(e.last_quarter, e.level, e.scale, e.linear)));
     }
     return found;
   }
@@ -195,7 +199,8 @@ class LossDivergence : public LossRule {
             back ? absl::StrCat(" It was last away in step ", e.last_step, ".") : ""))
         .Cause(NameOf(e.kind), back ? 0.95 : 0.9)
         .Measured("median excess of the last quarter", height.value, height.unit)
-        .Threshold(ThirdOf(e.level, e.scale, e.linear), "or 1.5 times the first quarter's")
+        .Threshold(ThirdOf(e.level, e.scale, e.linear),
+                   "or 1.5 times the excess of the first quarter")
         .FalseAlarm("measured", kLossAlarms)
         .Fix(kBackFix);
     if (!back) {
@@ -221,14 +226,14 @@ class LossDivergence : public LossRule {
   static FindingBuilder Fell(const LossSeries& series, const Rise& rise, const Said& said) {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
     found.Title("the loss drifted up and came back")
-        .Explain(absl::StrFormat(
-            "%s rose from step %d on, by a %s or more, and is back in step %d: it stands at %.4g "
-            "(median of %d points), and its best is %.4g.",
-            series.op, said.onset, said.raised ? "third" : "tenth", rise.step,
-            rise.value(rise.level), rise.block, rise.value(rise.best)))
+        .Explain(
+            absl::StrFormat("%s rose from step %d on, by at least a %s, and is back in step %d: it "
+                            "is %.4g (median of %d points), and its best value is %.4g.",
+                            series.op, said.onset, said.raised ? "third" : "tenth", rise.step,
+                            rise.value(rise.level), rise.block, rise.value(rise.best)))
         .Cause("recovered", 0.95)
-        .Measured("level over the best block", rise.value(rise.level) - rise.value(rise.best))
-        .Threshold(0, "less than half of a tenth is left of the rise")
+        .Measured("level / best block", rise.value(rise.level) - rise.value(rise.best))
+        .Threshold(0, "less than 5 % of the rise remains")
         .FalseAlarm("measured", kLossAlarms)
         .Samples(rise.since)
         .Witness("onset_step", static_cast<double>(said.onset))
@@ -241,15 +246,15 @@ class LossDivergence : public LossRule {
     const Height height = HeightOf(rise.level - rise.best, rise.best, rise.sigma, rise.linear);
     const double tenth = PartOf(rise.third ? 1.0 / 3 : 0.1, rise.best, rise.sigma, rise.linear);
     found
-        ->Explain(absl::StrFormat(
-            "%s stands at %.4g in step %d (median of %d points), %s above its best, %.4g, and "
-            "has risen since: the slope is above 0 at 99 %% confidence.",
-            series.op, rise.value(rise.level), rise.step, rise.block,
-            HowFar(rise.level - rise.best, rise.best, rise.sigma, rise.linear),
-            rise.value(rise.best)))
+        ->Explain(
+            absl::StrFormat("%s is %.4g in step %d (median of %d points), %s above its best value, "
+                            "%.4g, and still rises: the slope is above 0 at 99 %% confidence.",
+                            series.op, rise.value(rise.level), rise.step, rise.block,
+                            HowFar(rise.level - rise.best, rise.best, rise.sigma, rise.linear),
+                            rise.value(rise.best)))
         .Measured("rise above the best block", height.value, height.unit)
         .Threshold(HeightOf(tenth, rise.best, rise.sigma, rise.linear).value,
-                   "and 6 standard errors of the two medians")
+                   "and at least 6 standard errors of the two medians")
         .Samples(rise.since)
         .FalseAlarm("measured", kLossAlarms)
         .Witness("onset_step", static_cast<double>(rise.onset_step))
@@ -258,7 +263,7 @@ class LossDivergence : public LossRule {
         .Witness("points_since_best", static_cast<double>(rise.since))
         .Witness("sigma", rise.sigma);
     if (!series.rate_known)
-      found->Assume("no learning rate is recorded: the rate did not go up again");
+      found->Assume("the learning rate did not rise again (no learning rate is recorded)");
   }
 
   // It ends a third above its beginning, whatever it did between.
@@ -272,7 +277,7 @@ class LossDivergence : public LossRule {
     said.of.insert(kAbove);
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_STATISTICAL);
     DescribeEnd(series, end, said.onset, &found);
-    found.Title("the loss ends above its beginning").Cause("divergence", 0.9).Fix(kBackFix);
+    found.Title("the loss ends higher than it started").Cause("divergence", 0.9).Fix(kBackFix);
     PlaceOnset(series, said.onset, series.step_last, "divergence", &found);
     if (MayRise(series)) Soften(series, &found);
     return found;
@@ -285,7 +290,7 @@ class LossDivergence : public LossRule {
     said.open = false;
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
     DescribeEnd(series, end, said.onset, &found);
-    found.Title("the loss stood above its beginning and came back")
+    found.Title("the loss was above its start value and came back")
         .Cause("recovered", 0.95)
         .Fix(kBackFix);
     PlaceOnset(series, said.onset, series.step_last, "recovered", &found);
@@ -298,12 +303,12 @@ class LossDivergence : public LossRule {
     const double times = std::exp(end.end - end.begin);
     found
         ->Explain(absl::StrFormat(
-            "%s stands at %.4g (median of its newest %d points), %.3g times its beginning of %.4g "
-            "(first %d points); it left that in step %d, and its highest block is %.4g.",
+            "%s is %.4g (median of its newest %d points), %.3g times its start value of %.4g "
+            "(first %d points). It left this level in step %d, and its highest block is %.4g.",
             series.op, std::exp(end.end), end.end_of, times, std::exp(end.begin), end.begin_of,
             onset, std::exp(end.highest)))
-        .Measured("end over beginning", times, "times")
-        .Threshold(4.0 / 3, "and 6 standard errors of the two medians")
+        .Measured("end / start", times, "times")
+        .Threshold(4.0 / 3, "and at least 6 standard errors of the two medians")
         .Samples(end.points)
         .FalseAlarm("measured", kEndAlarms)
         .Witness("onset_step", static_cast<double>(onset))

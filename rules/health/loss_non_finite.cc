@@ -23,37 +23,13 @@ constexpr char kPage[] = R"page(
 A loss or a gradient norm is NaN or infinite, or a loss is exactly 0 where a log hides a NaN.
 
 **Why.** One NaN in a loss makes every gradient of that step NaN, and an optimizer without a check writes it into all
-weights: from the next step on the model is lost, and each hour until somebody looks is paid for. Adam keeps it, too: its
+weights: from the next step on the model is lost, and each hour until a person looks is lost. Adam keeps it, too: its
 second moment is NaN from then on, and a checkpoint of such a run is of no use, 1 step later or 10,000.
-
-**What it checks.** Each series of a loss (`lm loss`, `train_loss`, `val/loss`, `aux_loss`, `z_loss`; not `loss_scale`, `loss_weight` and the
-like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a map names so), every value of every rank.
-- *A training loss.* The first value that is NaN or infinite is an error as its step closes, with the ranks that have one in that step; the others
-  of the same attempt are counted, and reported again each time their number has doubled. If so many finite and so many bad rows follow each other
-  three times alike, and no gradient norm is lost in the bad ones, the series was not due in these: the error becomes a note.
-- *A gradient norm.* An error if the loss of the row is lost, too (not finite, or exactly 0), if three rows in a row are not finite, if none ever was
-  (eight rows, or all of the log: "NaN since the first logged step"), or at the end of a run without a loss scaler. One or two rows that are finite
-  again after that are steps that a loss scaler skipped: a note, and a pass if the logged scale falls in that row or the next (`loss scale`,
-  `grad_scale`, `amp_scale`, `scale`) or the count of skipped steps grows. More than 5 % of 100 rows or more, or three in a row: a warning.
-- *An evaluation loss.* An error if it stays so. If the training loss is finite, the evaluation is at fault, and no checkpoint. Rows that are finite
-  again later were not due: a note.
-- *Exactly 0.* transformers logs a loss that is NaN as 0 (`logging_nan_inf_filter`). An error if the gradient norm is not finite there, or no norm
-  is logged and the loss is 0 in the last three rows or more (while the run goes on, 32), at once from far above 0. If the norm is 0, too, over
-  eight rows, a warning: no label is left.
-  A loss that fades to 0, one that was 0 before, one next to another training loss that is above 0 (a part that is switched off), and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning.
-
-- *A perplexity or a likelihood.* As an evaluation loss. An infinite perplexity next to a finite loss is none: it overflows at a loss of 89 (fp32) or 12 (fp16).
-- *A count of NaN* (`number of nan iterations`). A row that counts one is not finite, and is judged as a gradient norm; a single one is a warning, or none if the
-  row counts a skipped step, too.
-- *A column that becomes empty.* `plumb audit` of a table (CSV, JSON lines): the loss or the norm has a value in nine rows of ten and ten rows at least, then in none
-  of the last five rows or more, while other columns go on: a warning. pandas writes NaN as an empty cell.
-
-The series of one run and attempt have one cause: one incident.
 
 **Bad.** `lm loss: nan` at iteration 4,210, after 2.31 in the one before. `{'loss': 0.0, 'grad_norm': nan}` from the first line on.
 
-**Good.** An iteration that was skipped because of the loss scale has no loss: that is no NaN, and Megatron-LM's
-log says so (`number of skipped iterations`). `grad_norm: inf` in one row of an fp16 run, finite in the next.
+**Good.** An iteration that was skipped because of the loss scale has no loss: that is not a NaN, and
+Megatron-LM's log states it (`number of skipped iterations`). `grad_norm: inf` in one row of an fp16 run, finite in the next.
 
 **How to fix it.**
 - Go back to the last checkpoint whose weights and optimizer moments are finite (`plumb audit` of it), and skip that
@@ -63,17 +39,46 @@ log says so (`number of skipped iterations`). `grad_norm: inf` in one row of an 
 - An evaluation alone: labels that are all masked, an empty split, fp16 in evaluation.
 - Make the trainer stop or skip: Megatron-LM `--check-for-nan-in-loss-and-grad`, OLMo's check of the loss.
 
-**Strength.** `proved`: the value is there to be read. A loss of 0 without a logged norm is `bounded`: hinge losses that reach 0 at once look alike.
+**What it checks.** Each series of a loss (`lm loss`, `train_loss`, `val/loss`, `aux_loss`, `z_loss`; not `loss_scale`, `loss_weight` and the
+like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a map names so), every value of every rank.
+- *A training loss.* The first value that is NaN or infinite is an error as its step closes, with the ranks that have one in that step; the others
+  of the same attempt are counted, and reported again each time their number has doubled. If so many finite and so many bad rows follow each other
+  three times in the same way, and no gradient norm is missing in the bad ones, the series was not due in these: the error becomes a note.
+- *A gradient norm.* An error if the loss of the row is lost, too (not finite, or exactly 0), if three rows in a row are not finite, if none ever was
+  (eight rows, or all of the log: "NaN since the first logged step"), or at the end of a run without a loss scaler. One or two rows that are finite
+  again after that are steps that a loss scaler skipped: a note, and a pass if the logged scale falls in that row or the next (`loss scale`,
+  `grad_scale`, `amp_scale`, `scale`) or the count of skipped steps grows. More than 5 % of 100 rows or more, or three in a row: a warning.
+- *An evaluation loss.* An error if it stays so. If the training loss is finite, the evaluation is at fault, and no checkpoint. Rows that are finite
+  again later were not due: a note.
+- *Exactly 0.* transformers logs a loss that is NaN as 0 (`logging_nan_inf_filter`). An error if the gradient norm is not finite there, or no norm
+  is logged and the loss is 0 in the last three rows or more (while the run continues, 32), at once from far above 0. If the norm is 0, too, over
+  eight rows, a warning: no label is left.
+  A loss that fades to 0, one that was 0 before, one next to another training loss that is above 0 (a part that is
+  switched off), and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning.
+
+- *A perplexity or a likelihood.* As an evaluation loss. An infinite perplexity next to a finite loss does not count:
+  it overflows at a loss of 89 (fp32) or 12 (fp16).
+- *A count of NaN* (`number of nan iterations`). A row that counts one is not finite, and is judged as a gradient
+  norm; a single one is a warning, or none if the
+  row counts a skipped step, too.
+- *A column that becomes empty.* `plumb audit` of a table (CSV, JSON lines): the loss or the norm has a value in nine
+  rows of ten and ten rows at least, then in none
+  of the last five rows or more, while other columns continue: a warning. pandas writes NaN as an empty cell.
+
+The series of one run and attempt have one cause: one incident.
+
+**Strength.** `proved`: the value is there to be read. A loss of 0 without a logged norm is `bounded`: hinge losses
+that reach 0 at once look the same.
 A NaN is found at its row in a run of any length; rows of a count or a norm as stated above (docs/measurements/short_runs.md).
 
-**Inconclusive when** steps were closed over a rank that had reported this loss before: what it had to say is not known.
+**Inconclusive when** steps were closed over a rank that had reported this loss before: its values are not known.
 
 **What it cannot see.** What is not logged: a mean over ranks that leaves NaN out, a value that was clipped.
 
 **Cost.** A comparison a value.
 
 **Sources.** Amazon SageMaker Debugger, rule `LossNotDecreasing` and `NaN` checks of tensors; Megatron-LM
-(`rerun_state_machine`), whose check ends the run: we tell, and go on judging what follows.
+(`rerun_state_machine`), whose check ends the run: Plumbline reports it, and continues to judge later steps.
 )page";
 
 constexpr RuleInfo kInfo = {"health/loss-non-finite",
@@ -356,7 +361,7 @@ class LossNonFinite : public Rule {
                                        " steps were closed over a rank that reports this loss"));
     const uint64_t skipped = series.course.skipped_rows();
     if (skipped == 0) return Pass("every value was finite");
-    return Pass(absl::StrCat("every value was finite but in ", skipped,
+    return Pass(absl::StrCat("every value was finite, except in ", skipped,
                              " rows that the loss scaler skipped"));
   }
 

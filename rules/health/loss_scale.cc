@@ -22,23 +22,12 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/loss-scale
 
-The loss scale keeps falling, lies at its floor, or too many steps are skipped: gradients overflow again and again.
+The loss scale keeps falling, is at its floor, or too many steps are skipped: gradients overflow repeatedly.
 
-**Why.** Each halving is a step whose gradients were thrown away. A scaler that has found its scale loses one step in 2,000.
+**Why.** Each halving is a step whose gradients were discarded. A scaler that has found its scale loses one step in 2,000.
 One that halves every 30 steps loses one in 30, and after ten such halvings the scale is a thousandth of what it was: gradients below
 6e-8 over it are 0 in fp16, and more of the small ones with every halving. At 1 there is nothing left to take away, and a run that
 overflows there skips every step.
-
-**What it checks.** Series whose role is the loss scale (`loss_scale`, `train/loss scale`, ...), point by point, and series that count
-what was skipped (`skipped`, `number of skipped iterations`, `overflow`). The first 100 points of each attempt are none: a scaler
-starts high and looks for its level. Then, each once:
-- *halvings*: at least 3 within 100 points (a fall to an eighth is three), and the scale ends at a quarter or less of what it was
-  before them: a scaler that tries twice its level and comes back is well;
-- *skipped*: more than 50 skipped steps within 1,000, by the halvings or by the series of what was skipped (a flag, a count since
-  the last point, or a running count: as long as it never falls it is taken for one; fractions count, too);
-- *floor*: the scale is 1 or less (option `floor`), and was higher once;
-- *storm*: in ten points in a row (50 if they begin with the attempt) half of the steps or more were skipped, by a series that counts them, the first 100 points
-  included: an error while it lasts, a warning once it has ended. `number of ...` counts the steps since the point before.
 
 **Bad.** `loss_scale halved 3 times in points 140 to 191, from 65,536 to 8,192`
 
@@ -46,21 +35,34 @@ starts high and looks for its level. Then, each once:
 
 **How to fix it.**
 - Train in bf16: PyTorch `torch.autocast(dtype=torch.bfloat16)`, Megatron-LM `--bf16`, DeepSpeed `"bf16": {"enabled": true}`.
-- Look for what grows: `health/gradient-spike`, `precision/non-finite` names the first tensor that is no number.
-- Lower the rate, clip (`clip_grad_norm_` behind `scaler.unscale_`), keep softmax, norms and the loss in fp32.
+- Look for what grows: `health/gradient-spike`, `precision/non-finite` names the first NaN or infinite tensor.
+- Lower the learning rate, clip (`clip_grad_norm_` after `scaler.unscale_`), keep softmax, norms and the loss in fp32.
 - The scaler: Megatron-LM `--min-loss-scale`, `--hysteresis`; DeepSpeed `"hysteresis"`, `"loss_scale_window"`.
+
+**What it checks.** Series whose role is the loss scale (`loss_scale`, `train/loss scale`, ...), point by point, and series that count
+what was skipped (`skipped`, `number of skipped iterations`, `overflow`). The first 100 points of each attempt are none: a scaler
+starts high and looks for its level. Then, each once:
+- *halvings*: at least 3 within 100 points (a fall to an eighth is three), and the scale ends at a quarter or less of what it was
+  before them: a scaler that tries twice its level and comes back is well;
+- *skipped*: more than 50 skipped steps within 1,000, by the halvings or by the series of what was skipped (a flag, a count since
+  the last point, or a running count: as long as it never falls it is treated as one; fractions count, too);
+- *floor*: the scale is 1 or less (option `floor`), and was higher once;
+- *storm*: in ten points in a row (50 if they begin with the attempt) half of the steps or more were skipped, by a
+  series that counts them, the first 100 points
+  included: an error while it lasts, a warning once it has ended. `number of ...` counts the steps since the point before.
 
 **Strength.** `statistical`, its false-alarm rate measured: of 1,000 simulated healthy runs of 4,000 steps (dynamic scalers that start
 at 2^16 and 2^32, grow every 1,000 or 2,000 steps, gradients log-normal with correlated and heavy-tailed noise, one in four resumed) none
 alarmed, so at most 0.3 % with 95 % confidence. The thresholds themselves are customary. Of 300 such runs of 1,000 steps with a flag of
 skipped steps none is a storm; one is found in its tenth row, in a run of 20, 60 or 200 points alike (docs/measurements/short_runs.md).
 
-**Inconclusive when** fewer than 100 points beyond the start-up were told, or none is a positive number.
+**Inconclusive when** fewer than 100 points after the start-up were recorded, or none is a positive number.
 
-**What it cannot see.** Overflow in a run that logs no scale; a scale that falls for long within the first 100 points, without a count of skipped steps; a static scale that is too high where nothing counts
-what is skipped; a flag that is logged in every tenth step alone, which is taken for the count of ten.
+**What it cannot see.** Overflow in a run that logs no scale; a scale that falls for long within the first 100 points,
+without a count of skipped steps; a static scale that is too high where nothing counts
+what is skipped; a flag that is logged in every tenth step alone, which is treated as the count of ten.
 
-*Of a trainer's log* `plumb audit` counts what a loss scaler says in sentences (`OVERFLOW! ... reducing to 32768`, `Gradient overflow. Skipping step`,
+*Of a trainer's log* `plumb audit` counts the sentences of a loss scaler (`OVERFLOW! ... reducing to 32768`, `Gradient overflow. Skipping step`,
 `overflow detected, setting loss scale to`): a note, or an error if the scale falls ten times in a row to the end of the log, or to 1.
 
 **Cost.** 1,100 points a series.
@@ -74,8 +76,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "loss scale",
      .default_value = "1",
-     .reason =
-         "Megatron-LM's and DeepSpeed's minimum; below it the scale takes away what it is for",
+     .reason = "the minimum of Megatron-LM and DeepSpeed; a smaller scale has no effect",
      .low = 0,
      .high = 1e12},
 };
@@ -270,19 +271,19 @@ class LossScale : public Rule {
   static v1::Verdict Storm(const std::string& layer, const std::string& op, const ScaleSeries& s) {
     const bool ended = s.streak.rows == 0;
     FindingBuilder found(ended ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found.Title(ended ? "steps were skipped for long" : "every step is skipped")
-        .Explain(absl::StrFormat("By %s most steps are skipped from step %d %s step %d: none of "
-                                 "these changed a weight.",
+    found.Title(ended ? "many consecutive steps were skipped" : "every step is skipped")
+        .Explain(absl::StrFormat("According to %s most steps were skipped from step %d %s step %d: "
+                                 "no skipped step changes a weight.",
                                  op, s.streak.first, ended ? "to" : "on, up to", s.streak.last))
         .Cause("steps-skipped", 0.9)
         .Measured("skipped steps from", static_cast<double>(s.streak.first), "step")
         .Threshold(static_cast<double>(s.streak.enough()),
-                   "rows in a row; a scaler that looks for its scale has fewer")
+                   "consecutive rows; a loss scaler that searches for its scale skips fewer")
         .Samples(s.points)
         .Witness("step", static_cast<double>(s.streak.first))
         .Fix(
-            "Train in bf16, or find what overflows (precision/non-finite names the first tensor); "
-            "go back to a checkpoint before that step.")
+            "Train in bf16, or find the tensor that overflows (precision/non-finite names the "
+            "first one). Go back to a checkpoint before that step.")
         .At(layer, op, s.streak.first, s.streak.last, std::vector<uint32_t>{});
     google::protobuf::Struct& details = *found.verdict().mutable_details();
     Put(details, "series", op);
@@ -306,20 +307,19 @@ class LossScale : public Rule {
     FindingBuilder found = Begun(step, first->step, "halvings");
     found.Title("the loss scale keeps falling")
         .Explain(absl::StrFormat("%s halved %d times at %d of %d points (steps %d to %d), from "
-                                 "%.6g to %.6g: each time a step's gradients were thrown away.",
+                                 "%.6g to %.6g: each time the gradients of a step were discarded.",
                                  step.site.op(), halvings, points, s.window.size() - 1, first->step,
                                  step.step, before, s.newest.scale))
         .Cause("overflow-storm", 0.9)
         .Measured("halvings within 100 points", static_cast<double>(halvings), "halvings")
         .Threshold(static_cast<double>(kFewHalvings),
-                   "customary: a scaler at its level has one in "
-                   "2,000")
+                   "customary: a stable loss scaler has one halving in 2,000 steps")
         .Samples(s.window.size())
         .Witness("scale_before", before)
         .Witness("scale", s.newest.scale)
         .Fix(
-            "Train in bf16, or find what overflows (precision/non-finite names the first tensor), "
-            "clip behind scaler.unscale_, and lower the rate.");
+            "Train in bf16, or find the tensor that overflows (precision/non-finite names the "
+            "first one). Clip after scaler.unscale_, and lower the learning rate.");
     return found.Take();
   }
 
@@ -333,8 +333,8 @@ class LossScale : public Rule {
     }
     FindingBuilder found = Begun(step, onset, "skipped");
     found.Title("too many steps are skipped")
-        .Explain(absl::StrFormat("By %s at least %.6g of %d steps (%d to %d) were skipped for "
-                                 "gradients that are no numbers.",
+        .Explain(absl::StrFormat("According to %s at least %.6g of %d steps (%d to %d) were "
+                                 "skipped because of NaN or infinite gradients.",
                                  step.site.op(), s.skips.skipped, s.skips.steps,
                                  s.skips.points.front().step, step.step))
         .Cause("steps-skipped", 0.9)
@@ -343,8 +343,8 @@ class LossScale : public Rule {
         .Samples(static_cast<uint64_t>(s.skips.steps))
         .Witness("skipped", s.skips.skipped)
         .Fix(
-            "Train in bf16, or find what overflows (precision/non-finite names the first tensor); "
-            "a static loss scale may be too high.");
+            "Train in bf16, or find the tensor that overflows (precision/non-finite names the "
+            "first one). A static loss scale may be too high.");
     return found.Take();
   }
 
@@ -354,7 +354,7 @@ class LossScale : public Rule {
     FindingBuilder found = Begun(step, step.step, "floor");
     found.Title("the loss scale is at its floor")
         .Explain(absl::StrFormat("%s is %.6g in step %d, point %d of this attempt, and was %.6g: "
-                                 "there is nothing left to take away.",
+                                 "it cannot become smaller.",
                                  step.site.op(), s.newest.scale, step.step, s.points, s.highest))
         .Cause("scale-floor", 0.9)
         .Measured("loss scale", s.newest.scale)
@@ -363,20 +363,19 @@ class LossScale : public Rule {
         .Witness("scale", s.newest.scale)
         .Witness("highest", s.highest)
         .Fix(
-            "Train in bf16; in fp16 find what overflows even at this scale "
+            "Train in bf16; in fp16 find the tensor that overflows even at this scale "
             "(precision/non-finite).");
     return found.Take();
   }
 
   v1::Verdict Rest(const std::string& op, const ScaleSeries& s) const {
-    if (s.points == 0)
-      return Inconclusive("no-number: no value of it is a number that such a series may have");
+    if (s.points == 0) return Inconclusive("no-number: the series has no finite, positive value");
     if (s.judged < kScaleWindow)
       return Inconclusive(absl::StrCat("few-points: fewer than ", kScaleWindow,
                                        " beyond the first ", kScaleStartUp, " of an attempt"));
-    if (!IsLossScale(op)) return Pass("at most one step in twenty was skipped");
-    if (s.highest == s.lowest) return Pass("the scale is constant");
-    return Pass("the scale found its level and kept it");
+    if (!IsLossScale(op)) return Pass("at most 1 step in 20 was skipped");
+    if (s.highest == s.lowest) return Pass("the loss scale is constant");
+    return Pass("the loss scale reached a stable level");
   }
 
   bool IsLossScale(const std::string& op) const { return roles_.Of(op) == SeriesRole::kLossScale; }

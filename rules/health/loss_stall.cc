@@ -17,31 +17,34 @@ constexpr char kPage[] = R"page(
 
 The loss does not fall any more, or never did.
 
-**Why.** A model of 50,000 tokens that learns nothing stands at ln 50,000 = 10.8 from its first step: a frozen parameter
-group, a rate of 0, labels that have nothing to do with the inputs. It costs what a good run costs, and it may be a day
-before somebody compares. A run that has learned and stands still late is another thing: most healthy ones do.
-
-**What it checks.** Each series with the word `loss` in its name (not evaluations), of 500 points or more. The newest half
-of the points is cut into at most 96 blocks; through the medians of ln loss against ln n goes a Theil-Sen line. Where the
-99 % interval of its slope reaches 0, the loss stalls: a note. It is a warning only where the run stalls from its
-beginning: the median of the newest half is more than 0.98 of that of the run's first 16 points, and that of no block of the run lies
-lower by more than noise (6 standard errors); a note if `health/not-learning` reports it, or if the model may have learnt before this run
-(its page states by what: a later first step, an epoch below 1, a cross-entropy under 0.9 of a uniform guess's). A loss whose newest half stands a tenth above its lowest block rose: that is
-`health/loss-divergence`'s. The sum of a game, or a part of a loss, as that page has them, is a note at most. It looks at the end of the run, and at 4,096 points and each time they have doubled.
+**Why.** A model of 50,000 tokens that learns nothing stays at ln 50,000 = 10.8 from its first step: a frozen parameter
+group, a rate of 0, labels that have nothing to do with the inputs. It costs as much as a good run, and it may take a
+day until a person compares. A run that has learned and stops improving late is different: most healthy ones do.
 
 **Bad.** `loss` at 10.81 over the first 16 steps, and at 10.79 over steps 500 to 1,000.
 
-**Good.** A late plateau, told as a note; a slow power law, whose slope against ln n stays what it was.
+**Good.** A late plateau, reported as a note; a slow power law, whose slope against ln n stays what it was.
 
 **How to fix it.**
 - From the beginning: is the rate above 0 (`health/learning-rate`), do tensors change (`health/unchanged-tensor`), are the
   labels those of these inputs?
 - Late: lower the rate, a larger batch, more data, or an end.
 
-**Strength.** `statistical`, `measured`: no warning on the healthy curves of `health/loss-spike` (docs/measurements/losses.md); the
-interval itself is one of 99 % for independent blocks. Under 500 points it judges nothing; `health/not-learning` does from 60 on (docs/measurements/short_runs.md).
+**What it checks.** Each series with the word `loss` in its name (not evaluations), of 500 points or more. The newest half
+of the points is cut into at most 96 blocks; through the medians of ln loss against ln n goes a Theil-Sen line. Where the
+99 % interval of its slope reaches 0, the loss stalls: a note. It is a warning only where the run stalls from its
+beginning: the median of the newest half is more than 0.98 of that of the run's first 16 points, and that of no block of the run is
+lower by more than noise (6 standard errors); a note if `health/not-learning` reports it, or if the model may have learnt before this run
+(its page lists the signs: a later first step, an epoch below 1, a cross-entropy under 0.9 of a uniform guess's). A
+loss whose newest half is a tenth above its lowest block has risen:
+`health/loss-divergence` judges that. The sum of a game, or a part of a loss, as that page has them, is a note at
+most. It looks at the end of the run, and at 4,096 points and each time they have doubled.
 
-**Inconclusive when** the series has under 500 points, or values of 0 and less, of which there is no logarithm.
+**Strength.** `statistical`, `measured`: no warning on the healthy curves of `health/loss-spike` (docs/measurements/losses.md); the
+interval itself is one of 99 % for independent blocks. Under 500 points it judges nothing; `health/not-learning` does
+from 60 on (docs/measurements/short_runs.md).
+
+**Inconclusive when** the series has under 500 points, or values of 0 and less, which have no logarithm.
 
 **What it cannot see.** A stall that is shorter than half of the run. A run that learns nothing for thousands of steps and
 then does (grokking) is accused before it does.
@@ -88,11 +91,9 @@ class LossStall : public LossRule {
     if (auto few = FewPoints(series, 500)) return few;
     const StallFigures stall = series.detector.LookForStall();
     if (stall.rose())
-      return Pass(
-          absl::StrFormat("it fell to %.4g and stands at %.4g over its newest half: "
-                          "health/loss-divergence judges a "
-                          "rise",
-                          std::exp(stall.lowest), std::exp(stall.newest)));
+      return Pass(absl::StrFormat(
+          "it fell to %.4g and is %.4g over its newest half: health/loss-divergence judges a rise",
+          std::exp(stall.lowest), std::exp(stall.newest)));
     return Pass(
         absl::StrFormat("it falls over its newest half: ln loss by %.3g in ln n", stall.slope));
   }
@@ -118,9 +119,9 @@ class LossStall : public LossRule {
         .Witness("newest", std::exp(stall.newest))
         .Witness("slope", stall.slope)
         .Witness("points", static_cast<double>(stall.points))
-        .Fix(beginning ? "Look whether the rate is above 0, tensors change, and labels belong to "
-                         "their inputs."
-                       : "Lower the rate, use more data, or end the run.");
+        .Fix(beginning ? "Check that the learning rate is above 0, that tensors change, and that "
+                         "labels belong to their inputs."
+                       : "Lower the learning rate, use more data, or end the run.");
     PlaceOnset(series, stall.half_step, series.step_last, "stall", &found);
     return found;
   }

@@ -27,18 +27,6 @@ Parameters that the optimizer holds have never had a gradient: they keep the val
 printed, the run ends with exit status 0, and the adapter is its initialisation. The published MoE runs of a well-known optimizer had the same
 fault in their experts, and it was not seen for months.
 
-**What it checks.** `run.watch` counts, at a step's end, the parameters that require a gradient and are held by a watched optimizer
-(`trained/held`), and those whose `.grad` was None at each optimizer step so far (`trained/never`). From the third optimizer step on:
-- all of them, or all of an adapter or of a layer's experts: error;
-- some, although their module's forward pass ran: warning;
-- some, and their module never ran (an unused head, LayerDrop): note.
-
-An optimizer that never stepped, while the others made 64 steps and its parameters had gradients in each (`trained/unstepped`): a warning. None that stepped by the run's end, after
-16 backward passes or more (`trained/passes`), and no weight that changed: error.
-
-An optimizer that holds none of the model's trained parameters is an error, if no weight has changed. Parameters that
-were replaced or made trainable after `run.watch`, have gradients and are held by no optimizer (`trained/replaced`) are a warning.
-
 **Bad.** `8 of 9 trained parameters have had no gradient in 3 optimizer steps, since step 0: blocks.0.lora_A.weight, ...`
 
 **Good.** Each trained parameter had a gradient at least once. Experts that few tokens reach have one sooner or later.
@@ -50,7 +38,20 @@ were replaced or made trainable after `run.watch`, have gradients and are held b
 - If an optimizer holds none: make it after the model is whole (after `from_pretrained`, `fully_shard`, or a new head).
 - What is frozen on purpose: `requires_grad_(False)`.
 
-**Strength.** `proved`: `.grad` was None at each step; it is no threshold.
+**What it checks.** `run.watch` counts, at a step's end, the parameters that require a gradient and are held by a watched optimizer
+(`trained/held`), and those whose `.grad` was None at each optimizer step so far (`trained/never`). From the third optimizer step on:
+- all of them, or all of an adapter or of a layer's experts: error;
+- some, although their module's forward pass ran: warning;
+- some, and their module never ran (an unused head, LayerDrop): note.
+
+An optimizer that never stepped, while the others made 64 steps and its parameters had gradients in each
+(`trained/unstepped`): a warning. None that stepped by the run's end, after
+16 backward passes or more (`trained/passes`), and no weight that changed: error.
+
+An optimizer that holds none of the model's trained parameters is an error, if no weight has changed. Parameters that
+were replaced or made trainable after `run.watch`, have gradients and are held by no optimizer (`trained/replaced`) are a warning.
+
+**Strength.** `proved`: `.grad` was None at each step; this is not a threshold.
 
 **Inconclusive when** fewer than 3 optimizer steps were seen, a count is NaN or infinite, or the optimizer holds copies of the weights
 (then weights change although it holds none of them).
@@ -139,12 +140,13 @@ class NoGradient : public Rule {
       SayStuck(run, out);
     }
     if (told_ > 0 || (judged_ == 0 && few_ == 0 && unusable_ == 0 && copies_ == 0)) return;
-    v1::Verdict verdict = judged_ > 0   ? Pass("each trained parameter has had a gradient")
-                          : copies_ > 0 ? Inconclusive(
-                                              "copies: the optimizer holds copies of the weights, "
-                                              "whose gradients are not the parameters'")
-                          : unusable_ > 0 ? Inconclusive("poisoned: a count is NaN or infinite")
-                                          : Inconclusive("few-steps: fewer than 3 optimizer steps");
+    v1::Verdict verdict =
+        judged_ > 0   ? Pass("each trained parameter had a gradient")
+        : copies_ > 0 ? Inconclusive(
+                            "copies: the optimizer holds copies of the weights, and their "
+                            "gradients are not those of the parameters")
+        : unusable_ > 0 ? Inconclusive("poisoned: a count is NaN or infinite")
+                        : Inconclusive("few-steps: fewer than 3 optimizer steps were observed");
     SetPlace(verdict, "", "gradient", run.step_first, run.step_last, std::vector<uint32_t>{});
     out.Add(std::move(verdict));
   }
@@ -193,8 +195,8 @@ class NoGradient : public Rule {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
     found.Title("an optimizer never steps")
         .Explain(absl::StrFormat(
-            "%s has made no step while the others made %.0f, and its %.0f parameters had gradients "
-            "in these steps: they keep the values that they began with.",
+            "%s made no step while the other optimizers made %.0f. Its %.0f parameters had "
+            "gradients in these steps, but keep their initial values.",
             counts.names.empty() ? "An optimizer" : absl::StrJoin(counts.names, ", "), others,
             parameters))
         .Cause("no-step", 0.9)
@@ -203,7 +205,9 @@ class NoGradient : public Rule {
         .Samples(static_cast<uint64_t>(others))
         .Witness("unstepped", parameters)
         .Witness("others", others)
-        .Fix("Call its step() in the loop; if it is to begin later, hand it to run.watch then.")
+        .Fix(
+            "Call its step() in the loop. If it starts later on purpose, pass it to run.watch at "
+            "that time.")
         .At("", "gradient", first, step.step, std::vector<uint32_t>{rank});
     out.Add(found.Take());
   }
@@ -211,10 +215,9 @@ class NoGradient : public Rule {
   void SayStuck(const RunSummary& run, VerdictSink& out) const {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title("no optimizer step was made")
-        .Explain(absl::StrFormat(
-            "The run ended after %.0f backward passes: none of the watched optimizers has stepped, "
-            "and no weight has changed.",
-            *stuck_))
+        .Explain(absl::StrFormat("The run ended after %.0f backward passes: no watched optimizer "
+                                 "made a step, and no weight changed.",
+                                 *stuck_))
         .Cause("no-step", 0.95)
         .Measured("backward passes without a step", *stuck_, "passes")
         .Threshold(kFewestPasses, "backward passes")
@@ -251,9 +254,9 @@ class NoGradient : public Rule {
     const bool unused = level == v1::LEVEL_NOTE, nowhere = unheld || replaced;
     FindingBuilder found(level, v1::STRENGTH_PROVED);
     found
-        .Title(unheld     ? "the optimizer holds none of the model's parameters"
-               : replaced ? "parameters that no optimizer holds came after the watch"
-               : unused   ? "trained parameters of modules that never run"
+        .Title(unheld     ? "the optimizer holds no parameter of the model"
+               : replaced ? "parameters that no optimizer holds were added after run.watch"
+               : unused   ? "trained parameters belong to modules that never run"
                           : kInfo.title)
         .Explain(Explanation(counts, steps, never, first, absl::StrJoin(names, ", ") + more))
         .Cause(nowhere  ? "not-in-optimizer"
@@ -276,29 +279,29 @@ class NoGradient : public Rule {
                                  int64_t first, const std::string& names) {
     if (counts.Or("held", 0) == 0) {
       return absl::StrFormat(
-          "None of the %.0f trained parameters is held by the optimizer, and no weight changed in "
-          "%.0f optimizer steps, since step %d: %s.",
+          "The optimizer holds none of the %.0f trained parameters, and no weight changed in %.0f "
+          "optimizer steps, since step %d: %s.",
           never, steps, first, names);
     }
     if (counts.Or("never", 0) == 0) {
       return absl::StrFormat(
-          "%.0f parameters have gradients and are held by no optimizer; they were replaced or made "
+          "%.0f parameters have gradients, but no optimizer holds them; they were replaced or made "
           "trainable after run.watch: %s.",
           never, names);
     }
     const double ran = counts.Or("ran", never);
     return absl::StrFormat(
-        "%.0f of %.0f trained parameters have had no gradient in %.0f optimizer steps, since step "
-        "%d%s: %s.",
+        "%.0f of %.0f trained parameters had no gradient in %.0f optimizer steps, since step %d%s: "
+        "%s.",
         never, counts.Or("held", 0), steps, first,
-        ran > 0 ? "" : ", and the forward pass of their modules never ran", names);
+        ran > 0 ? "" : ", because their modules never ran in a forward pass", names);
   }
 
   static std::string Remedy(bool unheld, v1::Level level) {
     if (unheld)
-      return "Make the optimizer from the parameters of the model that is trained, after the model "
-             "is whole, wrapped and on its device.";
-    if (level == v1::LEVEL_NOTE) return "Freeze what is not used by requires_grad_(False).";
+      return "Create the optimizer from the parameters of the trained model, after the model is "
+             "complete, wrapped and on its device.";
+    if (level == v1::LEVEL_NOTE) return "Freeze unused parameters with requires_grad_(False).";
     return "Look for detach(), item(), no_grad() or zero_grad() between these parameters and the "
            "loss. LoRA under gradient checkpointing: model.enable_input_require_grads(), or "
            "use_reentrant=False.";

@@ -23,6 +23,16 @@ The loss stays where it began, though the learning rate is above 0.
 gradient's norm, dead units, gradients that vanish, labels that have nothing to do with the inputs, frozen parameters, bf16 weights that
 swallow updates of under 1/256 of themselves.
 
+**Bad.** `loss` 2.303 = ln 10 over 200 points at a rate of 1e-3.
+
+**Good.** A late plateau; the loss of a small batch, whose noise hides a fall; a VAE, which falls at once; continued
+pretraining of a model that has converged.
+
+**How to fix it.**
+- Look whether tensors change (`health/unchanged-tensor`, `precision/lost-update`), and at the gradient norm against the clip (`max_grad_norm`).
+- bf16 weights: keep fp32 master weights (autocast instead of `model.to(bf16)`), or a rate 10 times as high.
+- At ln k: dead units (a lower rate, another initialisation), labels that were shuffled, a head that is not trained.
+
 **What it checks.** Each training loss from 60 points on, at the end of the run and at 96 points, 192, and so on; from 10 points on one whose values
 are all the same, to 4 digits or more (`loss: 0.6931` in each of 50 epochs). It is flat if
 - its first point, its first 3 and its first 8 lie within their noise (3 standard errors) of the median of all;
@@ -32,22 +42,17 @@ are all the same, to 4 digits or more (`loss: 0.6931` in each of 50 epochs). It 
 
 Noise is that of neighbours, or that about the line through the newest half, whichever is more, and counts for more where it is correlated. The
 rate must be above 0 in half of the points or more; a rate of 0 is `health/learning-rate`'s. If the level is ln k for a whole k of 2 to 20 (to
-0.3 % and two standard errors), the model guesses uniformly over k classes: the finding states that. If no fall is seen, but noise could hide one of 3 to 10 %: a note.
+0.3 % and two standard errors), the model guesses uniformly over k classes: the finding states that. If no fall is
+seen, but noise could hide one of 3 to 10 %: a note.
 
-A model that has converged, and is trained further, shows the same curve. A note, and no warning, is made where the log tells that it may be
-one: its first step is not the run's (more than twice as far from 0 as points are from each other), it logs an epoch that has not reached 1, or
-`run.watch` saw a cross-entropy over so many classes that the loss is under 0.9 of a uniform guess's; unless the level is ln k. Within an epoch or more a model that learns fits what it has seen before.
+A model that has converged, and is trained further, shows the same curve. The finding is only a note if the log shows that the model may
+have learnt before: its first step is not the run's (more than twice as far from 0 as points are from each other), it
+logs an epoch that has not reached 1, or
+`run.watch` saw a cross-entropy over so many classes that the loss is under 0.9 of a uniform guess's; unless the level
+is ln k. Within an epoch or more a model that learns fits what it has seen before.
 
-**Bad.** `loss` 2.303 = ln 10 over 200 points at a rate of 1e-3.
-
-**Good.** A late plateau; the loss of a small batch, whose noise hides a fall; a VAE, which falls at once; continued pretraining of a model that has converged.
-
-**How to fix it.**
-- Look whether tensors change (`health/unchanged-tensor`, `precision/lost-update`), and at the gradient norm against the clip (`max_grad_norm`).
-- bf16 weights: keep fp32 master weights (autocast instead of `model.to(bf16)`), or a rate 10 times as high.
-- At ln k: dead units (a lower rate, another initialisation), labels that were shuffled, a head that is not trained.
-
-**Strength.** `statistical`, `measured`. Simulated runs of 200 seeds each (docs/measurements/short_runs.md); under 60 points only values that never change are judged:
+**Strength.** `statistical`, `measured`. Simulated runs of 200 seeds each (docs/measurements/short_runs.md); under 60
+points only values that never change are judged:
 
 | runs | 10, 20 points | 60 points | 200 points |
 |---|---|---|---|
@@ -57,7 +62,8 @@ one: its first step is not the run's (more than twice as far from 0 as points ar
 | false: 14 healthy families, 2,800 runs | 0 | 1 | 2 |
 | continued pretraining that falls by 1 to 4 % under noise of 0.5 to 5 %, no epoch logged | 0 | 33 | 39 |
 
-**Inconclusive when** the series has under 60 points (that are not all the same) or values of 0 and less, or if noise could hide a fall of 3 % or more.
+**Inconclusive when** the series has under 60 points (that are not all the same) or values of 0 and less, or if noise
+could hide a fall of 3 % or more.
 
 **What it cannot see.** A run that learns little (a fall of 3 %). **Known alarm:** the last line of the table, if the log holds no epoch: log it, or
 suppress the finding.
@@ -69,7 +75,7 @@ Training Neural Networks", 2019: the loss at initialisation is ln of the number 
 )page";
 
 constexpr RuleInfo kInfo = {
-    "health/not-learning", "the loss does not learn", v1::LEVEL_WARNING, "0.2.0", kPage, {}};
+    "health/not-learning", "the loss does not fall", v1::LEVEL_WARNING, "0.2.0", kPage, {}};
 
 constexpr double kLearningAlarms = 3e-3;  // a healthy run that learns, at 95 %
 constexpr double kMostHidden = 0.1;       // a fall that noise may hide, and yet it is worth a note
@@ -107,9 +113,9 @@ class NotLearning : public LossRule {
     const LearningFigures figures = series.detector.LookForLearning();
     if (figures.noisy || figures.hidden)
       return Inconclusive(
-          absl::StrFormat("noisy: noise of %.3g %% a point could hide a fall of %.3g %%",
+          absl::StrFormat("noisy: noise of %.3g %% per point could hide a fall of %.3g %%",
                           100 * figures.sigma, 100 * figures.most));
-    return Pass(figures.flat ? "it stands at a rate of 0: health/learning-rate judges that"
+    return Pass(figures.flat ? "the learning rate is 0: health/learning-rate judges that"
                              : "it left its first level");
   }
 
@@ -128,23 +134,24 @@ class NotLearning : public LossRule {
                               series.op, std::exp(figures.level), figures.points, series.step_first,
                               series.step_last)
             : absl::StrFormat(
-                  "%s stays at %.4g over all of %d points, steps %d to %d: its last third lies "
-                  "%.2g %% below its first, and at most %.2g %% (99 %%; noise of a point %.2g %%)",
+                  "%s stays at %.4g over all of %d points, steps %d to %d: its last third is %.2g "
+                  "%% below its first, and at most %.2g %% (at 99 %%; the noise of a point is %.2g "
+                  "%%)",
                   series.op, std::exp(figures.level), figures.points, series.step_first,
                   series.step_last, 100 * std::max(0.0, figures.fall), 100 * figures.most,
                   100 * figures.sigma);
     if (figures.classes > 0) {
-      absl::StrAppendFormat(&text, ". That is ln %d = %.4g: a uniform guess over %d classes",
+      absl::StrAppendFormat(&text, ". This equals ln %d = %.4g, a uniform guess over %d classes",
                             figures.classes, std::log(figures.classes), figures.classes);
     }
-    found.Title(flat ? "the loss does not learn" : "no fall of the loss is seen under its noise")
+    found.Title(flat ? "the loss does not fall" : "no fall of the loss is visible in its noise")
         .Explain(text + ".")
         .Cause(figures.classes > 0 ? "uniform-guess" : "flat-from-the-beginning",
                figures.classes > 0 ? 0.9 : 0.7)
         .Fix(
-            "Compare the gradient norm with the clip (max_grad_norm) and look whether weights "
-            "change; bf16 weights need fp32 masters or a higher rate; check labels and frozen "
-            "parameters.");
+            "Compare the gradient norm with the clip (max_grad_norm), and check that weights "
+            "change: bf16 weights need fp32 masters or a higher learning rate. Check labels and "
+            "frozen parameters.");
     if (converged && figures.classes == 0) found.Assume(*converged);
     Describe(series, figures, "stall", &found);
     return found;
@@ -152,11 +159,11 @@ class NotLearning : public LossRule {
 
   static FindingBuilder Learns(const LossSeries& series, const LearningFigures& figures) {
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
-    found.Title("the loss learns after a flat beginning")
+    found.Title("the loss falls after a flat start")
         .Explain(absl::StrFormat("%s was flat at first and has left that level in step %d.",
                                  series.op, series.step_last))
         .Cause("recovered", 0.9)
-        .Fix("Nothing; a longer warm-up or another initialisation may shorten such a beginning.");
+        .Fix("Do nothing. A longer warm-up or another initialisation may shorten such a start.");
     Describe(series, figures, "recovered", &found);
     return found;
   }
@@ -171,8 +178,7 @@ class NotLearning : public LossRule {
         .Witness("fall", figures.fall)
         .Witness("sigma", figures.sigma)
         .Witness("points", static_cast<double>(figures.points));
-    if (!series.rate_known)
-      found->Assume("no learning rate is recorded: it is taken to be above 0");
+    if (!series.rate_known) found->Assume("the learning rate is above 0 (none is recorded)");
     PlaceOnset(series, series.step_first, series.step_last, kind, found);
   }
 };

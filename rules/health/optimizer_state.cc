@@ -20,47 +20,52 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/optimizer-state
 
-A run goes on from a checkpoint, and its optimizer or its schedule does not.
+A run continues from a checkpoint, but its optimizer or its schedule does not.
 
 **Why.** Where `optimizer.load_state_dict` is left out, Adam's moments begin at zero again: with β₂ = 0.999 the second one needs some 1,000 steps to
 estimate a gradient's size, and until then steps are of the size of a warm-up's without being warmed up. The loss jumps, comes back after hours,
 and ends higher. Where the schedule is left out, the rate begins at its warm-up again.
 
-**What it checks.** What checkpoints of one run say of themselves: the largest `step` that the optimizer keeps of a parameter (series
-`optimizer.step`) and the schedule's `last_epoch` (`scheduler.step`), against the checkpoint before. The optimizer's step falls while the checkpoint's
-rises: error. The schedule's falls while the optimizer's does not, or while the checkpoint's rises where the optimizer keeps no steps (SGD): warning. The
-whole number of schedule's steps an optimizer's step changes: warning. The optimizer's step is the number of steps since an earlier checkpoint of at
-least step 8 that has no optimizer state: error, `heuristic`.
-The second moment (`exp_avg_sq`, or `momentum_buffer`) of a parameter that an optimizer's group lists is gone, or zero, although the checkpoint before
-had it and the optimizer's step does not fall: error. The same of all parameters at once, named or not: their state is empty, or holds
-`momentum_buffer: None`, while the groups (series `optimizer.held`) list them; a warning where no step is kept. A bf16 or fp16 weight is not its fp32
-master of the same checkpoint (`master_param`), rounded to nearest: error. Where stochastic rounding is declared, only what rounding in neither direction gives counts.
-
-`run.watch` reports the steps that the state of a live run's first optimizer has made (at powers of two, and if they fall to 1): a new optimizer, or a
-state that was cleared, within the run is the same error. Across attempts (processes) it reports whether the first update found a state, and how the loss
-stood at the beginning and last. If a framework goes on with its count of steps (`trained/resumed`: transformers, Lightning) and the first update finds no
-state, that is an error in this step. If an attempt begins without a state, and its first losses keep half or more of the fall of the attempt before (which must
-exceed 4 standard deviations), its weights are not fresh: warning, `heuristic`. An optimizer without moments (plain SGD) reports nothing.
-
 **Bad.** `the optimizer had taken 12,000 steps in step 12000 and 500 in step 12500`
 
-**Good.** Both rise. A schedule that is stepped a constant whole number of times (Accelerate: once a process), skipped steps of a loss scale, parameters
+**Good.** Both rise. A schedule that is stepped a constant whole number of times (Accelerate: once a process), skipped
+steps of a loss scale, parameters
 that are frozen, unused or join later: the largest counts.
 
 **How to fix it.**
-- PyTorch: save and load `optimizer.state_dict()` and `scheduler.state_dict()` beside the model; load them after `optimizer` has all its parameter groups.
+- PyTorch: save and load `optimizer.state_dict()` and `scheduler.state_dict()` together with the model; load them
+  after `optimizer` has all its parameter groups.
 - transformers: `trainer.train(resume_from_checkpoint=True)`, with `optimizer.pt` and `scheduler.pt` in the folder.
 - Megatron-LM: without `--no-load-optim`, `--finetune`; DeepSpeed: `load_optimizer_states=True, load_lr_scheduler_states=True`.
 - Weights that are not their masters: copy the masters to the weights before saving; load both from one checkpoint. Stochastic rounding on purpose:
   `--set health/optimizer-state.rounding=stochastic`.
 - A new run from these weights: keep its checkpoints in a folder of their own.
 
+**What it checks.** The counters in the checkpoints of one run: the largest `step` that the optimizer keeps of a parameter (series
+`optimizer.step`) and the schedule's `last_epoch` (`scheduler.step`), against the checkpoint before. The optimizer's step falls while the checkpoint's
+rises: error. The schedule's falls while the optimizer's does not, or while the checkpoint's rises where the optimizer
+keeps no steps (SGD): warning. The
+whole number of schedule's steps an optimizer's step changes: warning. The optimizer's step is the number of steps since an earlier checkpoint of at
+least step 8 that has no optimizer state: error, `heuristic`.
+The second moment (`exp_avg_sq`, or `momentum_buffer`) of a parameter that an optimizer's group lists is missing or zero, although the checkpoint
+before had it and the optimizer's step does not fall: error. The same of all parameters at once, named or not: their state is empty, or holds
+`momentum_buffer: None`, while the groups (series `optimizer.held`) list them; a warning where no step is kept. A bf16 or fp16 weight is not its fp32
+master of the same checkpoint (`master_param`), rounded to nearest: error. Where stochastic rounding is declared, only
+what rounding in neither direction gives counts.
+
+`run.watch` reports the steps that the state of a live run's first optimizer has made (at powers of two, and if they fall to 1): a new optimizer, or a
+state that was cleared, within the run is the same error. Across attempts (processes) it reports whether the first update found a state, and the first
+and last values of the loss. If a framework continues its step count (`trained/resumed`: transformers, Lightning) and the first update finds no
+state, that is an error in this step. If an attempt begins without a state, and its first losses keep half or more of
+the fall of the attempt before (which must
+exceed 4 standard deviations), its weights are not fresh: warning, `heuristic`. An optimizer without moments (plain SGD) reports nothing.
+
 **Strength.** `proved`: the numbers are what the files hold.
 
-**Inconclusive when** only one checkpoint tells them, no two in a row tell the same, or one is no number.
+**Inconclusive when** only one checkpoint contains them, no two consecutive ones contain the same, or one is not a number.
 
 **What it cannot see.** That an optimizer without a `step` (SGD) was not loaded, once its first step has filled its momentum again;
-parameters whose number in the state could not be named (unless all are gone); a state that is kept outside of the checkpoint.
+parameters whose number in the state could not be named (unless all are gone); a state that is stored outside the checkpoint.
 
 **Cost.** Some 60 bytes a rank, and the name of each parameter.
 
@@ -72,11 +77,11 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kText,
      .unit = "nearest or stochastic",
      .default_value = "nearest",
-     .reason = "how masters become weights; frameworks round to nearest"},
+     .reason = "rounding of fp32 masters to weights; frameworks round to nearest"},
 };
 
 constexpr RuleInfo kInfo = {"health/optimizer-state",
-                            "the optimizer begins anew within a run",
+                            "the optimizer's state was reset within a run",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,
@@ -173,15 +178,17 @@ class OptimizerState : public Rule {
       if (course.told || course.told_schedule || course.told_moments || course.told_masters)
         continue;
       v1::Verdict verdict =
-          course.pairs > 0    ? Pass("the optimizer's steps rise with the run's")
+          course.pairs > 0    ? Pass("the step count of the optimizer rises with that of the run")
           : course.others > 0 ? Pass(
-                                    "the schedule's steps and the moments go on; the optimizer "
-                                    "keeps no steps that could be compared")
-          : course.odd > 0 ? Inconclusive("no-number: what a checkpoint keeps as its steps is none")
-          : course.apart   ? Inconclusive(
-                                 "nothing-in-common: no two checkpoints in a row keep the "
-                                   "same of steps, schedule and moments")
-                         : Inconclusive("one-checkpoint: nothing to compare it with");
+                                    "the schedule's step count and the moments continue; the "
+                                    "optimizer stores no step count that could be compared")
+          : course.odd > 0
+              ? Inconclusive("no-number: the step count of a checkpoint is not a number")
+          : course.apart
+              ? Inconclusive(
+                    "nothing-in-common: no two consecutive checkpoints store the same parts (step "
+                    "count, schedule, moments)")
+              : Inconclusive("one-checkpoint: the rule compares two checkpoints, and found one");
       Put(*verdict.mutable_details(), "pairs", static_cast<double>(course.pairs));
       SetPlace(verdict, "", kOptimizerStep, course.step_first,
                course.last ? course.last->step : course.step_first,
@@ -308,21 +315,21 @@ class OptimizerState : public Rule {
   v1::Verdict NotTheirMasters(const StepEnd& step, uint32_t rank, const std::string& name,
                               const std::map<std::string, double>& master, uint64_t weights) const {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found.Title("weights are not their masters, rounded")
+    found.Title("weights differ from their rounded fp32 masters")
         .Explain(absl::StrFormat(
-            "%s: %.0f of %.0f elements are not what %s gives of the fp32 master in the same "
-            "checkpoint (the first that is not the nearest: element %.0f is %.9g, its master "
-            "%.9g). It is so in %d of its weights.",
+            "%s: %.0f of %.0f elements are not the result of %s of the fp32 master in the same "
+            "checkpoint (the first wrong one: element %.0f is %.9g, its master is %.9g). %d "
+            "weights of the checkpoint are affected.",
             name, Wrong(master), Of(master, "compared"),
             stochastic_ ? "rounding in either direction" : "rounding to nearest",
             Of(master, "first"), Of(master, "weight"), Of(master, "value"), weights))
         .Cause("masters-not-copied", 0.8)
-        .Measured("share of elements that are not the rounded master",
+        .Measured("share of elements that differ from the rounded master",
                   Wrong(master) / Of(master, "compared"), "share")
-        .Threshold(0, "a weight is its master, rounded")
+        .Threshold(0, "a weight equals its rounded master")
         .Fix(
-            "Copy the masters to the weights before saving, and load both from one checkpoint; "
-            "declare stochastic rounding where it is used (option rounding).")
+            "Copy the masters to the weights before saving, and load both from one checkpoint. If "
+            "you use stochastic rounding, declare it (option rounding).")
         .Witness("element", Of(master, "first"))
         .Witness("weight", Of(master, "weight"))
         .Witness("master", Of(master, "value"))

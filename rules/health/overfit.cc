@@ -21,6 +21,15 @@ An evaluation loss rises above its best while the training loss falls.
 **Why.** A model that memorises its training data gets worse at everything else: an evaluation loss of 0.4 that ends at 1.3 is a
 worse model than the one of the best evaluation, and every step since then was paid for nothing. Fine-tunings of a few epochs do it most.
 
+**Bad.** `eval_loss` 1.25 in step 200, 3.75 in step 1,600, while the training loss falls from 1.1 to 0.2.
+
+**Good.** An evaluation that is constant, or varies by a few percent; one that rises with the training loss (a restarted rate).
+
+**How to fix it.**
+- Take the checkpoint of the best step: Hugging Face `load_best_model_at_end=True`, `metric_for_best_model="eval_loss"`,
+  `EarlyStoppingCallback`; Lightning `ModelCheckpoint(monitor="val_loss")`.
+- Fewer epochs, a lower rate, weight decay or dropout, a smaller adapter, more data.
+
 **What it checks.** Each loss of an evaluation (`eval_loss`, `val/loss`, `test loss`), from its fifth value on.
 - *Rises.* The median of the newest eighth of the evaluations (2 at least) lies 10 % above the best mean of a twelfth of them (1 at
   least) and 6 standard errors, each of the newest lies 2 sigma above that best, and of the pairs of evaluations since the best three
@@ -28,17 +37,9 @@ worse model than the one of the best evaluation, and every step since then was p
 - *While training falls.* The mean training loss of the newest evaluations' intervals is below that of the best one's. If no training loss is
   recorded, the finding states that as an assumption.
 
-While the run goes on it reports at the second evaluation in a row that shows it, at the run's end at once. It gives the step of the best evaluation.
+While the run continues it reports at the second consecutive evaluation that shows it; at the run's end, at once. It
+gives the step of the best evaluation.
 At most 256 evaluations are kept; of more, neighbours become one, their mean.
-
-**Bad.** `eval_loss` 1.25 in step 200, 3.75 in step 1,600, while the training loss falls from 1.1 to 0.2.
-
-**Good.** An evaluation that stands, or wanders by a few percent; one that rises with the training loss (a restarted rate).
-
-**How to fix it.**
-- Take the checkpoint of the best step: Hugging Face `load_best_model_at_end=True`, `metric_for_best_model="eval_loss"`,
-  `EarlyStoppingCallback`; Lightning `ModelCheckpoint(monitor="val_loss")`.
-- Fewer epochs, a lower rate, weight decay or dropout, a smaller adapter, more data.
 
 **Strength.** `statistical`, `measured`. Simulated evaluations (docs/measurements/short_runs.md), runs of 200 seeds with the finding at their end:
 
@@ -52,13 +53,14 @@ At most 256 evaluations are kept; of more, neighbours become one, their mean.
 
 **Inconclusive when** there are under 5 finite evaluations, or their loss is 0 or less.
 
-**What it cannot see.** A rise of under 10 %. **Known alarms:** evaluations whose noise is 10 % and correlated over many of them (few, random samples that are
+**What it cannot see.** A rise of under 10 %. **Known alarms:** evaluations whose noise is 10 % and correlated over
+many of them (few, random samples that are
 kept); an evaluation on data that drifts away from the training data by design.
 
 **Cost.** 256 values a series; a look at each of the first 64 evaluations, then at each thirtieth part more.
 
 **Sources.** Prechelt, "Early Stopping - But When?", 1998; Amazon SageMaker Debugger `Overfit` (validation to training loss above 1.1: one number for
-all losses; ours asks for the rise itself).
+all losses; this rule needs the rise itself).
 )page";
 
 constexpr RuleInfo kInfo = {"health/overfit",
@@ -99,10 +101,11 @@ class OverfitRule : public LossRule {
     if (!series.evaluation()) return std::nullopt;
     const OverfitFigures figures = series.overfit.Look();
     if (!figures.known)
-      return Inconclusive(
-          absl::StrCat("few-points: ", figures.evaluations, " finite evaluations, 5 are needed"));
+      return Inconclusive(absl::StrCat("few-points: ", figures.evaluations,
+                                       " finite evaluations; the rule needs 5"));
     if (!(figures.best > 0))
-      return Inconclusive("not-positive: the evaluation is 0 or less, and a share of it is none");
+      return Inconclusive(
+          "not-positive: the evaluation is 0 or less, so a relative rise is not defined");
     if (figures.rises) return Pass("it rises, and so does the training loss");
     return Pass("it does not rise above its best beyond its noise");
   }
@@ -112,22 +115,21 @@ class OverfitRule : public LossRule {
                               const Said& said) {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
     std::string text = absl::StrFormat(
-        "%s was best in step %d, at %.4g, and stands at %.4g in step %d, %.3g %% above it",
-        series.op, figures.best_step, figures.best, figures.stands, figures.step,
-        100 * figures.share());
+        "%s was best in step %d, at %.4g, and is %.4g in step %d, %.3g %% above it", series.op,
+        figures.best_step, figures.best, figures.stands, figures.step, 100 * figures.share());
     if (figures.training) {
       absl::StrAppendFormat(&text, ", while the training loss fell from %.4g to %.4g",
                             figures.training_best, figures.training_now);
     } else {
-      found.Assume("the training loss falls: none is recorded beside it");
+      found.Assume("the training loss falls (none is recorded)");
     }
     found.Title(kInfo.title)
         .Explain(text + ".")
         .Cause("overfit", 0.8)
-        .Fix(absl::StrFormat(
-            "Take the checkpoint of step %d; stop there (EarlyStoppingCallback, "
-            "load_best_model_at_end=True), or use fewer epochs, a lower rate, more data.",
-            figures.best_step));
+        .Fix(absl::StrFormat("Use the checkpoint of step %d. Stop there (EarlyStoppingCallback, "
+                             "load_best_model_at_end=True), or use fewer epochs, a lower learning "
+                             "rate, or more data.",
+                             figures.best_step));
     Describe(series, figures, said, "overfit", &found);
     return found;
   }
@@ -137,11 +139,10 @@ class OverfitRule : public LossRule {
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
     found.Title("the evaluation rose and came back")
         .Explain(absl::StrFormat(
-            "%s rose from step %d on, and stands at %.4g in step %d; its best, "
-            "in step %d, is %.4g.",
+            "%s rose from step %d on, and is %.4g in step %d; its best value, in step %d, is %.4g.",
             series.op, said.onset, figures.stands, figures.step, figures.best_step, figures.best))
         .Cause("recovered", 0.9)
-        .Fix("Nothing, while the evaluation goes on falling.");
+        .Fix("Do nothing while the evaluation continues to fall.");
     Describe(series, figures, said, "recovered", &found);
     return found;
   }
@@ -149,7 +150,7 @@ class OverfitRule : public LossRule {
   static void Describe(const LossSeries& series, const OverfitFigures& figures, const Said& said,
                        const char* kind, FindingBuilder* found) {
     found->Measured("rise above the best evaluation", figures.share(), "share")
-        .Threshold(0.1, "and 6 standard errors of the evaluation's noise")
+        .Threshold(0.1, "and at least 6 standard errors of the evaluation's noise")
         .Samples(figures.evaluations)
         .FalseAlarm("measured", kOverfitAlarms)
         .Witness("best_step", static_cast<double>(figures.best_step))

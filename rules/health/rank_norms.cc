@@ -23,13 +23,11 @@ constexpr char kPage[] = R"page(
 
 Ranks of one run log different gradient norms in the same step.
 
-**Why.** A gradient is clipped by the norm over all parameters. If each rank clips by the norm of its own shard or of its gradient before the all-reduce, ranks scale
-their parts by different factors: with norms of 1.0 and 1.5 and a limit of 1.0, one rank's update is 1.5 times as long as the other's. Data-parallel replicas then drift apart;
+**Why.** A gradient is clipped by the norm over all parameters. If each rank clips by the norm of its own shard or of
+its gradient before the all-reduce, ranks scale
+their parts by different factors: with norms of 1.0 and 1.5 and a limit of 1.0, one rank's update is 1.5 times as long
+as the other's. Data-parallel replicas then drift apart;
 shards of one model change the update's direction. If the value is only logged, the log shows a norm that no step had.
-
-**What it checks.** Logs and tables in which several ranks print a gradient norm (`[rank1]: step: 10 ... grad_norm: 1.50`), in steps with finite values above 0 on two ranks or more. A step
-differs if the largest value is more than 1 % above the smallest. A warning if five steps or more differ, and half of those that were seen. The first finding is made in the fifth
-such step. Losses of ranks differ as their batches do: they are not compared.
 
 **Bad.** `grad_norm is 1.00 on rank 0 and 1.50 on rank 1 in step 10`
 
@@ -41,11 +39,18 @@ such step. Losses of ranks differ as their batches do: they are not compared.
 - Tensor or pipeline parallel: add the squares over all groups, shared parameters once, and take the root.
 - If only the log is local: log what the clip returned, on one rank.
 
+**What it checks.** Logs and tables in which several ranks print a gradient norm (`[rank1]: step: 10 ... grad_norm:
+1.50`), in steps with finite values above 0 on two ranks or more. A step
+differs if the largest value is more than 1 % above the smallest. A warning if five steps or more differ, and half of
+those that were seen. The first finding is made in the fifth
+such step. Losses of ranks differ as their batches do: they are not compared.
+
 **Strength.** `heuristic`: some frameworks log a norm per pipeline stage on purpose.
 
-**Inconclusive when** two ranks or more have a norm in fewer than five steps. A run of which one rank is known has no verdict.
+**Inconclusive when** two ranks or more have a norm in fewer than five steps. A run with one known rank has no verdict.
 
-**What it cannot see.** Which of the two norms clipped; norms that differ by less than 1 %; what `run.watch` records, whose norm is that of its own rank where a model is sharded.
+**What it cannot see.** Which of the two norms clipped; norms that differ by less than 1 %; what `run.watch` records,
+whose norm is that of its own rank where a model is sharded.
 
 **Cost.** A comparison a value.
 
@@ -130,9 +135,9 @@ class RankNormsRule : public Rule {
       }
       v1::Verdict verdict =
           norms.seen < kFewestNorms
-              ? Inconclusive(absl::StrFormat("few-steps: two ranks have a norm in %d steps, %d are "
-                                             "needed",
-                                             norms.seen, kFewestNorms))
+              ? Inconclusive(absl::StrFormat(
+                    "few-steps: two ranks have a gradient norm in %d steps; the rule needs %d",
+                    norms.seen, kFewestNorms))
               : Pass(absl::StrFormat("ranks differ by more than 1 %% in %d of %d steps",
                                      norms.apart, norms.seen));
       SetPlace(verdict, layer, op, norms.first, norms.last, std::vector<uint32_t>{});
@@ -154,20 +159,20 @@ class RankNormsRule : public Rule {
     found.Title("ranks log different gradient norms")
         .Explain(absl::StrFormat(
             "%s is %.6g on rank %d and %.6g on rank %d in step %d; ranks differ by more than 1 %% "
-            "in %d of %d steps up to step %d. The norm is that of each rank alone: it was logged "
-            "before the reduction, or gradients were clipped by it.",
+            "in %d of %d steps up to step %d. Each rank logs its own norm: it was logged before "
+            "the reduction, or each rank clipped by its own norm.",
             op, norms.low, norms.low_rank, norms.high, norms.high_rank, norms.step, norms.apart,
             norms.seen, norms.last))
         .Cause("local-norm", 0.8)
-        .Measured("largest norm over the smallest", norms.high / norms.low)
-        .Threshold(1 + kNormsApart, "in five steps or more, and in half of them")
+        .Measured("largest norm / smallest norm", norms.high / norms.low)
+        .Threshold(1 + kNormsApart, "in at least 5 steps, and in at least half of them")
         .Samples(norms.seen)
         .Witness("step", static_cast<double>(norms.step))
         .Witness("low", norms.low)
         .Witness("high", norms.high)
         .Fix(
-            "Clip by the norm over all ranks, and log what the clip returns: FSDP1 "
-            "model.clip_grad_norm_, FSDP2 and DDP torch.nn.utils.clip_grad_norm_ after the "
+            "Clip by the norm over all ranks, and log the value that the clip function returns: "
+            "FSDP1 model.clip_grad_norm_, FSDP2 and DDP torch.nn.utils.clip_grad_norm_ after the "
             "reduction.")
         .At(layer, op, norms.step, norms.last,
             std::vector<uint32_t>{std::min(norms.low_rank, norms.high_rank),

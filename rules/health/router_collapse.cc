@@ -25,15 +25,7 @@ H/ln E = 0.1 with 64 experts the router behaves as if it had 64^0.1 = 1.5 expert
 collapse that began at step 1,000 is complete (all tokens at k experts) within a few hundred steps,
 and training on from there does not undo it.
 
-**What it checks.** Over the last 100 recorded steps of a layer: the mean entropy of the router's
-probabilities, H(p)/ln E, is below 0.1, *and* the largest wanted load over the mean rises. Each step's
-largest over mean is first divided by what chance gives for that step's number of choices, so that
-shrinking batches do not look like a rise. The rise is the slope of a straight line over the 100 steps,
-and must exceed 3 standard errors, widened for the correlation of neighbouring steps; and the last ten
-steps must hold 1.5 times what the first ten held, for popularity that wanders also rises at times. Steps
-without a finite entropy are counted apart and do not blind the rule.
-
-**Bad.** `entropy 0.06 of ln E, largest load over mean rose from 2.1 to 5.8 in 100 steps`.
+**Bad.** `entropy 0.06 of ln E, largest load / mean load rose from 2.1 to 5.8 in 100 steps`.
 
 **Good.** Entropy above 0.1, or load that does not rise.
 
@@ -45,11 +37,19 @@ without a finite entropy are counted apart and do not blind the rule.
   Tutel `l_aux` in the loss; Mixtral `router_aux_loss_coef` with `output_router_logits=True`.
 - Lower the router's learning rate, or warm it up longer.
 
+**What it checks.** Over the last 100 recorded steps of a layer: the mean entropy of the router's
+probabilities, H(p)/ln E, is below 0.1, *and* the largest wanted load over the mean rises. Each step's
+largest over mean is first divided by what chance gives for that step's number of choices, so that
+shrinking batches do not look like a rise. The rise is the slope of a straight line over the 100 steps,
+and must exceed 3 standard errors, widened for the correlation of neighbouring steps; and the last ten
+steps must hold 1.5 times what the first ten held, for popularity that wanders also rises at times. Steps
+without a finite entropy are counted apart and do not blind the rule.
+
 **Strength.** `heuristic`: an entropy of 0.1 is ours. Of 333 simulated runs of 300 steps of a router that is
 certain and whose experts' popularity wanders by 20 % (correlation 0.95 from step to step) one alarmed; of
 100 that collapse within 110 steps all are found.
 
-**Inconclusive when** under 100 steps with a finite entropy were recorded, and no 20 that lie evenly in 100 or more.
+**Inconclusive when** under 100 steps with a finite entropy were recorded, and no 20 steps spread evenly over 100 or more.
 
 **What it cannot see.** A collapse that was complete before recording began does not rise any more:
 `health/expert-imbalance` and `health/dead-expert` report it. Sigmoid routers whose scores were recorded
@@ -67,20 +67,20 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "share of ln E",
      .default_value = "0.1",
-     .reason = "E^0.1 is an effective choice among 1.2 (E = 8) to 1.9 (E = 512) experts",
+     .reason = "at E^0.1 the router chooses in effect among 1.2 (E = 8) to 1.9 (E = 512) experts",
      .low = 0,
      .high = 1},
     {.name = "rise",
      .type = OptionInfo::Type::kNumber,
-     .unit = "times, last tenth of the steps over the first",
+     .unit = "load in the last tenth of the steps / load in the first tenth",
      .default_value = "1.5",
-     .reason = "popularity that wanders by a fifth does not rise so far; a collapse multiplies",
+     .reason = "normal changes of a fifth do not reach this; a collapse multiplies the load",
      .low = 1,
      .high = 512},
 };
 
 constexpr RuleInfo kInfo = {"health/router-collapse",
-                            "the router's entropy collapses",
+                            "the entropy of the router collapses",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,
@@ -146,26 +146,25 @@ class RouterCollapse : public MixtureRule {
     const auto [first, last] = Ends(Loads(w));
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
     found.Title("the router is collapsing")
-        .Explain(absl::StrFormat("Over %d steps the router's entropy is %.3f of ln E, and the "
-                                 "largest load over the mean "
-                                 "rises from %.2f to %.2f.",
-                                 w.steps().size(), entropy, first, last))
+        .Explain(
+            absl::StrFormat("Over %d steps the entropy of the router is %.3f of its maximum ln E, "
+                            "and the largest load rises from %.2f to %.2f times the mean.",
+                            w.steps().size(), entropy, first, last))
         .Cause("collapse", 1)
         .Measured("entropy over ln E", entropy)
         .Threshold(entropy_, "option entropy")
         .Witness("largest_over_mean_first", first)
         .Witness("largest_over_mean_last", last)
         .Fix(
-            "Go back to a checkpoint before the onset; then a z-loss (Megatron-LM "
-            "--moe-z-loss-coeff), "
-            "stronger balancing and the router in fp32.");
+            "Go back to a checkpoint before the onset. Then use a z-loss (Megatron-LM "
+            "--moe-z-loss-coeff), stronger balancing and the router in fp32.");
     return found;
   }
 
   v1::Verdict Rest(const MixtureWindow& w) const override {
     return Entropy(w) < entropy_
-               ? Pass("the router is certain, and its largest load does not rise to matter")
-               : Pass("the router's choices are open");
+               ? Pass("the entropy of the router is low, but its largest load does not rise much")
+               : Pass("the entropy of the router is high enough");
   }
 
   void Describe(const MixtureWindow& w, google::protobuf::Struct& details) const override {

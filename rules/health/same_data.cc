@@ -28,20 +28,10 @@ constexpr char kPage[] = R"page(
 Two data-parallel ranks have the same gradients, step after step: they read the same batch.
 
 **Why.** Of 8 ranks that read one batch, 7 are paid for and learn nothing: the run sees an eighth of its
-data, its gradients are as noisy as one rank's, and an epoch shows every example 8 times. No curve tells: the loss
-is that of a healthy run with a batch of an eighth.
+data, its gradients are as noisy as one rank's, and an epoch shows every example 8 times. No curve shows it: the
+loss is that of a healthy run with an eighth of the batch.
 
-**What it checks.** The values that the ranks hand to a reduction of gradients (op sum or avg, before it), at the
-sampled elements. Two ranks are the same in a step where all of them are bit-equal, at least 64 are finite and not zero,
-and these have 8 values at least. A finding needs the same two ranks to be so in each of the last 3 of at least 4
-observed steps in a row. **Where losses help:** a watched run samples few sums. Two or three steps do where the same ranks
-were so in each of them, and their training losses are bit-equal too in each of the last 64 steps that told one, with 16 different
-values and at least 32 changes. Losses alone do not: a loss that is averaged over the ranks is the same on all. Reductions of gradients are those whose site has `grad` in its name (`run.watch` and
-`run.observed` name them `gradients.0`, ...) and those of a DDP hook; `sites = all` takes every sum and average
-for one. Copies of weights or buffers that are averaged are equal by design, and so are partial results that every rank of a
-tensor-parallel group computes.
-
-**Bad.** `ranks 0, 4 handed in the same 256 of 256 values in steps 12, 13, 14`.
+**Bad.** `ranks 0, 4 passed the same 256 of 256 values in steps 12, 13, 14`.
 
 **Good.** Ranks whose gradients differ, as those of different batches do in every bit that rounding leaves.
 
@@ -53,12 +43,24 @@ tensor-parallel group computes.
 - Ranks that read the same data by design (tensor, pipeline or context parallelism within the group, consecutive
   ranks): `--set health/same-data.replicas=8`.
 
+**What it checks.** The values that the ranks hand to a reduction of gradients (op sum or avg, before it), at the
+sampled elements. Two ranks are the same in a step where all of them are bit-equal, at least 64 are finite and not zero,
+and these have 8 values at least. A finding needs the same two ranks to be so in each of the last 3 of at least 4
+consecutive observed steps. **Where losses help:** a watched run samples few sums. Two or three steps are enough if the same
+ranks were equal in each of them, and their training losses are also bit-equal in each of the last 64 steps with a loss, with 16 different
+values and at least 32 changes. Losses alone do not: a loss that is averaged over the ranks is the same on all.
+Reductions of gradients are those whose site has `grad` in its name (`run.watch` and
+`run.observed` name them `gradients.0`, ...) and those of a DDP hook; `sites = all` takes every sum and average
+for one. Copies of weights or buffers that are averaged are equal by design, and so are partial results that every rank of a
+tensor-parallel group computes.
+
 **Strength.** `proved`: the bits are the same, in three steps in a row. That the ranks should differ is what a
 reduction of gradients is for. `statistical` where losses help: if another batch gives another loss in every second step, 64 equal ones
 have a chance of 2^-64.
 
-**Inconclusive when** fewer than 4 steps came with values of two ranks (2, where the losses are the same), fewer than 64 elements tell anything, they are
-equal at a site whose name does not say gradients, or all are NaN or infinite.
+**Inconclusive when** fewer than 4 steps contained values of two ranks (2, where the losses are the same), fewer than
+64 elements can show it, they are
+equal at a site that is not named as gradients, or all are NaN or infinite.
 
 **What it cannot see.** Ranks that read the same data in another order, or some of it; the same batch
 under other dropout or augmentation: the gradients differ then. Elements that were not sampled.
@@ -73,14 +75,14 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kInteger,
      .unit = "consecutive ranks that read the same data by design",
      .default_value = "1",
-     .reason = "plain data parallelism: each rank reads its own",
+     .reason = "plain data parallelism: each rank reads its own data",
      .low = 1,
      .high = 1 << 20},
     {.name = "sites",
      .type = OptionInfo::Type::kChoice,
      .unit = "",
      .default_value = "gradients",
-     .reason = "sums of other things may be equal by design",
+     .reason = "sums of other values may be equal by design",
      .choices = "gradients|all"},
 };
 
@@ -167,7 +169,8 @@ class SameData : public Rule {
       }
       const bool sum = c->op == v1::ReductionCall::OP_SUM || c->op == v1::ReductionCall::OP_AVG;
       if (!sum || c->ranks < 2) {
-        site->why = sum ? "one-rank: a reduction of one rank" : "no-sum: neither sum nor average";
+        site->why = sum ? "one-rank: the reduction has one rank"
+                        : "no-sum: the reduction is neither a sum nor an average";
         continue;
       }
       hook |= c->algorithm == "hook";
@@ -291,22 +294,22 @@ class SameData : public Rule {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_STATISTICAL);
     const std::string who = absl::StrJoin(words, "; ");
     found.Title("ranks have the same gradients: they read the same batch")
-        .Explain(absl::StrFormat(
-            "%s handed the same bits to one reduction in each of the %d steps in which it was "
-            "sampled (%d to %d), and their %s is the same to the bit in each of %d steps (%d to "
-            "%d). Different batches give neither.",
-            who, site.steps, site.numbers.front(), site.numbers.back(), step.site.op(),
-            losses.steps(), losses.step_first(), step.step))
+        .Explain(absl::StrFormat("%s passed the same bits to one reduction in each of the %d "
+                                 "sampled steps (%d to %d), and their %s has the same bits in each "
+                                 "of %d steps (%d to %d). Different batches give different bits.",
+                                 who, site.steps, site.numbers.front(), site.numbers.back(),
+                                 step.site.op(), losses.steps(), losses.step_first(), step.step))
         .Cause("same-batch", 0.9)
         .Measured("steps with the same loss", static_cast<double>(losses.steps()), "steps")
-        .Threshold(static_cast<double>(EqualLosses::kSteps), "steps, beside two sampled sums")
+        .Threshold(static_cast<double>(EqualLosses::kSteps),
+                   "steps, in addition to two sampled sums")
         .FalseAlarm("probability", 0x1p-64)
         .Fix(kFix)
         .Samples(losses.steps())
         .Witness("ranks", who)
         .Witness("step", static_cast<double>(step.step))
-        .Assume("each rank of the group is to read its own data (option replicas says otherwise)")
-        .Assume("another batch gives another loss in every second step at least")
+        .Assume("each rank of the group reads its own data (option replicas declares exceptions)")
+        .Assume("different batches give different losses in at least every second step")
         .At(std::get<1>(key), std::get<2>(key), losses.step_first(), step.step, site.told);
     Put(*found.verdict().mutable_details(), "steps", static_cast<double>(site.steps));
     return found.Take();
@@ -317,20 +320,20 @@ class SameData : public Rule {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     const std::string who = absl::StrJoin(words, "; ");
     found.Title("ranks have the same gradients: they read the same batch")
-        .Explain(absl::StrFormat(
-            "%s handed the same bits to one reduction in each of the steps %d, %d and %d: all "
-            "sampled elements, %d of which are not zero. Different batches do not give the same "
-            "gradients.",
-            who, site.numbers[0], site.numbers[1], site.numbers[2], seen.telling))
+        .Explain(absl::StrFormat("%s passed the same bits to one reduction in each of the steps "
+                                 "%d, %d and %d: all sampled elements are equal, and %d of them "
+                                 "are not zero. Different batches give different gradients.",
+                                 who, site.numbers[0], site.numbers[1], site.numbers[2],
+                                 seen.telling))
         .Cause("same-batch", 0.9)
-        .Measured("ranks that share their gradients with another",
+        .Measured("ranks with the same gradients as another rank",
                   static_cast<double>(site.told.size()), "ranks")
         .Threshold(0, "each rank has its own data")
         .Fix(kFix)
         .Samples(seen.telling)
         .Witness("ranks", who)
         .Witness("step", static_cast<double>(step.step))
-        .Assume("each rank of the group is to read its own data (option replicas says otherwise)")
+        .Assume("each rank of the group reads its own data (option replicas declares exceptions)")
         .At(step.site.layer(), step.site.op(), site.numbers.front(), step.step, site.told);
     Put(*found.verdict().mutable_details(), "steps", static_cast<double>(site.steps));
     return found.Take();
@@ -339,16 +342,16 @@ class SameData : public Rule {
   static v1::Verdict Rest(const Site& site) {
     if (site.undeclared)
       return Inconclusive(
-          "not-gradients: ranks hand in the same values, as they do where copies are averaged; "
-          "say that these are gradients by the site's name, or by option sites");
+          "not-gradients: ranks pass equal values, as in an average of copies. If these are "
+          "gradients, state it by the name of the site or by option sites");
     if (site.steps == 0 && !site.why.empty()) return Inconclusive(site.why);
     if (site.unclear > 0 && site.steps - site.unclear < kObserved)
       return Inconclusive(
-          "few-elements: ranks are equal in elements that are zero, too few or all alike");
+          "few-elements: ranks agree only in elements that are zero, too few, or all equal");
     if (site.steps < kObserved)
       return Inconclusive(
-          absl::StrCat("few-steps: fewer than ", kObserved, " steps came with values"));
-    return Pass("no two ranks hand in the same values step after step");
+          absl::StrCat("few-steps: fewer than ", kObserved, " steps contained values"));
+    return Pass("no two ranks pass equal values in consecutive steps");
   }
 
   const SeriesRoles roles_;  // what the user said

@@ -26,30 +26,33 @@ constexpr char kPage[] = R"page(
 
 Two weights that were one (an embedding and the head over its words) are two now.
 
-**Why.** A model of 124 million parameters whose embedding of 50,257 by 768 is tied has 39 million fewer than it would have without. Where loading
-or wrapping makes two tensors of them, nothing fails: the loss goes on from where it was, each of the two gets half of the gradient, and what is
-exported by the tied configuration keeps one of them and throws the other's training away.
-
-**What it checks.** Weights of one shape in checkpoints (or as a probe observes them), of which one is named as an embedding of words (`embed`, `wte`,
-`word_embeddings`) and the other as a head (`lm_head`, `head`, `output_layer`, `output`). They count as tied when they were equal in two checkpoints
-after step 0 *with different contents*: what is trained apart never meets twice. Pairs that are declared (option `pairs`), and weights
-that share one storage in a file of PyTorch, whatever their names, count from the first checkpoint on. A finding is the first checkpoint in which their digests differ.
+**Why.** A model of 124 million parameters whose embedding of 50,257 by 768 is tied has 39 million fewer than it would have without. If loading
+or wrapping makes two tensors of them, nothing fails: the loss continues, each of the two gets half of the gradient,
+and an export with the tied configuration keeps one and loses the training of the other.
 
 **Bad.** `transformer.wte.weight and lm_head.weight were equal in 3 checkpoints (steps 1000 to 3000) and differ in step 4000`
 
 **Good.** Equal to the end; or apart from the start; or equal in one content alone (an initialisation, an upcycled model).
 
 **How to fix it.**
-- transformers: `model.tie_weights()` after loading, resizing (`resize_token_embeddings`) or wrapping; `tie_word_embeddings=True` in the configuration.
+- transformers: `model.tie_weights()` after loading, resizing (`resize_token_embeddings`) or wrapping;
+  `tie_word_embeddings=True` in the configuration.
 - PyTorch: `model.head.weight = model.embed.weight` after everything that replaces parameters (`load_state_dict(assign=True)`, `to_empty`,
   `.half()` on a copy, FSDP of both modules apart: wrap them in one unit).
-- Go on from the last checkpoint in which they were equal. Untied on purpose: a suppression with its reason.
+- Continue from the last checkpoint in which they were equal. Untied on purpose: a suppression with its reason.
+
+**What it checks.** Weights of one shape in checkpoints (or as a probe observes them), of which one is named as an embedding of words (`embed`, `wte`,
+`word_embeddings`) and the other as a head (`lm_head`, `head`, `output_layer`, `output`). They count as tied when they were equal in two checkpoints
+after step 0 *with different contents*: what is trained apart never meets twice. Pairs that are declared (option `pairs`), and weights
+that share one storage in a file of PyTorch, whatever their names, count from the first checkpoint on. A finding is
+the first checkpoint in which their digests differ.
 
 **Strength.** `proved`: the digests are of all bits, and equal contents that changed together were one tensor or kept as one.
 
 **Inconclusive when** they are equal in one content alone so far, values are NaN or infinite, or a declared pair is not there.
 
-**What it cannot see.** Ties of other names, unless declared or of one storage (safetensors keep a tied weight once, or twice); a tie that ended before the second checkpoint; transposed ones.
+**What it cannot see.** Ties of other names, unless declared or of one storage (safetensors keep a tied weight once,
+or twice); a tie that ended before the second checkpoint; transposed ones.
 
 **Cost.** The digests are there; some 100 bytes a pair.
 
@@ -61,7 +64,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kText,
      .unit = "names, a.weight=b.weight",
      .default_value = "",
-     .reason = "an embedding and a head are known by their names, others are said here"},
+     .reason = "embedding and head are recognised by name; other pairs are listed here"},
 };
 
 constexpr RuleInfo kInfo = {
@@ -162,11 +165,12 @@ class TiedWeights : public Rule {
       if (pair.told || pair.equal + pair.poisoned == 0) continue;
       v1::Verdict verdict =
           pair.tied() && pair.equal_last == pair.step_last
-              ? Pass("the two are one tensor to the end")
+              ? Pass("the two weights are equal in all observations")
           : pair.equal == 0 || (pair.poisoned > 0 && pair.equal_last != pair.step_last)
               ? Inconclusive("poisoned: NaN or infinite values")
               : Inconclusive(
-                    "one-content: equal in one content alone, as an initialisation makes them");
+                    "one-content: the weights were equal with one set of values only; an "
+                    "initialisation can cause this");
       Say(std::move(verdict), a, b, rank, pair.equal > 0 ? pair.equal_first : pair.step_first,
           pair.step_last, out);
     }
@@ -280,11 +284,10 @@ class TiedWeights : public Rule {
                                  a.name, b.name, before, step.step, hex(a.digest), hex(b.digest),
                                  a.count))
         .Cause("untied", 0.9)
-        .Measured("contents that they had in common", static_cast<double>(pair.contents),
-                  "contents")
-        .Threshold(2, "different contents in common are no accident")
+        .Measured("sets of values that both had", static_cast<double>(pair.contents), "contents")
+        .Threshold(2, "two equal sets of values are not an accident")
         .Fix(
-            "Go on from the last checkpoint in which they were equal, and tie them again after "
+            "Continue from the last checkpoint in which they were equal. Tie them again after "
             "loading, resizing and wrapping (model.tie_weights()).")
         .Samples(pair.equal + 1)
         .Witness("one", a.name)

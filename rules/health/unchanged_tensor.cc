@@ -24,40 +24,56 @@ constexpr char kPage[] = R"page(
 
 A weight has a gradient, the rate is not zero, and the weight keeps its bits.
 
-**Why.** The optimizer does not hold it: it was made before a layer was added, replaced or moved, or from a list that leaves the layer out. The backward pass still pays
-for its gradient. A head of 50,000 by 4,096 that nobody trains is 200 million parameters of noise that the rest of the model learns to live with: the loss falls, and ends
+**Why.** The optimizer does not hold it: it was made before a layer was added, replaced or moved, or from a list that
+leaves the layer out. The backward pass still pays
+for its gradient. An untrained head of 50,000 by 4,096 is 200 million parameters of noise that the rest of the model
+learns to live with: the loss falls, and ends
 higher.
-
-**What it checks.** Where the tensors of a run are observed: the 128-bit digest of a weight (role `weight`), the gradient of the same name (role `gradient`) and the
-learning rates told in that step (`lr`, `lr.1`, ...). An update counts where the gradient is finite and not zero, every rate that was told is above 0, a step of that rate
-is larger than the last place of the weight's largest element, and the gradient is more than a rounding error: where four tensors or more have one in that step, its
-largest element is above 2^-20 (16-bit weights: 2^-12) of their median. The bias of an attention's keys has such a gradient, which is 0 by symmetry, as has a bias in
-front of a batch norm. The update is without effect where the digest is that of the observation before. A finding needs 3 in a row, in each of which another weight
-changed, or 8 where no weight of the run does.
-
-In checkpoints the optimizer's state stands for the gradient: a first moment (`exp_avg`, `momentum_buffer`) that is not zero and is another one than in the checkpoint
-before shows that the optimizer stepped, by the rate of the weight's own parameter group. Three checkpoints with the same bits are a finding.
 
 **Bad.** `head.weight: the same bits over 3 updates (steps 4 to 16), gradient up to 0.02, rate 0.001; of the others 23 change`.
 
-**Good.** Weights that change; frozen ones without a gradient (`requires_grad_(False)`); in checkpoints what no optimizer holds (bases of LoRA, buffers), and moments that
+**Good.** Weights that change; frozen ones without a gradient (`requires_grad_(False)`); in checkpoints what no
+optimizer holds (bases of LoRA, buffers), and moments that
 are zero or stand still (frozen on the way).
 
 **How to fix it.**
-- Make the optimizer after the model is whole, on its device and wrapped: `AdamW(model.parameters())`; a layer that comes later by `optimizer.add_param_group`.
-- `set(id(p) for g in optimizer.param_groups for p in g["params"])` against `model.named_parameters()` tells who is left out.
-- In checkpoints: the optimizer holds the tensor and moves it, and another copy is saved. Make the optimizer after `model.to(...)` and after wrapping; copy fp32 masters
+- Make the optimizer after the model is whole, on its device and wrapped: `AdamW(model.parameters())`; a layer that
+  comes later by `optimizer.add_param_group`.
+- `set(id(p) for g in optimizer.param_groups for p in g["params"])` against `model.named_parameters()` shows the missing parameters.
+- In checkpoints: the optimizer holds the tensor and moves it, and another copy is saved. Make the optimizer after
+  `model.to(...)` and after wrapping; copy fp32 masters
   back after each step; save what is trained.
-- Frozen on purpose: `p.requires_grad_(False)`, which saves its gradient too; or declare it: `--set health/unchanged-tensor.frozen='encoder.*'` (again for more).
+- Frozen on purpose: `p.requires_grad_(False)`, which saves its gradient too; or declare it: `--set
+  health/unchanged-tensor.frozen='encoder.*'` (again for more).
+
+**What it checks.** Where the tensors of a run are observed: the 128-bit digest of a weight (role `weight`), the
+gradient of the same name (role `gradient`) and
+the learning rates recorded in that step (`lr`, `lr.1`, ...). An update counts where the gradient is finite and not
+zero, every recorded rate is above 0, a step of that rate
+is larger than the last place of the weight's largest element, and the gradient is more than a rounding error: where
+four tensors or more have one in that step, its
+largest element is above 2^-20 (16-bit weights: 2^-12) of their median. The bias of an attention's keys has such a
+gradient, which is 0 by symmetry, as has a bias in
+front of a batch norm. The update is without effect where the digest is that of the observation before. A finding
+needs 3 in a row, in each of which another weight
+changed, or 8 where no weight of the run does.
+
+In checkpoints the optimizer's state replaces the gradient: a first moment (`exp_avg`, `momentum_buffer`) that is not
+zero and is another one than in the checkpoint
+before shows that the optimizer stepped, by the rate of the weight's own parameter group. Three checkpoints with the same bits are a finding.
 
 **Strength.** `proved`: digest, gradient and rate are what was observed.
 
-**Inconclusive when** no rate was told, one of them is 0, fewer than 3 updates were observed, values are NaN or infinite (of a weight that changes otherwise: for those
-steps, beside the pass of the others), a step of that rate is below the weight's last place, the gradient is a rounding error, no weight of the run changes and 8 updates
-were not seen, a tensor whose elements are all one number stands (at a bound that clamps it), checkpoints keep no optimizer's state, or one whose parameters could not be
-named, or an update of the tensor was observed: then the optimizer holds it, and `precision/lost-update` tells where it went.
+**Inconclusive when** no rate was recorded, one of them is 0, fewer than 3 updates were observed, values are NaN or
+infinite (of a weight that changes otherwise: for
+those steps, in addition to the pass of the others), a step of that rate is below the weight's last place, the gradient is a
+rounding error, no weight of the run changes and 8 updates
+were not seen, a tensor whose elements are all one number stands (at a bound that clamps it), checkpoints keep no
+optimizer's state, or one whose parameters could not be
+named, or an update of the tensor was observed: then the optimizer holds it, and `precision/lost-update` judges the update.
 
-**What it cannot see.** Parameter groups behind the fourth, whose rate `run.watch` does not tell; a weight that changes by decay alone; ranks behind the first that
+**What it cannot see.** Parameter groups after the fourth, whose rate `run.watch` does not record; a weight that
+changes only by decay; ranks after the first that
 reports a tensor (shards of one name).
 
 **Cost.** Some 100 bytes a weight; the digests are there.
@@ -70,7 +86,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kText,
      .unit = "patterns of names",
      .default_value = "",
-     .reason = "what is frozen has no gradient, unless it is said here"},
+     .reason = "frozen tensors have no gradient; others that must not change are listed here"},
 };
 
 constexpr RuleInfo kInfo = {"health/unchanged-tensor",
@@ -301,16 +317,16 @@ class UnchangedTensor : public Rule {
     const double rate = seen.rate.value_or(rate_.value_or(0));
     const std::string others =
         changed > 0 ? absl::StrCat("of the others ", changed, changed > 1 ? " change" : " changes")
-                    : std::string("no other weight that is observed changes");
+                    : std::string("no other observed weight changes");
     const std::string digest = absl::StrFormat("%016x%016x", seen.weight->high, seen.weight->low);
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-    found.Title(kept ? "a tensor that the optimizer moves does not change" : kInfo.title)
+    found.Title(kept ? "a tensor that the optimizer updates does not change" : kInfo.title)
         .Explain(absl::StrFormat(
             "%s has the same bits (digest %s) over %d %s, steps %d to %d, though its %s (up to "
             "%.3g) and the rate is %.3g; %s.",
             name, digest, weight.still + (kept ? 1 : 0), kept ? "checkpoints" : "observed updates",
             weight.still_first, step.step,
-            kept ? "first moment is not zero and goes on" : "gradient is not zero",
+            kept ? "first moment is not zero and changes" : "gradient is not zero",
             kept ? seen.moment_amax : seen.gradient_amax, rate, others))
         .Cause(kept ? "another-copy" : "not-in-optimizer", 0.8)
         .Samples(weight.still)
@@ -323,19 +339,21 @@ class UnchangedTensor : public Rule {
       found
           .Measured("checkpoints with the same bits", static_cast<double>(weight.still + 1),
                     "checkpoints")
-          .Threshold(static_cast<double>(kCheckpoints), "checkpoints in a row")
+          .Threshold(static_cast<double>(kCheckpoints), "consecutive checkpoints")
           .Fix(
-              "The optimizer moves another copy than the one that is saved: make it after the "
-              "model is on its device and wrapped, copy masters back after each step, and save "
-              "what is trained.");
+              "The optimizer updates a different copy than the one that is saved. Create the "
+              "optimizer after the model is on its device and wrapped, copy masters back after "
+              "each step, and save the trained tensors.");
     } else {
       found.Measured("updates without effect", static_cast<double>(weight.still), "updates")
           .Threshold(static_cast<double>(changed > 0 ? kUpdates : kUpdatesAlone),
-                     "updates in a row")
+                     "consecutive updates")
           .Fix(
-              "Give the optimizer all parameters (make it after the model is whole; "
-              "add_param_group), or freeze the tensor by requires_grad_(False).")
-          .Assume("each observed step ends with an update, and every group's rate was told");
+              "Pass all parameters to the optimizer (create it after the model is complete; "
+              "add_param_group), or freeze the tensor with requires_grad_(False).")
+          .Assume(
+              "each observed step ends with an update, and the learning rate of every group was "
+              "recorded");
     }
     Put(*found.verdict().mutable_details(), "updates", static_cast<double>(weight.updates));
     return found.Take();
@@ -358,27 +376,29 @@ class UnchangedTensor : public Rule {
     const bool moved = weight.still < weight.updates;
     if (weight.held && weight.still > 0)
       return Inconclusive(
-          "update-observed: the optimizer holds it; precision/lost-update tells where its change "
-          "goes");
+          "update-observed: the optimizer holds the tensor; precision/lost-update judges its "
+          "update");
     if (moved) return Pass("the weight changes");
     if (weight.updates >= kUpdates)
-      return Inconclusive(absl::StrCat("nothing-changes: no weight of the run changes; after ",
-                                       kUpdatesAlone, " updates that is a finding"));
+      return Inconclusive(absl::StrCat("nothing-changes: no weight of the run changes yet; after ",
+                                       kUpdatesAlone, " updates this becomes a finding"));
     if (weight.updates > 0)
       return Inconclusive(absl::StrCat("few-updates: fewer than ", kUpdates, " were observed"));
     if (weight.unrated > 0)
-      return Inconclusive("no-rate: no learning rate was told where it has a gradient");
+      return Inconclusive("no-rate: no learning rate was recorded in the steps with a gradient");
     if (weight.resting > 0)
-      return Inconclusive("rate-zero: a learning rate of this run is 0 where it has a gradient");
-    if (weight.clamped > 0)
       return Inconclusive(
-          "one-value: a tensor whose elements are all one number may stand at a bound");
+          "rate-zero: a learning rate of this run is 0 in the steps with a gradient");
+    if (weight.clamped > 0)
+      return Inconclusive("one-value: all elements have one value; the tensor may be at a bound");
     if (weight.tiny > 0)
-      return Inconclusive("too-small: its step is below its last place, or rounding errors alone");
+      return Inconclusive(
+          "too-small: its update is smaller than half a unit in the last place, or only rounding "
+          "errors");
     if (weight.poisoned > 0) return Inconclusive("poisoned: NaN or infinite values");
     return Inconclusive(
-        "no-optimizer-state: it keeps its bits, and no optimizer's state in the checkpoints tells "
-        "whether it was to change");
+        "no-optimizer-state: the tensor keeps its bits, and the checkpoints contain no optimizer "
+        "state that shows whether it was trained");
   }
 
   std::vector<std::string> frozen_;

@@ -25,26 +25,11 @@ namespace {
 constexpr char kPage[] = R"page(
 # health/update-ratio
 
-A step moves the weights by far too little, or by far too much, of what they are.
+A step changes the weights by far too little or far too much, relative to their size.
 
 **Why.** A step of the optimizer usually changes a weight matrix by about a thousandth of its norm. At 10^-7 a run of 100,000 steps
 moves the weights by a hundredth, if all its steps point in one direction: the rate is a thousand times too small, and the loss falls as
 slowly as if the data were hard. At 0.3 three steps replace what the weights held, and nothing that was learned stays.
-
-**What it checks.** log10 of |change| / |weight| (Euclidean norms), against [-4, -1] (options `low`, `high`):
-- series whose role is the update ratio; `run.watch` tells `update_ratio`, of up to 1,024 elements of each of the 16 largest
-  parameters. A negative value is taken for the log10 itself;
-- observed updates of tensors with at least two axes, by the sampled elements before and after, or, where no elements were kept, by the mean
-  magnitudes of the change and of the weight that was observed beside it. Biases and gains are left out: near 0 a bias has no scale.
-
-A point counts where the weight is not zero and the rate is at work: told ten times without a new maximum (a warm-up is none),
-and at least a tenth of its maximum. A finding needs 100 counted points in a row on one side (option `points`), or 20 of them that lie
-over 200 steps or more. A ratio that was inside before must lie twice as far from there, and by two deviations of what was inside, as the
-gradient's fall explains: noise that stays for tens of steps about a limit is no wrong rate.
-
-**In checkpoints** many steps lie between two weights, and no limit fits: the ratio is shown (the verdict of `weights`: median, lowest and highest over
-2,048 sampled elements of each weight with two axes), and judged against the run's own weights alone. A note, `heuristic`, needs a weight whose ratio, over the
-rate of its parameter group, is a thousand times the median's or a thousandth of it, on the same side between each two of four checkpoints, and eight weights that changed. (The second factor of a LoRA begins as zeros and moves so for a while.)
 
 **Bad.** `update_ratio was below 10^-4 in 100 points in a row (steps 30 to 129), 10^-6.8 on average, at a rate of 3e-8`
 
@@ -56,11 +41,31 @@ rate of its parameter group, is a thousand times the median's or a thousandth of
 - Too large: the rate; a warm-up; clipping (`clip_grad_norm_`), which AdamW's normalisation does not replace; an initialisation near zero.
 - Fine-tuning at 10^-6 on purpose: `--set health/update-ratio.low=-6`.
 
+**What it checks.** log10 of |change| / |weight| (Euclidean norms), against [-4, -1] (options `low`, `high`):
+- series whose role is the update ratio; `run.watch` records `update_ratio`, from up to 1,024 elements of each of the 16 largest
+  parameters. A negative value is treated as the log10 itself;
+- observed updates of tensors with at least two axes, by the sampled elements before and after, or, where no elements were kept, by the mean
+  magnitudes of the change and of the weight that was observed with it. Biases and gains are left out: near 0 a bias has no scale.
+
+A point counts if the weight is not zero and the learning rate is in use: recorded ten times without a new maximum (not in a
+warm-up), and at least a tenth of its maximum. A finding needs 100 consecutive points on one side (option `points`), or 20 of them that lie
+over 200 steps or more. A ratio that was inside before must lie twice as far from there, and by two deviations of what was inside, as the
+gradient's fall explains: noise that stays near a limit for tens of steps is not a wrong rate.
+
+**In checkpoints** many steps lie between two weights, and no limit fits: the ratio is shown (the verdict of
+`weights`: median, lowest and highest over
+2,048 sampled elements of each weight with two axes), and judged against the run's own weights alone. A note,
+`heuristic`, needs a weight whose ratio, over the
+rate of its parameter group, is a thousand times the median's or a thousandth of it, on the same side between each two
+of four checkpoints, and eight weights that changed. (The second factor of a LoRA begins as zeros and moves so for a
+while.)
+
 **Strength.** `statistical`, its false-alarm rate measured: of 1,000 simulated healthy runs of 1,500 steps (warm-up, cosine, linear and constant
 rates; the ratio log-normal around 10^-2 to 10^-3.2 at the peak, with correlated noise; SGD whose gradients fall by three decades; logged in each
-step or each tenth, with the rate and without) one alarmed (SGD, noise that stays for tens of steps), so at most 0.5 % with 95 % confidence. The limits themselves are customary.
+step or each tenth, with the rate and without) one alarmed (SGD, noise that stays for tens of steps), so at most 0.5 %
+with 95 % confidence. The limits themselves are customary.
 
-**Inconclusive when** fewer than 100 points counted, the rate was never at work, the ratio is too low and no rate was told that would show it is no
+**Inconclusive when** fewer than 100 points counted, the learning rate was never in use, the ratio is too low and no recorded rate excludes a
 decay or warm-up, or the gradient's norm fell as far as the ratio did, or further, or to 0: then the loss is at its minimum or the gradients
 vanish (`health/gradient-vanish`, `health/all-zero`), and no rate is wrong.
 
@@ -76,29 +81,29 @@ of Convolutional Networks", 2017 (LARS); SageMaker Debugger's rules `WeightUpdat
 constexpr OptionInfo kOptions[] = {
     {.name = "low",
      .type = OptionInfo::Type::kNumber,
-     .unit = "log10 of change over weight",
+     .unit = "log10(update norm / weight norm)",
      .default_value = "-4",
-     .reason = "customary: a tenth of the usual thousandth, and a decade of room",
+     .reason = "customary: a hundredth of the usual value, 1/1,000",
      .low = -30,
      .high = 0},
     {.name = "high",
      .type = OptionInfo::Type::kNumber,
-     .unit = "log10 of change over weight",
+     .unit = "log10(update norm / weight norm)",
      .default_value = "-1",
-     .reason = "customary: ten steps replace the weight",
+     .reason = "customary: ten updates of this size replace the weight",
      .low = -30,
      .high = 30},
     {.name = "points",
      .type = OptionInfo::Type::kInteger,
-     .unit = "counted points in a row",
+     .unit = "consecutive points",
      .default_value = "100",
-     .reason = "customary: one step proves nothing of a rate",
+     .reason = "customary: a single step does not show a wrong rate",
      .low = 20,
      .high = 1e6},
 };
 
 constexpr RuleInfo kInfo = {"health/update-ratio",
-                            "updates are out of proportion to weights",
+                            "updates are too small or too large for the weights",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,
@@ -330,22 +335,24 @@ class UpdateRatio : public Rule {
         .Title(small ? "updates are far too small for the weights"
                      : "updates are far too large for the weights")
         .Explain(absl::StrFormat(
-            "%s: change over weight was %s 10^%g in %d points in a row (steps %d to %d), %s on "
-            "average%s.",
+            "%s: update norm / weight norm was %s 10^%g in %d consecutive points (steps %d to %d), "
+            "%s on average%s.",
             who, small ? "below" : "above", limit, run.points, run.first, step.step, mean,
-            rate.told() ? absl::StrFormat(", at a rate of %.3g", rate.newest()) : ""))
+            rate.told() ? absl::StrFormat(", at a learning rate of %.3g", rate.newest()) : ""))
         .Cause(small ? "updates-too-small" : "updates-too-large", 0.8)
-        .Measured("log10 of change over weight", run.zeros == run.points ? -HUGE_VAL : run.mean())
+        .Measured("log10(update norm / weight norm)",
+                  run.zeros == run.points ? -HUGE_VAL : run.mean())
         .Threshold(limit, small ? "option low, customary" : "option high, customary")
-        .Fix(small ? "Look at the rate and its unit, at multipliers per layer, and whether "
+        .Fix(small ? "Check the learning rate and its unit, multipliers per layer, and whether "
                      "gradients are averaged or unscaled twice."
-                   : "Lower the rate, warm up, and clip the gradient's norm.")
+                   : "Lower the learning rate, warm up, and clip the gradient norm.")
         .Samples(run.points)
         .Witness("points", static_cast<double>(run.points))
         .Witness("first_step", static_cast<double>(run.first))
         .At(place.first, place.second, run.first, step.step, std::vector<uint32_t>{});
     if (rate.told()) found.Witness("rate", rate.newest());
-    if (!rate.told()) found.Assume("the rate is at work in these points: none was told");
+    if (!rate.told())
+      found.Assume("the learning rate is above 0 in these points: none was recorded");
     google::protobuf::Struct& details = *found.verdict().mutable_details();
     if (place.second != "update") Put(details, "series", place.second);
     Put(details, "step", static_cast<double>(run.first));
@@ -356,22 +363,24 @@ class UpdateRatio : public Rule {
   v1::Verdict Rest(const RatioSite& site) const {
     const RatioCourse& course = site.course;
     if (course.Outside(limits_) && course.FellWithGradient())
-      return Inconclusive("fell-with-gradient: the ratio fell as far as the gradient's norm did");
+      return Inconclusive("fell-with-gradient: the ratio fell as far as the gradient norm");
     if (course.Outside(limits_) && course.Hovers())
-      return Inconclusive(
-          "hovers: it lies about a limit, no further from it than by its own noise");
+      return Inconclusive("hovers: the ratio is near a limit, within its own noise");
     if (course.Outside(limits_))
-      return Inconclusive("no-rate: it is low, and no learning rate says that this is no schedule");
+      return Inconclusive(
+          "no-rate: the ratio is low; no learning rate was recorded, so a schedule may explain it");
     if (course.counted() >= limits_.points)
-      return Pass("the weights change by a fitting part of what they are");
+      return Pass("the size of updates fits the size of the weights");
     if (course.counted() + course.resting() == 0 && course.no_number() > 0)
-      return Inconclusive("poisoned: no value of it is a number");
+      return Inconclusive("poisoned: every value is NaN or infinite");
     if (course.counted() + course.resting() == 0)
-      return Inconclusive("no-weight: the weight is zero, or was not observed beside the update");
+      return Inconclusive(
+          "no-weight: the weight is zero, or was not observed together with the update");
     if (course.counted() == 0)
-      return Inconclusive("rate-not-at-work: it warms up, or is below a tenth of its maximum");
-    return Inconclusive(
-        absl::StrCat("few-points: fewer than ", limits_.points, " with the rate at work"));
+      return Inconclusive(
+          "rate-not-at-work: the learning rate is in its warm-up, or below a tenth of its maximum");
+    return Inconclusive(absl::StrCat("few-points: fewer than ", limits_.points,
+                                     " with a learning rate of at least a tenth of its maximum"));
   }
 
   const SeriesRoles roles_;  // what the user said

@@ -11,22 +11,22 @@ A multiplier that rests on a run whose audit found something on causality or pre
 **Why.** A router that sees the next token is worth 0.03 nats, and each of ten changes measured on top of it is
 measured with the leak. The product of the ten then has one cause, and it is not the ten changes.
 
+**Bad.** A baseline run's report has `causality/moe-future-leak`, error: every multiplier of the ledger rests on it.
+
+**Good.** Reports without such findings, or with findings that were suppressed for a reason.
+
+**How to fix it.** Fix the findings, and run the ablation again. Where it does not matter, suppress it with a
+reason (`plumb audit --suppressions FILE`) and write the report again.
+
 **What it checks.** The runs with and without the change, and those of the stack: does the JSON report of an audit
 that a run names (`report = "..."`) have a finding of `causality/*` or `precision/*` of level warning or error that is
 not suppressed?
-
-**Bad.** A baseline run's report has `causality/moe-future-leak`, error: every multiplier of the ledger rests on it.
-
-**Good.** Reports without such findings, or with findings that somebody suppressed for a reason.
-
-**How to fix it.** Mend what was found and run the ablation again. Where it does not matter, suppress it with a
-reason (`plumb audit --suppressions FILE`) and write the report again.
 
 **What it cannot see.** Runs without a report. No run of an entry has one: inconclusive.
 
 **Cost.** A report is read once.
 
-**Strength.** `proved`: the report says so; the strength of the finding itself stands there.
+**Strength.** `proved`: the report contains the finding with its own strength.
 )page";
 
 constexpr RuleInfo kInfo = {"ledger/open-findings",

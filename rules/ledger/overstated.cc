@@ -9,10 +9,7 @@ constexpr char kPage[] = R"page(
 All changes together gain less than the product of what is claimed for each.
 
 **Why.** Claims are made of what looked good: of nine changes tried four are kept, and each claim holds the luck that
-got it kept. Four claims of x1.62 together were x1.48 when somebody ran them together, and plans for x1.62 miss by 9 %.
-
-**What it checks.** The sum of ln `claimed` of the kept changes against the stack, in standard deviations of the stack
-(seeds, the baseline's curve, 0.05 % of loss that all ablations may share): 2.33 or more is a finding.
+got it kept. Four claims of x1.62 together were x1.48 when they were run together, and plans for x1.62 miss by 9 %.
 
 **Bad.** Claimed x1.623; the stack is x1.481, 90 % x1.397 to x1.570: 2.6 standard deviations.
 
@@ -20,6 +17,9 @@ got it kept. Four claims of x1.62 together were x1.48 when somebody ran them tog
 
 **How to fix it.** Plan with the stack's number. Entries that are flagged first; leave-outs then show what does the
 same thing twice.
+
+**What it checks.** The sum of ln `claimed` of the kept changes against the stack, in standard deviations of the stack
+(seeds, the baseline's curve, 0.05 % of loss that all ablations may share): 2.33 or more is a finding.
 
 **What it cannot see.** Which of the changes is overstated. Without a stack: inconclusive.
 

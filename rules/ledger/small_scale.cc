@@ -9,9 +9,7 @@ constexpr char kPage[] = R"page(
 A change that was measured at less than a fifth of the compute that it is for.
 
 **Why.** What helps a model of 1e19 FLOPs may be what a model of 5e20 learns by itself. Between those two lie 1.7
-decades; the ledger allows each change 2 % a decade and all of them together 0.5 % more, and knows no better.
-
-**What it checks.** The largest scale of the change against `target` / 5.
+decades; the ledger allows each change 2 % per decade and all of them together 0.5 % more, without better knowledge.
 
 **Bad.** A ledger for 5e20 FLOPs, and `c` was measured at 1e19 alone.
 
@@ -19,15 +17,17 @@ decades; the ledger allows each change 2 % a decade and all of them together 0.5
 
 **How to fix it.** Measure the change once more at a fifth of the target or above, two seeds with and without it.
 
+**What it checks.** The largest scale of the change against `target` / 5.
+
 **What it cannot see.** A change that turns around between a fifth of the target and the target.
 
 **Cost.** None.
 
-**Strength.** `heuristic`: a fifth is customary; how a change goes on with scale is not known.
+**Strength.** `heuristic`: a fifth is customary; how a change continues with scale is not known.
 )page";
 
 constexpr RuleInfo kInfo = {"ledger/small-scale",
-                            "a multiplier measured far below its use",
+                            "a multiplier that was measured far below the scale of its use",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,

@@ -19,22 +19,13 @@ constexpr char kPage[] = R"page(
 Evidence was measured, or due, and could not be kept, or not be judged with the rest of its step.
 
 **Why.** A verdict over what is left can be wrong in one direction: the steps that were lost are the
-busy ones. With 1 % of a site gone, a fault that shows on one step in a hundred is missed on average
+busy ones. If 1 % of a site is lost, a fault that shows on one step in a hundred is missed on average
 once in every 37 % of runs; so more than 1 % is an error, anything less a warning.
-
-**What it checks.** Every place that can drop evidence counts what it drops, by cause: a full ring,
-queue or spool in the agent, a failed write, a refused batch, a rank that was closed over. This rule
-adds the counts up for each site and says each cause in words. Causes that begin with `sample-` count
-raw rows whose summaries arrived; they are told apart. Causes that begin with `late` count evidence
-that arrived after its step had been closed over its rank: it is stored and shown, and judged by
-the rules that look at each item by itself, but nothing joins it with the other ranks any more. That
-is told at once, in one finding for each cause; so is `engine-refused`; all else at the run's end,
-by site.
 
 **Bad.** 120 of 1,000 items of `layers.3/routing` lost, cause `queue-full`: the server was away for
 longer than the agent's queue could hold.
 
-**Good.** No loss. The rule then says nothing.
+**Good.** No loss. The rule then has no finding.
 
 **How to fix it.**
 - `queue-full`: give the agent a spool (`plumbline.init(..., spool=DIR)`, `PLUMBLINE_SPOOL`), which keeps
@@ -42,39 +33,39 @@ longer than the agent's queue could hold.
   (`PLUMBLINE_QUEUE_BYTES`).
 - `spool-full`: the server was away for longer than the spool could hold: raise it
   (`PLUMBLINE_SPOOL_BYTES`), or find out why the server was away.
-- `spool-write`: the spool's disk refused (full, or gone); what memory could not hold meanwhile is
-  missing. Free space there.
+- `spool-write`: the spool's disk refused writes (full, or missing); evidence that did not fit
+  into memory is lost. Free space there.
 - `spool-damaged`: what was read back from the spool fails its checksum: suspect that disk. What an
   ended process left there counts as at least one.
 - `ring-full`: the drain thread was starved of CPU; leave it a core, or sample less often.
-- `record-write`: the record's file system is full or gone.
-- `late-rank-slow`: a rank that was connected and had nothing waiting to be sent fell 64 steps behind
+- `record-write`: the record's file system is full or missing.
+- `late-rank-slow`: a rank that was connected, with nothing in its queue, was 64 steps later than
   the others (`ingest.window_steps`): find out why it is slow.
 - `late-stream-broken`: a rank's connection broke, and it came back after the grace (`--grace`): look at
   its process and at the network, or raise the grace.
 - `late-server-away`: the server was away, and the rank came back to it after the grace.
-- `late-rank-silent`: a rank was connected and said nothing for the grace: its process was stopped, or
-  its network lost.
-- `late-never-came`: a rank said its first hello after the grace: start the ranks closer together.
+- `late-rank-silent`: a rank was connected and sent nothing for the grace period: its process was
+  stopped, or its network lost.
+- `late-never-came`: a rank connected only after the grace period: start the ranks closer together.
 - `late-next-attempt`: the next attempt of the run had begun when the last steps of a killed process
-  arrived. They lie before its first step, so they are judged; nothing has to be done.
+  arrived. They are before its first step, so they are judged; nothing has to be done.
 - `late`: steps were closed before all had come, as in a record that was put together by hand.
 - `quarantined`: plumbd died over this run's evidence, or had no memory to judge it; it is kept, and not
   judged until `plumb runs --retry`.
 - `superseded`: a later attempt of the run had begun at or before these steps when they arrived, and its
   evidence of them counts. Steps before its first one are not superseded.
 - `engine-refused`: plumbd acknowledged them and then could not judge or store them. This is a fault of
-  plumbd; its log states the reason. It is told at once.
+  plumbd; its log states the reason. It is reported at once.
 - `rejected`: agent and server disagree on a message; compare their versions.
 - `sample-queue-full`, `sample-spool-full`, `sample-spool-write`: raw rows were given up, their
   summaries arrived; as without `sample-`. A spool gives its last quarter to summaries alone.
 - `invalid`: the observation's tensors do not fit together; the trainer's log names the first.
-- `device-kernels-not-loaded`: tensors are on a GPU that cannot be used; the trainer's log says why
+- `device-kernels-not-loaded`: tensors are on a GPU that cannot be used; the trainer's log has the reason
   (`libplumbline_cuda.so` missing, a driver older than it, no such device).
 - `device-tensor-not-read`: of CUDA tensors that are copied to be measured, those larger than a
   sample may be (8 MiB) or without regular strides are not; hand them over on the host (`.cpu()`).
-- `device-ring-full`, `sample-ring-full`: a GPU was further behind than its ring could hold, or held
-  more raw rows (their summaries arrived): raise `PLUMBLINE_DEVICE_RING_BYTES`, pinned memory.
+- `device-ring-full`, `sample-ring-full`: the GPU's ring was full because the GPU was too slow, or
+  it held more raw rows (their summaries arrived): raise `PLUMBLINE_DEVICE_RING_BYTES`, pinned memory.
 - `stream-capture`: the call came while its stream was captured into a CUDA graph; capture the graph
   within `run.capturing()` (C: `plumbline_capture_begin`), and its replays are measured.
 - `captured-calls`: CUDA graphs that still exist hold 1,024 calls of one GPU; a call counts until its
@@ -86,11 +77,19 @@ longer than the agent's queue could hold.
 - `device-error`: CUDA refused a call, or the GPU failed; the trainer's log names the first.
 - `device-unfinished`: the run was closed while a GPU was still at work; wait for it before.
 - `after-step-end`, `too-many-sites`, `too-many-open-spans`: calls outside a step (or between
-  `together_begin` and an end that came behind the step's), over 8,192 sites, or spans that never
+  `together_begin` and an end after the end of the step), over 8,192 sites, or spans that never
   end: see the probes' placing.
-- `stage-marks`: stages of the training loop, of which only their times are told: the drain thread did
+- `stage-marks`: stages of the training loop, of which only times are recorded: the drain thread did
   not read them for 4,096 of them, or no step ended for 32,768.
-- `too-many-spans`: over 32,768 of a block of steps; the spans are kept, what the loop spent its time with is not told.
+- `too-many-spans`: over 32,768 of a block of steps; the spans are kept, but the shares of the loop's time are not known.
+
+**What it checks.** Every place that can drop evidence counts what it drops, by cause: a full ring,
+queue or spool in the agent, a failed write, a refused batch, a rank that was closed over. This
+rule adds the counts for each site and describes each cause. Causes that begin with `sample-` count
+raw rows whose summaries arrived; they are counted separately. Causes that begin with `late` count evidence
+that arrived after its step had been closed over its rank: it is stored and shown, and judged by
+the rules that look at each item by itself, but nothing joins it with the other ranks any more. That
+is reported at once, in one finding for each cause, like `engine-refused`. Everything else is reported at the run's end, by site.
 
 **What it cannot see.** Losses of a process that was killed before it could report them: the step
 numbers of its last batches then end early.
@@ -107,7 +106,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "share of a site's evidence",
      .default_value = "0.01",
-     .reason = "above it, faults that show on one step in a hundred begin to be missed",
+     .reason = "above it, the rules can miss faults that occur in one step of a hundred",
      .low = 0,
      .high = 1},
 };
@@ -122,53 +121,54 @@ struct Cause {
 };
 constexpr Cause kCauses[] = {
     {"queue-full", "the agent's queue was full while the server did not acknowledge",
-     "Give the agent a spool (PLUMBLINE_SPOOL), or raise its queue (PLUMBLINE_QUEUE_BYTES)."},
-    {"spool-full", "the agent's spool was at its bound while the server was away",
-     "Raise the spool (PLUMBLINE_SPOOL_BYTES), or find out why the server was away."},
-    {"spool-write", "the spool's disk refused to take them",
-     "Free space on the spool's file system."},
+     "Set a spool folder (PLUMBLINE_SPOOL), or raise the limit of the queue "
+     "(PLUMBLINE_QUEUE_BYTES)."},
+    {"spool-full", "the agent's spool was full while the server was not reachable",
+     "Raise the limit of the spool (PLUMBLINE_SPOOL_BYTES), or find out why the server was not "
+     "reachable."},
+    {"spool-write", "the spool's disk refused the write", "Free space on the spool's file system."},
     {"spool-damaged", "the spool on disk was damaged",
-     "Suspect the spool's disk: its contents failed their checksums."},
+     "Check the spool's disk: its data failed their checksums."},
     {"ring-full", "the agent's drain thread did not keep up",
-     "Leave the drain thread a core, or sample less often."},
+     "Leave a CPU core for the drain thread, or sample less often."},
     {"record-write", "the record could not be written", "Free space on the record's file system."},
-    {"rejected", "the server refused them", "Compare the versions of agent and server."},
-    {"engine-refused", "the server had acknowledged them and could not judge or store them",
-     "Keep plumbd's log, which states what it could not take, and report it: this is a fault of "
-     "plumbd. The run's own records, if there are any, still hold them."},
+    {"rejected", "the server refused them",
+     "Check that agent and server have compatible versions."},
+    {"engine-refused", "the server acknowledged them but could not judge or store them",
+     "Report plumbd's log, which names the refused evidence: this is a bug in plumbd. The records "
+     "of the run, if there are any, still contain the evidence."},
     {"superseded", "a later attempt of the run repeated their steps",
-     "Nothing: the repeated steps are judged instead."},
-    {"invalid", "their tensors do not fit together",
+     "Do nothing: the repeated steps are judged instead."},
+    {"invalid", "the shapes of their tensors do not match",
      "Fix the observation that the trainer's log names."},
-    {"device-kernels-not-loaded", "they lie on a device that cannot be used",
-     "Observe host tensors, or install the build with device kernels; the trainer's log says what "
-     "is missing."},
-    {"device-tensor-not-read",
-     "CUDA tensors of their size or strides are not copied to be measured",
-     "Hand them over on the host (.cpu()): they are copied whole and are larger than a sample may "
-     "be (8 MiB), or have more than two axes that are not dense."},
-    {"device-ring-full", "the GPU was further behind than its ring could hold",
-     "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
-    {"sample-ring-full", "the GPU held more raw rows than its ring could hold",
-     "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
+    {"device-kernels-not-loaded", "they are on a device that the agent cannot use",
+     "Observe host tensors, or install the build with device kernels; the trainer's log names the "
+     "missing part."},
+    {"device-tensor-not-read", "CUDA tensors of this size or with these strides cannot be measured",
+     "Pass them as CPU tensors (.cpu()). As CUDA tensors they are larger than a sample may be (8 "
+     "MiB), or have more than two axes that are not dense."},
+    {"device-ring-full", "the GPU's ring was full because the GPU was too slow",
+     "Raise the size of the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
+    {"sample-ring-full", "the GPU had more raw rows than its ring can hold",
+     "Raise the size of the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
     {"stream-capture", "their stream was being captured into a CUDA graph",
      "Capture the graph within run.capturing() (C: plumbline_capture_begin)."},
-    {"captured-calls", "CUDA graphs that still exist hold as many calls as a GPU's may",
-     "Destroy graphs that are not replayed any more, or capture fewer calls."},
-    {"device-error", "CUDA refused, or the device failed",
-     "Fix what the trainer's log names; CUDA's own text is there."},
-    {"device-unfinished", "the run was closed while the device was at work",
-     "Wait for the device before the run is closed."},
-    {"device-streams", "the device worked on more streams at once than there is memory for",
+    {"captured-calls", "existing CUDA graphs contain the largest number of calls allowed per GPU",
+     "Destroy graphs that are no longer replayed, or capture fewer calls."},
+    {"device-error", "CUDA returned an error, or the device failed",
+     "Read CUDA's error message in the trainer's log, and fix its cause."},
+    {"device-unfinished", "the run was closed while the device was busy",
+     "Synchronise the device before you close the run."},
+    {"device-streams", "the device used more streams at once than the agent has memory for",
      nullptr},
-    {"device-context", "their stream was of another context of the GPU (a green context)",
+    {"device-context", "their stream belongs to another context of the GPU (a green context)",
      "Observe on a stream of the GPU's primary context."},
-    {"device-starting", "another thread was getting the device ready", nullptr},
-    {"after-step-end", "they were observed while their step was being ended", nullptr},
-    {"too-many-sites", "there was no room for another site", nullptr},
+    {"device-starting", "another thread was initialising the device", nullptr},
+    {"after-step-end", "they were observed while their step ended", nullptr},
+    {"too-many-sites", "the table of sites is full", nullptr},
     {"too-many-open-spans", "too many spans were open", nullptr},
-    {"stage-marks", "they were stages of the loop, and nobody had read them for too long", nullptr},
-    {"too-many-spans", "a block of steps had more spans than its times are made of", nullptr},
+    {"stage-marks", "they were stages of the loop that were not read in time", nullptr},
+    {"too-many-spans", "a block of steps had more spans than it can store", nullptr},
 };
 
 bool OfSamples(std::string_view cause) { return cause.rfind("sample-", 0) == 0; }
@@ -316,7 +316,7 @@ class DataLoss : public Rule {
                                         : " evidence items lost their raw rows, mostly by ";
     found.Title(absl::StrCat(missing, what, main_cause->first))
         .Explain(absl::StrCat("Of ", total, " items measured at this site not all could be kept: ",
-                              Reasons(site), ". Verdicts rest on the rest."))
+                              Reasons(site), ". The verdicts use only the remaining evidence."))
         .Cause(main_cause->first,
                static_cast<double>(main_cause->second) / static_cast<double>(site.all()))
         .Measured("lost share", share, "share")

@@ -17,20 +17,23 @@ The probes are there, but they show nothing.
 **Why.** Silence looks like health. A hook on a module that is bypassed in training mode has been seen
 to watch 0 of 10,000 steps without a word.
 
-**What it checks.** Three things, at the end of a run. No rule had anything to say, not even
-`inconclusive`: error. A site was declared and then never sent evidence, though the run went on for
-`quiet-steps` steps or more: warning. And what `run.watch` says it could not hook (sharded parameters, for one): warning, with what would make it possible; sums of several processes that no wrapper makes, which a trainer may do by itself: note. A run of
-3 updates or more in which no rank's loss was seen (`the loss`): note, for no rule on losses judges it.
-
-**Bad.** `run.observe_routing("layers.3", ...)` stands in a branch that `torch.compile` removed: the
+**Bad.** `run.observe_routing("layers.3", ...)` is in a branch that `torch.compile` removed: the
 site is declared in step 0 and never seen again.
 
 **Good.** Every declared site reports, and at least one rule reaches a verdict.
 
-**How to fix it.** `plumb doctor` tells what can be hooked here. Move the observation to code that runs
+**How to fix it.** `plumb doctor` lists what can be hooked here. Move the observation to code that runs
 in every step, and call it on the values the trainer really uses.
 
-**What it cannot see.** Code that no probe was ever placed in. A site of micro-batches (`accumulation`) may be silent: one micro-batch a step is no sum.
+**What it checks.** Three things, at the end of a run. No rule gave a verdict, not even
+`inconclusive`: error. A site was declared and then never sent evidence, though the run went on for
+`quiet-steps` steps or more: warning. And modules that `run.watch` could not hook (for example, sharded parameters):
+warning, with what would make it possible; sums of several processes that no wrapper makes, which a trainer may do by
+itself: note. A run of
+3 updates or more in which no rank's loss was seen (`the loss`): note, for no rule on losses judges it.
+
+**What it cannot see.** Code that no probe was ever placed in. A site of micro-batches (`accumulation`) may be silent:
+one micro-batch per step is not a sum.
 
 **Cost.** None.
 
@@ -47,13 +50,17 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kInteger,
      .unit = "steps",
      .default_value = "2",
-     .reason = "a run that ends in its first step may not have come past the site",
+     .reason = "a run that ends in its first step may not have reached the site",
      .low = 1,
      .high = 1e9},
 };
 
-constexpr RuleInfo kInfo = {
-    "meta/probe-coverage", "probes that show nothing", v1::LEVEL_ERROR, "0.1.0", kPage, kOptions};
+constexpr RuleInfo kInfo = {"meta/probe-coverage",
+                            "probes that deliver no evidence",
+                            v1::LEVEL_ERROR,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
 
 v1::Verdict Make(v1::Level level, const std::string& title, const std::string& explanation,
                  const std::string& fix) {
@@ -100,10 +107,10 @@ class ProbeCoverage : public Rule {
                        const char* prefix, const RunSummary::SiteCount& site, VerdictSink& out) {
     const std::string remedy = key.second.substr(std::strlen(prefix));
     v1::Verdict verdict = Make(
-        prefix == kUnseen ? v1::LEVEL_NOTE : v1::LEVEL_WARNING, "part of the model is not watched",
-        absl::StrCat(key.first, " could not be hooked, on ", site.declared_ranks,
+        prefix == kUnseen ? v1::LEVEL_NOTE : v1::LEVEL_WARNING, "part of the model is not observed",
+        absl::StrCat(key.first, " could not be hooked on ", site.declared_ranks,
                      site.declared_ranks == 1 ? " rank" : " ranks",
-                     ": what it computes is not seen, and no rule judges it."),
+                     ": their results are not observed, and no rule judges them."),
         remedy.empty() ? "See `python -m plumbline doctor`." : remedy);
     verdict.mutable_site()->set_layer(key.first);
     verdict.mutable_site()->set_op("unhooked");
@@ -112,7 +119,7 @@ class ProbeCoverage : public Rule {
     v1::Finding& finding = *verdict.mutable_finding();
     finding.mutable_cause()->set_id("not-hooked");
     Quantify(finding, "ranks", static_cast<double>(site.declared_ranks), "ranks", 0,
-             "all of a model is watched");
+             "the whole model is observed");
     out.Add(std::move(verdict));
   }
 
@@ -127,18 +134,17 @@ class ProbeCoverage : public Rule {
 
   static void NoLoss(const RunSummary& run, const std::string& remedy,
                      const RunSummary::SiteCount& site, VerdictSink& out) {
-    v1::Verdict verdict =
-        Make(v1::LEVEL_NOTE, "no loss was seen",
-             "The optimizer steps, and backward() was called on nothing that is a loss: no rule on "
-             "losses judges this run.",
-             remedy);
+    v1::Verdict verdict = Make(v1::LEVEL_NOTE, "no loss was observed",
+                               "The optimizer steps, but backward() was never called on a loss. No "
+                               "rule for losses judges this run.",
+                               remedy);
     verdict.mutable_site()->set_layer(kTheLoss);
     verdict.mutable_site()->set_op("unhooked");
     verdict.mutable_site()->set_step_first(site.declared_step);
     verdict.mutable_site()->set_step_last(run.step_last);
     v1::Finding& finding = *verdict.mutable_finding();
     finding.mutable_cause()->set_id("no-loss");
-    Quantify(finding, "losses", 0, "losses", 1, "a training has a loss");
+    Quantify(finding, "losses", 0, "losses", 1, "a training run has a loss");
     out.Add(std::move(verdict));
   }
 
@@ -148,7 +154,7 @@ class ProbeCoverage : public Rule {
     if (steps < quiet_steps_) return;
     v1::Verdict verdict =
         Make(v1::LEVEL_WARNING,
-             absl::StrCat("site ", key.first, "/", key.second, " was declared and never seen"),
+             absl::StrCat("site ", key.first, "/", key.second, " was declared but never observed"),
              absl::StrCat("It was declared at step ", site.declared_step, "; ", steps,
                           " steps later it has sent no evidence."),
              "Move the observation to code that runs in every step; see `plumb doctor`.");
@@ -166,18 +172,18 @@ class ProbeCoverage : public Rule {
   }
 
   void NoVerdict(const RunSummary& run, uint64_t evidence, VerdictSink& out) const {
-    v1::Verdict verdict = Make(
-        v1::LEVEL_ERROR, "no rule had anything to judge",
-        evidence == 0 ? "No evidence was found at all."
-                      : absl::StrCat(evidence,
-                                     " items of evidence were read and none of them is judged by a "
-                                     "selected rule."),
-        "Check that the probes ran (`plumb doctor`), the path that was audited, and --rules.");
+    v1::Verdict verdict =
+        Make(v1::LEVEL_ERROR, "no rule found evidence to judge",
+             evidence == 0
+                 ? "The run contains no evidence."
+                 : absl::StrCat(evidence,
+                                " items of evidence were read, but no selected rule judges them."),
+             "Check that the probes ran (`plumb doctor`), and check the audited path and --rules.");
     verdict.mutable_site()->set_step_first(run.step_first);
     verdict.mutable_site()->set_step_last(run.step_last);
     v1::Finding& finding = *verdict.mutable_finding();
     finding.mutable_cause()->set_id("no-verdict");
-    Quantify(finding, "verdicts", 0, "verdicts", 1, "a run with evidence has at least one");
+    Quantify(finding, "verdicts", 0, "verdicts", 1, "a run with evidence has at least one verdict");
     Put(*finding.mutable_witness(), "evidence", static_cast<double>(evidence));
     finding.set_sample_size(evidence);
     out.Add(std::move(verdict));

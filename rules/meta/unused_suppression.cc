@@ -13,8 +13,17 @@ A suppression that matched nothing, or has expired.
 **Why.** A suppression is written for one finding and outlives it. One that matched nothing for 90 days
 is hiding the next bug of its kind, not the one it was written for.
 
+**Bad.** `rule = "causality/*"`, `layer = "layers.3"`, and the layer is called `layers.03` since
+the model was renamed: the leak is reported again, and the entry has no effect.
+
+**Good.** Every entry matches, names why, and has a date for a review.
+
+**How to fix it.** Remove the entry. Where it should have matched, correct it: `plumb query` and the
+report show rule, layer and fingerprint as they are. If it has expired, fix the hidden fault, or
+give it a new date with a valid reason.
+
 **What it checks.** Each entry of the suppressions file (`plumb audit --suppressions FILE`,
-`[suppressions] file` of plumbd) that speaks of a run: was its day over when the run was judged
+`[suppressions] file` of plumbd) that applies to a run: was its date over when the run was judged
 (`expired`), and did it ever match a finding by the end of the run (`unused`)? An entry whose rules did
 not run is not judged.
 
@@ -27,15 +36,6 @@ layer = "layers.3"                    # optional, as are run, fingerprint, and s
 reason = "capacity follows the scores by design until the router is replaced"
 expires = 2027-01-31                  # a date: the last day on which it holds
 ```
-
-**Bad.** `rule = "causality/*"`, `layer = "layers.3"`, and the layer is called `layers.03` since the
-model was renamed: the leak is told again, and the entry is dead text.
-
-**Good.** Every entry matches, names why, and has a date by which somebody looks again.
-
-**How to fix it.** Remove the entry. Where it should have matched, correct it: `plumb query` and the
-report show rule, layer and fingerprint as they are. Where it has expired, mend what it hid, or give
-it a new date with a reason that holds.
 
 **What it cannot see.** An entry that matches more than it was written for. Where a server judges many
 runs, an entry counts as used once it has matched in any of them.

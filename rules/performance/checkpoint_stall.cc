@@ -17,22 +17,22 @@ The GPU waits for checkpoints.
 
 **Why.** A checkpoint that holds the run for 60 s every 10 minutes costs 9 % of the cluster: of 512 GPUs 46.
 
-**What it checks.** Of the spans of saving on threads that launch kernels (`torch.save`, `save_checkpoint`, a span called
-`checkpoint`, ...): their union, and how much of it finds the GPU idle. A finding where that is 5 % of the span or
-more, in at least three spans. Activation recomputation, which PyTorch calls checkpointing too, is none. *Of a trainer's own spans*
-(`run.span("checkpoint")`; live, and from a run record): the same of the thread that ends the steps, in blocks of 16, later 64 steps; in front of
-a GPU, of which nobody knows whether it idles meanwhile, a note.
-
-With C the cost of one checkpoint and MTBF the mean time between failures of the whole job, the loss to saving and to
-repeated work together is least at an interval of √(2·C·MTBF) (Young 1974; Daly 2006): the details say it for
-the measured C and the option `mtbf_hours`.
-
 **Bad.** `5 checkpoint spans take 12 % of the time, 12 % with the GPU idle`.
 
 **Good.** `5 checkpoint spans take 0.4 % of the time, 0.3 % with the GPU idle`.
 
 **How to fix it.** Save asynchronously (`torch.distributed.checkpoint.async_save`), from pinned copies; every rank its own shard; to local
 disks first; less often, where the interval is below that of Young and Daly.
+
+**What it checks.** Of the spans of saving on threads that launch kernels (`torch.save`, `save_checkpoint`, a span called
+`checkpoint`, ...): their union, and how much of it finds the GPU idle. A finding where that is 5 % of the span or
+more, in at least three spans. Activation recomputation, which PyTorch also calls checkpointing, does not count. *Of a trainer's own spans*
+(`run.span("checkpoint")`; live, and from a run record): the same of the thread that ends the steps, in blocks of 16, later 64 steps; with a
+GPU, of which it is not known whether it is idle, a note.
+
+With C the cost of one checkpoint and MTBF the mean time between failures of the whole job, the loss to saving and to
+repeated work together is least at an interval of √(2·C·MTBF) (Young 1974; Daly 2006): the details contain
+it for the measured C and the option `mtbf_hours`.
 
 **Strength.** `heuristic`: 5 % is customary.
 
@@ -41,15 +41,15 @@ disks first; less often, where the interval is below that of Young and Daly.
 **What it cannot see.** Saving that no span names: annotate it, `with torch.profiler.record_function("checkpoint"):`. What a trace of a
 few steps shows is not what a day has.
 
-**Cost.** None beside `performance/idle-comb`'s.
+**Cost.** None in addition to `performance/idle-comb`.
 
 **Sources.** Young, "A first order approximation to the optimum checkpoint interval", 1974. Daly, "A higher order estimate of the
 optimum checkpoint interval for restart dumps", 2006.
 )page";
 
 constexpr OptionInfo kOptions[] = {
-    {"share", OptionInfo::Type::kNumber, "of the span", "0.05", "customary: one GPU in twenty", "",
-     0, 1},
+    {"share", OptionInfo::Type::kNumber, "of the span", "0.05",
+     "customary: 5 % is 5 %: one GPU in twenty", "", 0, 1},
     {"mtbf_hours", OptionInfo::Type::kNumber, "hours", "24",
      "mean time between failures of the whole job: a day is customary for some hundred GPUs", "",
      0.001, 1e6},
@@ -65,7 +65,7 @@ constexpr RuleInfo kInfo = {"performance/checkpoint-stall",
 constexpr WaitRule::Words kWordsOfCheckpoints = {
     v1::TimelineGap::CAUSE_CHECKPOINT, "the GPU waits for checkpoints", "checkpoint spans",
     "annotate saving: record_function(\"checkpoint\")",
-    "Save asynchronously, every rank its own shard, to local disks first; or less often."};
+    "Save asynchronously, each rank its own shard, first to local disks. Or save less often."};
 
 class CheckpointStall : public WaitRule {
  public:
@@ -82,9 +82,8 @@ class CheckpointStall : public WaitRule {
     const double interval = 1e-9 * static_cast<double>(wait.period_ns());
     Put(details, "interval_s", interval);
     return absl::StrFormat(
-        " One follows another after %.4g s; with a failure each %.3g h an interval of %.4g s would "
-        "cost "
-        "least.",
+        " The interval between checkpoints is %.4g s. With one failure every %.3g h, an interval "
+        "of %.4g s costs least.",
         interval, mtbf_ / 3600, best);
   }
 

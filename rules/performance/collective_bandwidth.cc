@@ -20,18 +20,8 @@ constexpr char kPage[] = R"page(
 
 Collectives move their bytes far more slowly than the links could.
 
-**Why.** One cable of eight that runs at half its rate, a ring that leaves its node through one network card where eight could carry it, a library that
-fell back to sockets: no error says so. An all-reduce of 1 GiB among 64 GPUs takes 42 ms at 50 GB/s and 423 ms at 5.
-
-**What it checks.** Of traces whose communication kernels say what they move (PyTorch's profiler writes `Collective name`, `In msg nelems`, `Out msg
-nelems`, `dtype`, `Group size` and `Process Group Ranks` to NCCL's): with B the whole gathered, scattered or reduced tensor (for all-to-all the sum over
-ranks), N the members and T the time of the kernel, what leaves one GPU in a second is B(N−1)/(N·T) for all-gather and reduce-scatter, twice that for
-all-reduce, an N-th of it for all-to-all. A kernel's time has waiting in it, so the best counts: calls under which nothing else communicates,
-of these the tenth that is done soonest, over all members that left a trace, and over all sizes from 16 MiB on. At least 100 such calls of a member. It is a finding
-where that is under half of what the links give: `domain_gb_s` where all members are of one domain (`domain` ranks that follow each other), else
-`link_gb_s` for each member that a domain has (D, the fewest; each GPU with its own card, all of them used), at most `domain_gb_s`; of an all-to-all
-`link_gb_s` (N−1)/(N−D), as each member sends N−D of its N−1 parts by its own card.
-`flat`: members share domains, and no more is reached than a single card gives: the ring does not use the others.
+**Why.** One cable of eight that runs at half its rate, a ring that leaves its node through one network card instead of eight, a library that fell
+back to sockets: there is no error message. An all-reduce of 1 GiB among 64 GPUs takes 42 ms at 50 GB/s and 423 ms at 5.
 
 **Bad.** `all_reduce among 8 ranks moves 14.7 GB/s at best, 33 % of the 45 that the links give`.
 
@@ -40,34 +30,52 @@ where that is under half of what the links give: `domain_gb_s` where all members
 **How to fix it.**
 - Run the library's own test on these hosts (`all_reduce_perf -b 16M -e 1G -g 8`): is it as slow there, look at cables and cards (`ibstatus`,
   `nvidia-smi nvlink -s`, error counters); else at what the job sets.
-- `NCCL_DEBUG=INFO`: which transport (`NET/IB`, not `NET/Socket`), how many channels, does each GPU use its own card (`NCCL_IB_HCA`, `GPU Direct RDMA`)?
+- `NCCL_DEBUG=INFO`: which transport (`NET/IB`, not `NET/Socket`), how many channels, does each GPU use its own card
+  (`NCCL_IB_HCA`, `GPU Direct RDMA`)?
 - `flat`: `NCCL_ALGO`, `NCCL_CROSS_NIC`, a topology file; groups whose members follow each other within a node.
 
-**Strength.** `heuristic`: half of the link is customary, and what the links give is what the options say.
+**What it checks.** Of traces whose communication kernels state what they transfer (PyTorch's profiler writes
+`Collective name`, `In msg nelems`, `Out msg
+nelems`, `dtype`, `Group size` and `Process Group Ranks` to NCCL's): with B the whole gathered, scattered or reduced
+tensor (for all-to-all the sum over
+ranks), N the members and T the time of the kernel, what leaves one GPU in a second is B(N−1)/(N·T) for all-gather and reduce-scatter, twice that for
+all-reduce, an N-th of it for all-to-all. A kernel's time has waiting in it, so the best counts: calls under which nothing else communicates,
+of these the tenth that is done soonest, over all members that left a trace, and over all sizes from 16 MiB on. At
+least 100 such calls of a member. It is a finding
+where that is under half of what the links give: `domain_gb_s` where all members are of one domain (`domain` ranks that follow each other), else
+`link_gb_s` for each member that a domain has (D, the fewest; each GPU with its own card, all of them used), at most `domain_gb_s`; of an all-to-all
+`link_gb_s` (N−1)/(N−D), as each member sends N−D of its N−1 parts by its own card.
+`flat`: members share domains, and no more is reached than a single card gives: the ring does not use the others.
 
-**Inconclusive when** no option says what the links give (what was measured stands in the details), fewer than 100 calls of 16 MiB were alone on the link, or the group's
-members are not known (not listed, or not at equal distances). A trace without such calls says nothing. Where not all members left a trace, one that always comes last may be among the others: a `note`.
+**Strength.** `heuristic`: half of the link is customary, and the options declare the bandwidth of the links.
 
-**What it cannot see.** A link that is slow now and then; collectives whose kernels do not say what they move; latency of small ones; other jobs on the same network.
+**Inconclusive when** no option declares the bandwidth of the links (the details contain the measured value), fewer than 100
+calls of 16 MiB were alone on the link, or the group's
+members are not known (not listed, or not at equal distances). A trace without such calls gives no verdict. Where not all
+members left a trace, one that always comes last may be among the others: a `note`.
+
+**What it cannot see.** A link that is slow now and then; collectives whose kernels do not state what they transfer; latency
+of small ones; other jobs on the same network.
 
 **Cost.** A median a size and group.
 
-**Sources.** NVIDIA, nccl-tests, `doc/PERFORMANCE.md` (bus bandwidth); Thakur et al. 2005, "Optimization of Collective Communication Operations in MPICH".
+**Sources.** NVIDIA, nccl-tests, `doc/PERFORMANCE.md` (bus bandwidth); Thakur et al. 2005, "Optimization of Collective
+Communication Operations in MPICH".
 )page";
 
 constexpr OptionInfo kOptions[] = {
     {.name = "link_gb_s",
      .type = OptionInfo::Type::kNumber,
-     .unit = "GB/s a GPU, in one direction",
+     .unit = "GB/s per GPU, in one direction",
      .default_value = "0",
-     .reason = "0: not told, and no trace tells it (400 Gbit/s are 50)",
+     .reason = "0: not declared, and a trace does not contain it (400 Gbit/s = 50)",
      .low = 0,
      .high = 1e6},
     {.name = "domain_gb_s",
      .type = OptionInfo::Type::kNumber,
-     .unit = "GB/s a GPU, in one direction",
+     .unit = "GB/s per GPU, in one direction",
      .default_value = "0",
-     .reason = "0: not told (NVLink of an H100: 450)",
+     .reason = "0: not declared (NVLink of an H100: 450)",
      .low = 0,
      .high = 1e6},
     {.name = "domain",
@@ -87,7 +95,7 @@ constexpr OptionInfo kOptions[] = {
 };
 
 constexpr RuleInfo kInfo = {"performance/collective-bandwidth",
-                            "collectives run far below the link",
+                            "collectives are far slower than the link",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,
@@ -133,7 +141,8 @@ class CollectiveBandwidth : public Rule {
       if (!item.evidence->has_span()) continue;
       CollectiveTimes times;
       if (!timeline::ReadCollective(*item.evidence, &times))
-        return out.Add(Inconclusive("wrong-figures: a collective's figures are none"));
+        return out.Add(
+            Inconclusive("wrong-figures: the size or the duration of a collective is not valid"));
       Moved& group = groups[{times.first, times.stride}];
       group.calls[item.source->rank()] += times.calls;
       const double speed = timeline::BusBandwidth(times);
@@ -222,9 +231,9 @@ class CollectiveBandwidth : public Rule {
                                         at.ranks, group.best / kGigabyte);
     if (calls < kFewestCalls) {
       return Inconclusive(
-          absl::StrFormat("few-calls: %d calls of 16 MiB or more were alone on the link, %d are "
-                          "needed; %s",
-                          calls, kFewestCalls, words),
+          absl::StrFormat(
+              "few-calls: %d calls of at least 16 MiB had the link alone; the rule needs %d; %s",
+              calls, kFewestCalls, words),
           std::move(details));
     }
     if (Sharing(at) == 0) {
@@ -234,12 +243,12 @@ class CollectiveBandwidth : public Rule {
     }
     if (!(link > 0)) {
       return Inconclusive(
-          absl::StrFormat("no-link: say what the links give, --set "
+          absl::StrFormat("no-link: declare the bandwidth of the links with --set "
                           "performance/collective-bandwidth.%s=GB/S; %s",
                           Sharing(at) == at.ranks ? "domain_gb_s" : "link_gb_s", words),
           std::move(details));
     }
-    absl::StrAppendFormat(&words, ", %.3g %% of the %.4g that the links give",
+    absl::StrAppendFormat(&words, ", %.3g %% of the %.4g that the links provide",
                           100 * group.best / link, link / kGigabyte);
     if (!(group.best < share_ * link)) return Pass(words, std::move(details));
     return Found(group, link, words, std::move(details));
@@ -254,30 +263,28 @@ class CollectiveBandwidth : public Rule {
                       group.best <= kOneCard * link_;
     FindingBuilder found(all ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
     found
-        .Title(flat ? "collectives use one network card where several could carry them"
-                    : "collectives move their bytes far below what the links give")
-        .Explain(absl::StrFormat(
-            "%s: of %d calls, looked at where nothing else communicates, the soonest tenth takes "
-            "%.4g ms for %.4g MiB.%s",
-            Capitalised(words), group.most_calls(), 1e-6 * static_cast<double>(at.time_ns),
-            static_cast<double>(at.bytes) / (1 << 20),
-            flat ? " That is what a single card gives." : ""))
+        .Title(flat ? "collectives use one network card; several are available"
+                    : "collectives reach a small part of the links' bandwidth")
+        .Explain(absl::StrFormat("%s: of %d calls that had the link alone, the fastest tenth takes "
+                                 "%.4g ms for %.4g MiB.%s",
+                                 Capitalised(words), group.most_calls(),
+                                 1e-6 * static_cast<double>(at.time_ns),
+                                 static_cast<double>(at.bytes) / (1 << 20),
+                                 flat ? " This is the bandwidth of a single card." : ""))
         .Cause(flat ? "flat" : "slow-link", all ? 0.7 : 0.5)
-        .Measured("bytes that leave one member in a second, at best", group.best / kGigabyte,
-                  "GB/s")
-        .Threshold(share_ * link / kGigabyte, "half of what the options say that the links give")
+        .Measured("best bytes per second sent by one member", group.best / kGigabyte, "GB/s")
+        .Threshold(share_ * link / kGigabyte, "half of the bandwidth that the options declare")
         .Samples(group.most_calls())
-        .Assume("the links give what the options say")
-        .Assume(all ? "in a tenth of the calls some member that is traced comes last"
-                    : "no member without a trace always comes last")
+        .Assume("the links have the bandwidth that the options declare")
+        .Assume(all ? "in a tenth of the calls the last member is a traced one"
+                    : "no member without a trace is always last")
         .Witness("bytes", static_cast<double>(at.bytes))
         .Witness("ms", 1e-6 * static_cast<double>(at.time_ns))
         .Witness("members", at.ranks)
-        .Fix(flat ? "Look at how the library leaves a host: NCCL_DEBUG=INFO (channels, NET/IB, "
-                    "NCCL_IB_HCA, NCCL_ALGO), a topology file; groups whose ranks follow each "
-                    "other."
-                  : "Run nccl-tests on these hosts: as slow there, look at cables and cards "
-                    "(ibstatus, nvidia-smi nvlink -s); else at NCCL_DEBUG=INFO: NET/IB or "
+        .Fix(flat ? "Check how NCCL uses the network cards: NCCL_DEBUG=INFO (channels, NET/IB, "
+                    "NCCL_IB_HCA, NCCL_ALGO), a topology file; groups with consecutive ranks."
+                  : "Run nccl-tests on these hosts. If they are as slow, check cables and cards "
+                    "(ibstatus, nvidia-smi nvlink -s); else check NCCL_DEBUG=INFO: NET/IB or "
                     "NET/Socket, channels.");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();

@@ -18,30 +18,38 @@ namespace {
 constexpr char kPage[] = R"page(
 # performance/comms-crossover
 
-A GPU gets too few tokens a step to hide what the network carries meanwhile.
+A GPU gets too few tokens per step to hide the network transfers.
 
-**Why.** A sharded model moves its weights and gradients once a step, whatever the batch. 100 B parameters on 64 H100 in domains of 8, at 50 GB/s a GPU out of the domain, take 1.5 s for
-that, and 40 % of the peak computes 989 tokens a GPU in 1.5 s: at 500 tokens a GPU half of each step is waiting for the cable, however well the code overlaps.
+**Why.** A sharded model transfers its weights and gradients once per step, for any batch. 100 B parameters on 64 H100
+in domains of 8, at 50 GB/s per GPU out of the domain, need 1.5 s
+for that, and 40 % of the peak computes 989 tokens per GPU in 1.5 s: at 500 tokens per GPU, half of each step is a
+wait for the network, however well the code overlaps.
 
-**What it checks.** The tokens of a step, summed over its ranks (the series `tokens`, which `run.watch` tells), over the GPUs, median of the newest 64 steps, against
+**Bad.** `a GPU gets 500 tokens per step; below 989 the network takes longer than the computation`.
+
+**Good.** `a GPU gets 4,096 tokens per step, 4.1 times the number that hides the network`.
+
+**How to fix it.** A larger batch or fewer GPUs; weights gathered once per step instead of for each micro-batch;
+fewer bytes (fp8 gathers, bf16 gradients); zero2 if the weights fit; a pipeline, in which each GPU holds and transfers
+only a part. `plumb plan` with the same figures gives a table of these.
+
+**What it checks.** The tokens of a step, summed over its ranks (the series `tokens`, which `run.watch` records), over
+the GPUs, median of the newest 64 steps, against
 
     critical tokens a GPU = T_comm · F · MFU / (6 · P_active),   T_comm = P · (2·b_w·m + b_g·r) / (D·BW)
 
-with the options' model and cluster, as `plumb plan` has them: b_w and b_g bytes a weight and a gradient, m micro-batches that gather anew, r reductions a step, D·BW what leaves a
-domain (the link times its GPUs, never above the domain's own link). A finding where a GPU gets fewer. It says what moves the crossover, and what a pipeline would.
+with the options' model and cluster, as `plumb plan` has them: b_w and b_g bytes a weight and a gradient, m
+micro-batches that gather the weights again, r reductions a step, D·BW what leaves a
+domain (the link times its GPUs, never above the domain's own link). A finding where a GPU gets fewer. It lists
+what moves the crossover, and the effect of a pipeline.
 
-**Bad.** `a GPU gets 500 tokens a step; below 989 the network takes longer than computing`.
+**Strength.** `bounded`: the network cannot be faster than its link; that computing reaches the share `mfu` of the
+peak, and that all ranks are data parallel, are assumptions.
 
-**Good.** `a GPU gets 4,096 tokens a step, 4.1 times what hides the network`.
+**Inconclusive when** fewer than 8 steps have tokens above 0 of all ranks. Without `parameters`, `peak_tflops` and `link_gb` it gives no verdict.
 
-**How to fix it.** A larger batch or fewer GPUs; weights gathered once a step and not for each micro-batch; bytes (fp8 gathers, bf16 gradients); zero2 where the weights fit; a pipeline, which
-lets each GPU hold a part and so move a part. `plumb plan` with the same figures gives a table of these.
-
-**Strength.** `bounded`: the network cannot be faster than its link; that computing reaches the share `mfu` of the peak, and that all ranks are data parallel, are assumptions.
-
-**Inconclusive when** fewer than 8 steps tell tokens of all ranks that are above 0. Without `parameters`, `peak_tflops` and `link_gb` it says nothing.
-
-**What it cannot see.** Latency, congestion, and how much is overlapped in fact (`performance/exposed-communication` on a trace); tokens that tensor-parallel ranks tell twice.
+**What it cannot see.** Latency, congestion, and how much is overlapped in fact (`performance/exposed-communication`
+on a trace); tokens that tensor-parallel ranks count twice.
 
 **Cost.** 64 numbers.
 
@@ -59,23 +67,25 @@ constexpr OptionInfo PlanFact(const char* name, const char* unit, const char* de
           .high = high};
 }
 
-constexpr const char* kNotTold = "0: not told, and nothing is judged";
+constexpr const char* kNotTold = "0: not declared, and nothing is judged";
 constexpr OptionInfo kOptions[] = {
     PlanFact("parameters", "of the model", "0", kNotTold, 0, 1e18),
     PlanFact("active", "parameters that a token uses", "0", "0: all", 0, 1e18),
     PlanFact("peak_tflops", "of one GPU, dense", "0", kNotTold, 0, 1e9),
-    PlanFact("mfu", "of the peak", "0.4", "what well-tuned training reaches", 0.001, 1),
+    PlanFact("mfu", "of the peak", "0.4", "well-tuned training reaches this", 0.001, 1),
     PlanFact("gpus", "of the job", "0", "0: as many as there are ranks", 0, 1e9),
     PlanFact("domain", "GPUs", "8", "one host", 1, 1e6),
-    PlanFact("link_gb", "GB/s of one GPU out of its domain", "0", kNotTold, 0, 1e9),
-    PlanFact("domain_link_gb", "GB/s of one GPU within it", "450", "NVLink of an H100", 0.001, 1e9),
-    PlanFact("gathers", "micro-batches that gather anew", "1", "weights kept over a step", 1, 1e6),
+    PlanFact("link_gb", "GB/s of one GPU to other NVLink domains", "0", kNotTold, 0, 1e9),
+    PlanFact("domain_link_gb", "GB/s of one GPU within its NVLink domain", "450",
+             "NVLink of an H100", 0.001, 1e9),
+    PlanFact("gathers", "micro-batches that gather the weights again", "1",
+             "weights are kept for the whole step", 1, 1e6),
     PlanFact("weight_bytes", "each, as gathered", "2", "bf16", 0.1, 16),
     PlanFact("gradient_bytes", "each, as reduced", "2", "bf16", 0.1, 16),
 };
 
 constexpr RuleInfo kInfo = {"performance/comms-crossover",
-                            "too few tokens a GPU for its network",
+                            "too few tokens per GPU for the network",
                             v1::LEVEL_NOTE,
                             "0.1.0",
                             kPage,
@@ -138,8 +148,7 @@ class CommsCrossover : public Rule {
   v1::Verdict JudgeTokens() const {
     if (tokens_.size() < kFewestTokenSteps)
       return Inconclusive(
-          absl::StrFormat("few-steps: %d steps tell the tokens of all ranks, %d "
-                          "are needed",
+          absl::StrFormat("few-steps: %d steps contain the tokens of all ranks; the rule needs %d",
                           tokens_.size(), kFewestTokenSteps));
     plan::Input plan = plan_;
     plan.cluster.gpus = gpus_ >= 1 ? gpus_ : world_;
@@ -151,29 +160,31 @@ class CommsCrossover : public Rule {
     Put(details, "tokens_per_gpu", tokens);
     Put(details, "critical_tokens", critical);
     if (!(critical > 0) || !std::isfinite(critical))
-      return Pass("one GPU has nobody to exchange anything with", std::move(details));
+      return Pass("a single GPU exchanges no data", std::move(details));
     if (tokens >= critical)
       return Pass(
-          absl::StrFormat("a GPU gets %.4g tokens a step, %.3g times what hides the network",
-                          tokens, tokens / critical),
+          absl::StrFormat(
+              "a GPU gets %.4g tokens per step, %.3g times the number that hides the network",
+              tokens, tokens / critical),
           std::move(details));
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_BOUNDED);
     found.Title(kInfo.title)
-        .Explain(absl::StrFormat("A GPU gets %.4g tokens a step; below %.4g the network takes "
-                                 "longer (%.3g s) than computing (%.3g s). Critical are%s.",
-                                 tokens, critical, plan::NetworkSeconds(plan),
-                                 plan::ComputeSeconds(plan), LeverWords(plan)))
+        .Explain(absl::StrFormat(
+            "A GPU gets %.4g tokens per step. Below %.4g the network takes longer (%.3g s) than "
+            "the computation (%.3g s). Critical numbers of tokens:%s.",
+            tokens, critical, plan::NetworkSeconds(plan), plan::ComputeSeconds(plan),
+            LeverWords(plan)))
         .Cause("below-crossover", 0.8)
-        .Measured("tokens a GPU and step", tokens, "tokens")
-        .Threshold(critical, "6 FLOPs a token and parameter against the bytes of a step")
+        .Measured("tokens per GPU and step", tokens, "tokens")
+        .Threshold(critical, "6 FLOPs per token and parameter, compared with the bytes of a step")
         .Samples(tokens_.size())
-        .Assume("computing reaches the share of the peak that the option mfu says")
+        .Assume("the computation reaches the share of the peak that option mfu declares")
         .Assume("all ranks are data parallel")
         .Witness("network_seconds", plan::NetworkSeconds(plan))
         .Witness("compute_seconds", plan::ComputeSeconds(plan))
         .Fix(
-            "A larger batch or fewer GPUs, weights gathered once a step, fewer bytes, or a "
-            "pipeline: plumb plan with the same figures says what each gives.");
+            "Use a larger batch or fewer GPUs, gather weights once per step, send fewer bytes, or "
+            "use a pipeline. plumb plan with the same figures computes the gain of each.");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }
@@ -190,7 +201,7 @@ class CommsCrossover : public Rule {
                       absl::StrFormat(" %.4g with %s", lever.critical_tokens, lever.what));
       ++shown;
     }
-    return words.empty() ? " these, whatever else is changed" : words;
+    return words.empty() ? " these, regardless of other changes" : words;
   }
 
   const double gpus_;

@@ -20,33 +20,41 @@ constexpr char kPage[] = R"page(
 The batch is far past the size from which on more of it buys no progress, or smaller than the cluster.
 
 **Why.** At B = B_simple a step makes half of the progress that an infinite batch would make. At 8·B_simple it makes 89 % of it with eight
-times the tokens: of 64 GPUs some 56 work for the last 39 points. Other way round: under FSDP a step of fewer sequences than GPUs leaves GPUs without work.
-
-**What it checks.** Four series, told in steps of the trainer's choice: `gradient_noise.small_norm` and `gradient_noise.big_norm`, the norms of the
-gradient over a small and over a big batch of the same weights, and their sizes `gradient_noise.small_batch` and `gradient_noise.big_batch` in one unit
-(sequences, tokens). Under data parallelism the small one is a rank's own gradient before it is averaged, the big one the average. Of each step
-
-    S    = (|g_s|² − |g_b|²) / (1/B_s − 1/B_b)
-    |G|² = (B_b·|g_b|² − B_s·|g_s|²) / (B_b − B_s)
-
-and, averaged over the steps before they are divided, B_simple = S / |G|². With D = B_b·|G|² − 4·S of each step a finding where the mean of D is above 0 by
-2.58 standard errors: the big batch is more than 4·B_simple. A run is looked at whenever its steps have doubled, from 64 on, and at its end.
-
-`sequences` (of a step, all ranks), where it is told: a finding where it is smaller than the number of ranks.
+times the tokens: of 64 GPUs some 56 work for the last 39 points. Other way round: under FSDP a step of fewer
+sequences than GPUs leaves GPUs without work.
 
 **Bad.** `the batch of 4096 is 12 times the critical one, 341 (S = 0.0683, |G|² = 0.0002, 128 steps)`.
 
 **Good.** `the batch of 512 is 1.5 times the critical one`.
 
-**How to fix it.** Keep the batch and raise the learning rate with it as far as it is stable, or train on fewer GPUs for longer; grow the batch over the run, since the
+**How to fix it.** Keep the batch and raise the learning rate with it as far as it is stable, or train on fewer GPUs
+for longer; grow the batch over the run, since the
 critical one grows as the loss falls. Fewer sequences than GPUs: shard over fewer of them, and use the rest for tensor or pipeline parallelism.
 
-**Strength.** `heuristic`: four times is customary; a `note`. Of 2,000 simulated runs of 128 steps whose batch is exactly four times the critical one 21 were
+**What it checks.** Four series, recorded in steps of the trainer's choice: `gradient_noise.small_norm` and
+`gradient_noise.big_norm`, the norms of the
+gradient over a small and over a big batch of the same weights, and their sizes `gradient_noise.small_batch` and
+`gradient_noise.big_batch` in one unit
+(sequences, tokens). Under data parallelism the small one is a rank's own gradient before it is averaged, the big one the average. Of each step
+
+    S    = (|g_s|² − |g_b|²) / (1/B_s − 1/B_b)
+    |G|² = (B_b·|g_b|² − B_s·|g_s|²) / (B_b − B_s)
+
+and, averaged over the steps before they are divided, B_simple = S / |G|². With D = B_b·|G|² − 4·S of each step a
+finding where the mean of D is above 0 by
+2.58 standard errors: the big batch is more than 4·B_simple. A run is judged whenever its steps have doubled, from 64 on, and at its end.
+
+`sequences` (per step, all ranks), if it is recorded: a finding if it is smaller than the number of ranks.
+
+**Strength.** `heuristic`: four times is customary; a `note`. Of 2,000 simulated runs of 128 steps whose batch
+is exactly four times the critical one 21 were
 accused, of those at twice none, of those at eight times all.
 
-**Inconclusive when** fewer than 64 steps tell all four, or the mean of S or |G|² is not above 0: single steps give that in 4 of 10, and noise alone tells nothing.
+**Inconclusive when** fewer than 64 steps have all four, or the mean of S or |G|² is not above 0: single steps give
+that in 4 of 10, and noise alone means nothing.
 
-**What it cannot see.** What a larger batch buys besides (a smaller share of communication); a critical size that changes within the run; which part of the ranks is data
+**What it cannot see.** Other advantages of a larger batch (a smaller share of communication); a critical size that
+changes within the run; which part of the ranks is data
 parallel, for `sequences`: all of them, it assumes.
 
 **Cost.** Six sums.
@@ -59,13 +67,13 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "critical batches",
      .default_value = "4",
-     .reason = "customary: four fifths of the progress that any batch could make",
+     .reason = "customary: 80 % of the largest possible progress per sample",
      .low = 1,
      .high = 1e6},
 };
 
 constexpr RuleInfo kInfo = {"performance/critical-batch",
-                            "the batch is past its critical size",
+                            "the batch is larger than its critical size",
                             v1::LEVEL_NOTE,
                             "0.1.0",
                             kPage,
@@ -194,12 +202,13 @@ class CriticalBatch : public Rule {
   v1::Verdict JudgeNoise() const {
     if (sums_.steps < kFewestNoiseSteps) {
       return Inconclusive(absl::StrFormat(
-          "few-steps: %d steps tell both norms and both batches, %d are needed%s", sums_.steps,
-          kFewestNoiseSteps,
-          sums_.unusable > 0 ? absl::StrFormat(" (%d more are no numbers, or their batches are not "
-                                               "a small and a big one)",
-                                               sums_.unusable)
-                             : ""));
+          "few-steps: %d steps contain both norms and both batch sizes; the rule needs %d%s",
+          sums_.steps, kFewestNoiseSteps,
+          sums_.unusable > 0
+              ? absl::StrFormat(
+                    " (%d more have NaN values, or do not have a small and a large batch)",
+                    sums_.unusable)
+              : ""));
     }
     const auto n = static_cast<double>(sums_.steps);
     const double noise = sums_.noise / n, signal = sums_.signal / n, batch = sums_.batch / n;
@@ -208,7 +217,7 @@ class CriticalBatch : public Rule {
     Put(details, "signal", signal);
     Put(details, "batch", batch);
     if (!(signal > 0) || !(noise > 0)) {
-      return Inconclusive(absl::StrFormat("no-signal: the mean of %s is not above 0 over %d steps",
+      return Inconclusive(absl::StrFormat("no-signal: the mean of %s over %d steps is not above 0",
                                           signal > 0 ? "the noise" : "|G|^2", sums_.steps),
                           std::move(details));
     }
@@ -223,16 +232,17 @@ class CriticalBatch : public Rule {
     found.Title(kInfo.title)
         .Explain(Capitalised(words) + ".")
         .Cause("past-critical", 0.8)
-        .Measured("batch over critical batch", batch / critical, "")
+        .Measured("batch / critical batch", batch / critical, "")
         .Threshold(times_, "customary")
         .Samples(sums_.steps)
-        .Assume("both norms are of the same weights, the small batch's of a part of the big one")
+        .Assume(
+            "both norms belong to the same weights, and the small batch is a part of the large one")
         .Witness("noise", noise)
         .Witness("signal", signal)
         .Witness("critical_batch", critical)
         .Fix(
-            "Raise the learning rate with the batch as far as it is stable, or use fewer GPUs for "
-            "longer; grow the batch over the run.");
+            "Raise the learning rate with the batch as far as training is stable, or use fewer "
+            "GPUs for a longer time. Increase the batch during the run.");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }
@@ -243,20 +253,20 @@ class CriticalBatch : public Rule {
     const std::string words = absl::StrFormat("a step of %.6g sequences is shared by %d ranks",
                                               sequences, step.world_size);
     if (!(sequences > 0) || !std::isfinite(sequences))
-      return out.Add(Inconclusive("no-number: the sequences of the step are no number above 0"));
-    if (sequences >= step.world_size) return out.Add(Pass("at least one sequence a rank"));
+      return out.Add(Inconclusive("no-number: the number of sequences of the step is not above 0"));
+    if (sequences >= step.world_size) return out.Add(Pass("at least one sequence per rank"));
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
     found.Title("fewer sequences than GPUs")
-        .Explain(Capitalised(words) + ": some have nothing of their own to do.")
+        .Explain(Capitalised(words) + ": some GPUs have no sequence of their own.")
         .Cause("few-sequences", 0.8)
         .Measured("sequences of a step", sequences, "sequences")
-        .Threshold(step.world_size, "one a rank")
+        .Threshold(step.world_size, "one per rank")
         .Samples(1)
         .Assume("all ranks are data parallel")
         .Witness("sequences", sequences)
         .Witness("ranks", step.world_size)
         .Fix(
-            "Shard over fewer GPUs, and use the rest for tensor or pipeline parallelism; or a "
+            "Shard over fewer GPUs and use the others for tensor or pipeline parallelism, or use a "
             "larger batch.");
     out.Add(found.Take());
   }

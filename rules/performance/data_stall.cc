@@ -13,14 +13,7 @@ constexpr char kPage[] = R"page(
 The GPU waits for data.
 
 **Why.** A loader that is 10 ms slower than a step of 200 ms costs nothing with prefetching until its queue is empty,
-and from then on 5 % of every step, on every rank: the slowest loader of 64 sets the pace of all.
-
-**What it checks.** Of the spans of data loading on threads that launch kernels (`DataLoader`, `get_batch`, a span called `data`, ...):
-their union, and how much of it finds the GPU idle. A finding where that is 5 % of the span or more, in at least three spans.
-*Of a trainer's own spans* (`run.span("data")`, and the waits for torch's `DataLoader`, which `run.watch` times by itself; live, and from a run
-record): the same of the thread that ends the steps, in blocks of 16, later 64 steps. Without a GPU the loop itself waits: a warning where
-the median span, as often as there are spans, takes 20 % of the time and at least 2 ms, else a note (one pause, a small trainer that loads in its own
-thread). In front of a GPU nobody knows whether it idles meanwhile, and the finding is a note.
+and from then on 5 % of every step, on every rank: the slowest loader of 64 determines the speed of all.
 
 **Bad.** `40 data-loading spans take 22 % of the time, 21 % with the GPU idle`.
 
@@ -29,18 +22,25 @@ thread). In front of a GPU nobody knows whether it idles meanwhile, and the find
 **How to fix it.** More workers, `pin_memory=True`, `persistent_workers=True`, a larger `prefetch_factor`; copy with
 `non_blocking=True`; decode and tokenise ahead of the run; look at the file system (many small files, a cold cache).
 
+**What it checks.** Of the spans of data loading on threads that launch kernels (`DataLoader`, `get_batch`, a span called `data`, ...):
+their union, and how much of it finds the GPU idle. A finding where that is 5 % of the span or more, in at least three spans.
+*Of a trainer's own spans* (`run.span("data")`, and the waits for torch's `DataLoader`, which `run.watch` times by itself; live, and from a run
+record): the same of the thread that ends the steps, in blocks of 16, later 64 steps. Without a GPU the loop itself waits: a warning where
+the median span, as often as there are spans, takes 20 % of the time and at least 2 ms, else a note (one pause, a small trainer that loads in its own
+thread). With a GPU it is not known whether the GPU is idle in the meantime, and the finding is a note.
+
 **Strength.** `heuristic`: 5 % is customary.
 
 **Inconclusive when** there are no GPU events, no launches, or no such span on a launching thread.
 
 **What it cannot see.** Loading that no span names: annotate it, `with torch.profiler.record_function("data"):`, or live `with run.span("data"):`.
 
-**Cost.** None beside `performance/idle-comb`'s.
+**Cost.** None in addition to `performance/idle-comb`.
 )page";
 
 constexpr OptionInfo kOptions[] = {
-    {"share", OptionInfo::Type::kNumber, "of the span", "0.05", "customary: one GPU in twenty", "",
-     0, 1},
+    {"share", OptionInfo::Type::kNumber, "of the span", "0.05",
+     "customary: 5 % is 5 %: one GPU in twenty", "", 0, 1},
 };
 
 constexpr RuleInfo kInfo = {"performance/data-stall",
@@ -53,7 +53,7 @@ constexpr RuleInfo kInfo = {"performance/data-stall",
 constexpr WaitRule::Words kWordsOfData = {
     v1::TimelineGap::CAUSE_DATA_LOADING, "the GPU waits for data", "data-loading spans",
     "annotate the loader: record_function(\"data\")",
-    "More loader workers, pin_memory, prefetch_factor; decode and tokenise ahead of the run."};
+    "Use more loader workers, pin_memory, prefetch_factor; decode and tokenise before the run."};
 
 }  // namespace
 

@@ -18,32 +18,36 @@ constexpr char kPage[] = R"page(
 
 The GPU communicates, and nothing computes meanwhile.
 
-**Why.** Of 100 B parameters on 64 GPUs a step moves 75 GB to and from each GPU: 1.5 s at 50 GB/s. Hidden behind
+**Why.** Of 100 B parameters on 64 GPUs a step moves 75 GB to and from each GPU: 1.5 s at 50 GB/s. Hidden by
 computation it costs nothing; exposed it is 1.5 s of every step.
-
-**What it checks.** With comm the kernels that communicate and comp all other kernels, copies and memsets, U being the length of a union:
-exposed = U(comm, comp) − U(comp). A note from 20 % of the span on, since waiting for another rank looks like communication. A warning where the traces of
-several ranks are there, no pipeline's, and in their common steps the rank that waits least has 20 %, too: whoever comes last to a collective waits for nobody. A kernel communicates where the profiler
-gives it a collective or a process group, else by its name: nccl, rccl, nvshmem, `ep::`, deep_ep, symm_mem, multimem, all-to-all,
-all-reduce, all-gather, reduce-scatter, one-shot, two-shot, cross_device_reduce, in any spelling; `at::native` and `triton_`
-never do. The stream decides nothing; but kernels of unknown names on streams that mostly communicate are told (`unclassified_share`).
 
 **Bad.** `31 % of 2.4 s is exposed communication: 0.9 s of communication, 17 % of it hidden`.
 
 **Good.** `3.1 % of 2.4 s is exposed communication: 0.8 s of communication, 91 % of it hidden`.
 
-**How to fix it.** Ask `plumb plan` first whether the network can keep up at all. If so: prefetch (FSDP:
+**How to fix it.** Check first with `plumb plan` whether the network is fast enough. If so: prefetch (FSDP:
 `backward_prefetch`, `forward_prefetch`, `limit_all_gathers`), smaller buckets in DDP (`bucket_cap_mb`), collectives on a stream of
 their own, tensor-parallel overlap. If not: a larger batch a GPU, hybrid sharding within a domain, fewer bytes.
+
+**What it checks.** With comm the kernels that communicate and comp all other kernels, copies and memsets, U being the length of a union:
+exposed = U(comm, comp) − U(comp). A note from 20 % of the span on, since waiting for another rank looks like
+communication. A warning where the traces of
+several ranks are there, no pipeline's, and in their common steps the rank that waits least has 20 %, too: the
+last rank of a collective does not wait. A kernel communicates where the profiler
+gives it a collective or a process group, else by its name: nccl, rccl, nvshmem, `ep::`, deep_ep, symm_mem, multimem, all-to-all,
+all-reduce, all-gather, reduce-scatter, one-shot, two-shot, cross_device_reduce, in any spelling; `at::native` and `triton_`
+never do. The stream decides nothing; but kernels of unknown names on streams that mostly communicate are reported (`unclassified_share`).
 
 **Strength.** `heuristic`: 20 % is customary.
 
 **Inconclusive when** there are no GPU events, or none communicates.
 
-**What it cannot see.** Loops by their own spans, which do not tell transfers from waiting for others. Of one rank's trace whether the time is the network's or that of a rank which comes late
-(`performance/straggler` tells them apart); ranks that come last by turns within one step. Copies that a copy engine does for a collective count as computation.
+**What it cannot see.** Loops by their own spans, which do not distinguish transfers from waiting for others. Of one
+rank's trace whether the time is the network's or that of a rank which is late
+(`performance/straggler` distinguishes them); ranks that come last by turns within one step. Copies that a copy engine
+does for a collective count as computation.
 
-**Cost.** None beside `performance/idle-comb`'s.
+**Cost.** None in addition to `performance/idle-comb`.
 )page";
 
 constexpr OptionInfo kOptions[] = {
@@ -51,7 +55,7 @@ constexpr OptionInfo kOptions[] = {
 };
 
 constexpr RuleInfo kInfo = {"performance/exposed-communication",
-                            "communication, or waiting for other ranks, is not hidden",
+                            "communication, or the wait for other ranks, is not hidden",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,
@@ -78,7 +82,8 @@ class ExposedCommunication : public TimelineRule {
     Put(details, "overlap_share", hidden);
     Put(details, "unclassified_share", Share(t.unclassified_ns(), t.kernel_ns()));
     if (t.communication_kernels() == 0)
-      return Inconclusive("no-communication: no kernel communicates", std::move(details));
+      return Inconclusive("no-communication: the trace contains no communication kernel",
+                          std::move(details));
     const double share = Share(t.exposed_ns(), t.span_ns());
     const std::string words = absl::StrFormat(
         "%.3g %% of %.4g s is exposed communication: %.4g ms of communication, %.3g %% of it "
@@ -91,18 +96,19 @@ class ExposedCommunication : public TimelineRule {
     found.Title(kInfo.title)
         .Explain(absl::StrCat(Capitalised(words), ".", OthersWords()))
         .Cause("communication", 0.8)
-        .Measured("share of the span that is exposed communication", share, "share")
+        .Measured("share of the time that is exposed communication", share, "share")
         .Threshold(least_, "customary")
         .Samples(t.communication_kernels())
-        .Assume(transfers ? "in each step the rank that waits least waits for nobody"
-                          : "no rank comes late: waiting for one looks like communication")
+        .Assume(transfers ? "in each step the rank that waits least does not wait for another rank"
+                          : "no rank is late: a wait for a late rank looks like communication")
         .Witness("communication_ms", Milliseconds(t.communication_ns()))
         .Witness("exposed_ms", Milliseconds(t.exposed_ns()))
         .Fix(
-            "First look at who waits for whom: performance/straggler over the traces of all ranks, "
-            "uneven sequences or experts, a pipeline's bubble. For transfers plumb plan says "
-            "whether the network can keep up. If so: prefetch, smaller buckets, a "
-            "stream of its own; if not: more tokens a GPU, sharding within a domain, fewer bytes.");
+            "Check first which ranks wait for which: performance/straggler over the traces of all "
+            "ranks, uneven sequences or experts, the bubble of a pipeline. For transfers, plumb "
+            "plan computes whether the network is fast enough. If it is, use prefetch, smaller "
+            "buckets or a separate stream. If not, use more tokens per GPU, shard within a domain, "
+            "or send fewer bytes.");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }
@@ -142,10 +148,9 @@ class ExposedCommunication : public TimelineRule {
   }
 
   std::string OthersWords() const {
-    if (!of_all_) return " How much of it is waiting for other ranks is not known.";
+    if (!of_all_) return " The part that is a wait for other ranks is not known.";
     return absl::StrFormat(
-        " The rank that waits least in each step has %.3g %%: the rest is "
-        "waiting for others.",
+        " The rank that waits least in each step has %.3g %%; the rest is a wait for other ranks.",
         100 * *of_all_);
   }
 

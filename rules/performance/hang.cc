@@ -18,37 +18,11 @@ namespace {
 constexpr char kPage[] = R"page(
 # performance/hang
 
-Ranks stand still, and the others wait for them.
+Some ranks are blocked, and the others wait for them.
 
 **Why.** One rank that does not launch a collective holds all others until the communication library's
 time limit, 10 minutes with PyTorch's NCCL backend: 4,096 GPUs that wait so long cost 683 GPU hours, and
 their utilisation reads 100 % meanwhile.
-
-**What it checks.** Every agent sends a heartbeat each half second from a thread of its own, which says how
-long its trainer has stood in the same step, or that it is between two steps and within no span: a notebook between
-two cells, a loop that has ended, a person who thinks. Where all are, nobody hangs; beside others in a later step such a rank is awaited
-as any other. `plumbd` takes the processes of a run, an attempt and a role
-together: when all of them have stood for longer than 10 s (`liveness.hang_seconds`), 5 median steps and
-twice the longest pause that the run came back from, it names those that stand in the earliest step; in one step, where some are
-within a collective (its span is open: `run.span("collective")`, or the wait for the last gradients of
-DistributedDataParallel on the CPU) and others are not, those that are not. A rank
-whose connection broke is named instead: `process-gone` where its heartbeats came until then;
-`network-lost` one that fell silent before, or is connected still and has not been heard of since before the others stood: a stopped
-process (`SIGSTOP`, a debugger) looks so, too. It is an `error` where somebody can be named; where
-all stand in one step it is a `warning`, and an `error` after 30 times as long. Of a loop that stopped before five looks, half a second
-apart, had seen it go on, nobody knows the pace: told after 30 times `hang_seconds` (five minutes), as a `warning` where somebody can be named,
-else as a `note`. The incident closes when those that stood go on or
-say goodbye, or when all that waited have ended well.
-
-*Of flight-recorder dumps* (offline): a rank's head is its oldest pending operation. It waits for each member of the group that has not
-launched it, or holds it pending behind an older one; a send or receive waits for the peer named in it, unless that
-peer's head is the counterpart. `mismatched`: the ranks in the minority by operation, dtype or shape (as the library compares them: counts of elements where they must
-agree, never how a tensor is viewed; bytes where an all-gather or broadcast only moves them; a tie names all), those that began two operations in another order than most, and those of which each sends to the next
-and nobody receives. `not-launched`: ranks that others wait for and that hold nothing pending; ranks without a dump only where no rank with one is such.
-`not-completed`: ranks whose oldest pending all-reduce, all-gather, reduce-scatter, all-to-all or barrier of a group a peer has
-completed. `not-started`: fewer than half of the ranks, whose recorders have the operation as `scheduled` while it is `started` on the others: what runs before it on
-their devices holds them. Else all at one operation: a `note` that names nobody. A graph over *any* pending collective names false ranks in 4 of 10
-simulated hangs, because ranks run ahead by different depths; this one in none of 480.
 
 **Bad.** Ranks 0, 1 and 3 are in step 20 and rank 2 is in step 19, for 12 s where a step takes .5 s. Of dumps: `rank 5
 has not launched all_reduce 1,204 of group default_pg; 7 ranks wait for it`.
@@ -57,30 +31,66 @@ has not launched all_reduce 1,204 of group default_pg; 7 ranks wait for it`.
 process, whatever they compile; a pause half as long again as one that the run came back from.
 
 **How to fix it.** `not-launched`: that rank's stack (`py-spy dump`), its log, its host. `not-completed`: its GPU and its links.
-`mismatched`: code that runs on some ranks only; `TORCH_DISTRIBUTED_DEBUG=DETAIL`. `stuck`: take the stacks of the named ranks (`py-spy dump`, `gdb`), and the flight
-recorder with NCCL. `process-gone`: the exit status and the kernel's log (out of memory); the others wait
-for ever, so restart. `network-lost`: the host and its network. A stage that is meant to be long:
+`mismatched`: code that runs on some ranks only; `TORCH_DISTRIBUTED_DEBUG=DETAIL`. `stuck`: take the stacks of the
+named ranks (`py-spy dump`, `gdb`), and the flight
+recorder with NCCL. `process-gone`: the exit status and the kernel's log (out of memory); the others
+wait forever, so restart. `network-lost`: the host and its network. A stage that is long on purpose:
 declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
 
-**Inconclusive when** all that is pending in any dump was launched less than 30 s before the files were written (by the files' own time): somebody asked a job for
-them that may well go on, and dumps of two moments look like ranks that wait. When dumps prove to be of different times (one member completed what another had
-not launched), nobody waits, more of the awaited ranks left no dump than there are dumps, or what they hold explains nothing.
+**What it checks.** Every agent sends a heartbeat each half second from a thread of its own, which states
+how long its trainer has been in the same step, or that it is between two steps and within no span: a notebook between
+two cells, a loop that has ended, a pause of the user. If all are in this state, no rank hangs. If others are in a later step, such a
+rank is treated like any other. `plumbd` takes the processes of a run, an attempt and a role
+together: when all of them have made no progress for longer than 10 s (`liveness.hang_seconds`), 5 median steps and
+twice the longest pause that the run came back from, it names those that are in the earliest step; in one step, where some are
+within a collective (its span is open: `run.span("collective")`, or the wait for the last gradients of
+DistributedDataParallel on the CPU) and others are not, those that are not. A rank
+whose connection broke is named instead: `process-gone` if its heartbeats arrived until then;
+`network-lost` for one that sent nothing before that, or is still connected but has sent nothing since before the others stopped: a stopped
+process (`SIGSTOP`, a debugger) looks so, too. It is an `error` if a rank can be named. If all
+are in one step it is a `warning`, and an `error` after 30 times as long. If a loop stopped before five observations, half a
+second apart, saw progress, the length of its steps is not known: it is reported after 30 times `hang_seconds` (five
+minutes), as a `warning` if a rank can be named, else as a `note`. The incident closes when the blocked ranks
+continue or report their end, or when all waiting ranks have ended normally.
 
-**What it cannot see.** Who holds the others where all stand in the same step, and no span tells who is within a collective. Hangs
-of a run of which any process is not heard of. Processes that all stop between two steps, within no span (`health/hang-between-steps` reports those); or, where the step
+*Of flight-recorder dumps* (offline): a rank's head is its oldest pending operation. It waits for each member of the group that has not
+launched it, or holds it pending behind an older one; a send or receive waits for the peer named in it, unless that
+peer's head is the counterpart. `mismatched`: the ranks in the minority by operation, dtype or shape (as the library
+compares them: counts of elements where they must
+agree, never how a tensor is viewed; bytes where an all-gather or broadcast only moves them; a tie names all), those
+that began two operations in another order than most, and those of which each sends to the
+next and none receives. `not-launched`: ranks that others wait for and that hold nothing pending; ranks without a dump
+only where no rank with one is such.
+`not-completed`: ranks whose oldest pending all-reduce, all-gather, reduce-scatter, all-to-all or barrier of a group a peer has
+completed. `not-started`: fewer than half of the ranks, whose recorders have the operation as `scheduled` while it is
+`started` on the others: what runs before it on
+their devices holds them. Else all at one operation: a `note` that names no rank. A graph over *any* pending collective names false ranks in 4 of 10
+simulated hangs, because ranks run ahead by different depths; this one in none of 480.
+
+**Inconclusive when** all that is pending in any dump was launched less than 30 s before the files were written (by
+the files' own time): they were requested
+from a job that may continue, and dumps of two moments look like waiting ranks. When dumps prove to be of different
+times (one member completed what another had
+not launched), no rank waits, more of the awaited ranks have no dump than there are dumps, or the dumps explain nothing.
+
+**What it cannot see.** Which rank blocks the others if all are in the same step, and no span shows which ranks are within a collective. Hangs
+of a run with a process that sends nothing. Processes that all stop between two steps, within no span
+(`health/hang-between-steps` reports those); or, where the step
 has stages (`run.watch`, spans of forward and backward), between two of them; one alone within a forward pass. Records
-have no heartbeats, so an offline audit of them says nothing of this rule; that of a stored run
-(`plumb audit --server`) repeats what was said. Of dumps: what the recorder had overwritten (raise `TORCH_NCCL_TRACE_BUFFER_SIZE`), and
-whether the job stood at all where files were copied without their times (`cp -p`, `rsync -a` keep them): that dumps are written on a time-out is an assumption.
+have no heartbeats, so an offline audit of them gives no verdict of this rule; an audit of a
+stored run (`plumb audit --server`) repeats the earlier findings. Of dumps: what the recorder had overwritten (raise
+`TORCH_NCCL_TRACE_BUFFER_SIZE`), and
+whether the job was blocked at all if files were copied without their times (`cp -p`, `rsync -a` keep them): that
+dumps are written on a time-out is an assumption.
 
 **Cost.** A heartbeat of some 40 bytes each half second when there is nothing else to send.
 
-**Strength.** `bounded`: that nobody goes on is measured; that it is no stage which takes so long is
-an assumption, and the finding says so.
+**Strength.** `bounded`: it is measured that no rank continues; it is an assumption, stated in the
+finding, that no stage takes this long.
 )page";
 
 constexpr RuleInfo kInfo = {"performance/hang",
-                            "ranks stand still, and the others wait",
+                            "some ranks are blocked, and the others wait",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,
@@ -118,33 +128,33 @@ Told WordsOf(const Frozen& frozen) {
   switch (frozen.kind) {
     case Frozen::Kind::kMismatched:
       if (frozen.what == "order") {
-        return {"mismatched", "ranks begin collectives in different orders, and all stand still",
-                "Look for code that uses two groups in another order on these ranks, or from two "
+        return {"mismatched", "ranks call collectives in different orders, and all are blocked",
+                "Find code that uses two groups in a different order on these ranks, or from two "
                 "threads."};
       }
       if (frozen.what == "direction") {
-        return {"mismatched", "ranks send to each other, and nobody receives",
-                "Look at the pipeline's schedule: of two neighbours one sends first, the other "
-                "receives first, or both in one batch (batch_isend_irecv)."};
+        return {"mismatched", "ranks send to each other, and no rank receives",
+                "Check the pipeline's schedule: one of two neighbours must send first and the "
+                "other receive first, or both in one batch (batch_isend_irecv)."};
       }
-      return {"mismatched", "ranks hand different things to one collective, and all stand still",
-              "Look for code that runs on these ranks only; TORCH_DISTRIBUTED_DEBUG=DETAIL checks "
+      return {"mismatched", "ranks call a collective with different arguments, and all are blocked",
+              "Find code that runs on these ranks only. TORCH_DISTRIBUTED_DEBUG=DETAIL checks "
               "every call before it is made."};
     case Frozen::Kind::kNotLaunched:
-      return {"not-launched", "ranks have not launched what the others wait for",
-              "Take the stacks of the named ranks (py-spy dump, gdb), their logs, their hosts: the "
-              "others only wait."};
+      return {"not-launched", "ranks have not launched the collective that the others wait for",
+              "Look at the stacks of the named ranks (py-spy dump, gdb), their logs and their "
+              "hosts. The other ranks only wait."};
     case Frozen::Kind::kNotStarted:
-      return {"not-started", "devices of some ranks have not begun what the others wait in",
-              "Look what runs before it on the named ranks' GPUs (py-spy dump, a kernel that does "
+      return {"not-started", "GPUs of some ranks have not started the collective of the others",
+              "Find the work that blocks the named ranks' GPUs (py-spy dump, a kernel that does "
               "not end, a copy that waits, nvidia-smi)."};
     case Frozen::Kind::kNotCompleted:
-      return {
-          "not-completed", "ranks have not completed what their peers have",
-          "Look at the GPUs and links of the named ranks (nvidia-smi, dmesg: XID, link errors)."};
+      return {"not-completed", "ranks have not completed an operation that their peers completed",
+              "Check the GPUs and links of the named ranks (nvidia-smi, dmesg: XID, link errors)."};
     default:
-      return {"not-completed", "all ranks stand in one collective",
-              "Look at the network and its counters: nobody came late, and nobody gets out."};
+      return {"not-completed", "all ranks are blocked in one collective",
+              "Check the network and its counters: every rank has joined the collective, and none "
+              "completes it."};
   }
 }
 
@@ -157,9 +167,10 @@ std::string Explain(const Frozen& frozen) {
   switch (frozen.kind) {
     case Frozen::Kind::kMismatched:
       if (frozen.tie) {
-        return absl::StrCat(frozen.what == "direction" ? "In a circle at " : "At ", op,
+        return absl::StrCat(frozen.what == "direction" ? "A cycle of waits at " : "At ", op,
                             " the ranks differ in ", frozen.what, ": ", frozen.majority, " or ",
-                            frozen.minority, ", as many ranks each: who is wrong is not told.");
+                            frozen.minority,
+                            ", with equally many ranks each; which side is wrong is not known.");
       }
       return absl::StrCat("At ", op, " the ranks differ in ", frozen.what, ": ", frozen.minority,
                           " on ", ListRanks(frozen.ranks), ", ", frozen.majority, " on most.",
@@ -168,22 +179,22 @@ std::string Explain(const Frozen& frozen) {
       std::string text = absl::StrCat(ranks, one ? " has" : " have", " not launched ", op, ", and ",
                                       one ? "holds" : "hold", " nothing pending.", waiting);
       if (frozen.ranks == frozen.without_dump) {
-        text = absl::StrCat("Of ", ListRanks(frozen.ranks),
-                            " there is no dump that can be read, and the others wait for ",
-                            one ? "it" : "them", " at ", op, ".", waiting);
+        text = absl::StrCat(ranks, one ? " has" : " have",
+                            " no readable dump, and the others wait for ", one ? "it" : "them",
+                            " at ", op, ".", waiting);
       } else if (!frozen.without_dump.empty()) {
-        absl::StrAppend(&text, " Of ", ListRanks(frozen.without_dump),
-                        " there is no dump that can be read.");
+        absl::StrAppend(&text, " There is no readable dump of ", ListRanks(frozen.without_dump),
+                        ".");
       }
       return text;
     }
     case Frozen::Kind::kNotStarted:
       return absl::StrCat(ranks, one ? " has" : " have", " launched ", op, ", and ",
                           one ? "its device has" : "their devices have",
-                          " not begun it (scheduled); it is started on the others.", waiting);
+                          " not started it (scheduled); the others have.", waiting);
     case Frozen::Kind::kNotCompleted:
       return absl::StrCat(ranks, one ? " has" : " have", " not completed ", op,
-                          ", which a peer has.", waiting);
+                          ", which a peer has completed.", waiting);
     default:
       return absl::StrCat("All ", frozen.waiting.size(), " ranks wait in ", op, ".");
   }
@@ -277,9 +288,11 @@ void DrawWaits(const flight::Job& job, const Frozen& frozen, v1::Finding& findin
   }
   if (!frozen.ranks.empty()) {
     const bool unseen = frozen.ranks == frozen.without_dump;
-    AddNode(waits, frozen.ranks,
-            absl::StrCat(unseen ? "no dump; awaited at " : "awaited at ", OpWords(frozen.op)),
-            true);
+    AddNode(
+        waits, frozen.ranks,
+        absl::StrCat(unseen ? "no dump; the others wait for it at " : "the others wait for it at ",
+                     OpWords(frozen.op)),
+        true);
   }
   PutNumbers(waits, "from", from);
   PutNumbers(waits, "to", to);
@@ -289,8 +302,8 @@ void DrawWaits(const flight::Job& job, const Frozen& frozen, v1::Finding& findin
 std::string WrongDump(const v1::FlightRecorder& recorder) {
   for (const auto& op : recorder.operations()) {
     if (op.group() >= static_cast<uint32_t>(recorder.groups_size()))
-      return "an operation of no group";
-    if (op.sequence() > INT64_MAX) return "a sequence number beyond all counting";
+      return "an operation without a group";
+    if (op.sequence() > INT64_MAX) return "a sequence number that is too large";
   }
   return "";
 }
@@ -302,20 +315,19 @@ v1::Verdict OfDumps(const flight::Job& job, const Frozen& frozen) {
     return Pass(absl::StrFormat("no operation is pending in %d dumps", dumps));
   if (frozen.kind == Frozen::Kind::kDifferentTimes) {
     return Inconclusive(
-        absl::StrFormat("different-times: rank %d completed %s, which rank %d had not launched "
+        absl::StrFormat("different-times: rank %d completed %s, but rank %d had not launched it "
                         "when it wrote its dump",
                         frozen.ranks[0], OpWords(frozen.op), frozen.ranks[1]));
   }
   if (frozen.kind == Frozen::Kind::kNobodyWaits) {
-    return Inconclusive(absl::StrCat("nobody-waits: ", ListRanks(frozen.ranks),
-                                     " had not completed ", OpWords(frozen.op),
-                                     " when the dump was written, and no rank "
-                                     "waits: dumps of different times look so"));
+    return Inconclusive(absl::StrCat(
+        "nobody-waits: ", ListRanks(frozen.ranks), " had not completed ", OpWords(frozen.op),
+        " when the dump was written, and no rank waits; dumps of different times have this form"));
   }
   if (frozen.kind == Frozen::Kind::kFewDumps) {
     return Inconclusive(absl::StrCat("few-dumps: the ", dumps, " ranks with a dump wait at ",
                                      OpWords(frozen.op), " for ", ListRanks(frozen.ranks),
-                                     ", of which there is no dump that can be read"));
+                                     ", which have no readable dump"));
   }
   if (frozen.kind == Frozen::Kind::kUnexplained) {
     return Inconclusive(absl::StrCat("unexplained: ", frozen.waiting.size(),
@@ -331,9 +343,9 @@ v1::Verdict OfDumps(const flight::Job& job, const Frozen& frozen) {
       .Cause(named ? words.kind : "all-at-one", frozen.tie || unseen ? 0.5 : 0.9)
       .Measured("ranks with operations pending", static_cast<double>(frozen.waiting.size()),
                 "ranks")
-      .Threshold(0, "none is pending in a job that goes on")
+      .Threshold(0, "a running job has none")
       .Samples(dumps)
-      .Assume("the dumps were written when the job ran into its time limit")
+      .Assume("the dumps were written at the time limit of the collective")
       .Witness("group", frozen.op.group)
       .Witness("operation", frozen.op.kind)
       .Witness("sequence", static_cast<double>(frozen.op.sequence))
@@ -350,7 +362,7 @@ v1::Verdict OfDumps(const flight::Job& job, const Frozen& frozen) {
 // has something pending, and dumps of two moments look like ranks that wait.
 v1::Verdict MayGoOn(const Frozen& frozen) {
   return Inconclusive(absl::StrCat(
-      "on-demand: what is pending (", OpWords(frozen.op),
+      "on-demand: the pending operation (", OpWords(frozen.op),
       ") was launched less than 30 s before the dumps were written: no time limit can have passed, "
       "and the job may go on; take dumps again in a minute"));
 }

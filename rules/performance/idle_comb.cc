@@ -15,25 +15,10 @@ namespace {
 constexpr char kPage[] = R"page(
 # performance/idle-comb
 
-The GPU idles again and again at the same place of a step: a comb in the graph of utilisation.
+The GPU is idle repeatedly at the same place of a step: the graph of utilisation looks like a comb.
 
 **Why.** A loader that holds the step for 30 ms of 200 costs 15 % of every GPU of the job: of 64 GPUs ten do nothing,
 and no single step looks slow.
-
-**What it checks.** Of a trace, U being the length of a union of intervals: idle = 1 − U(kernels, copies, memsets) / span, from
-the start of the first to the end of the last. All GPU events count, whatever they are called and whether their launch was recorded or
-not: with only those that a launch record names, a run that idles 1.8 % reads 17.1 %. Gaps of at least 1 ms are grouped by the
-GPU operation that ends them. A group recurs where at least three of its gaps are 3 % of a step or longer, three
-quarters of the distances between these (counted in occurrences of that operation) are within 2 % of their median,
-and they reach over half of the span. A finding where a group recurs; a `warning` from 5 % of the span on, else a `note`.
-
-*The cause* of a gap is asked of the thread that launched the first kernel after it: the first of garbage collection,
-checkpoint, data loading, compilation and communication whose spans there cover half of the gap; else `synchronisation`,
-where a call that waits for the GPU was open as the gap began and returned right then; else `unknown`. Of a comb: what holds half of its time.
-
-*Of a trainer's own spans* (`run.span`, and those that `run.watch` makes by itself: data, full garbage collections, the wait for the last gradients;
-live, and from a run record) the loop of the thread that ends the steps takes the place of the GPU, in blocks of 16, later 64 steps: it waits in spans of
-data, checkpoints, compilation and garbage collection, and whatever else it does is work. So each gap has its cause. In front of a GPU a finding is a note.
 
 **Bad.** `the GPU idles 15 % of the time; 15 % in 12 gaps of up to 31 ms, one each 200 ms, while data are loaded`.
 
@@ -48,9 +33,27 @@ data, checkpoints, compilation and garbage collection, and whatever else it does
 - `communication`: see `performance/exposed-communication`.
 - `unknown`: record with `with_stack=True`, and look at the host's thread in the gap that the witness names.
 
+**What it checks.** Of a trace, U being the length of a union of intervals: idle = 1 − U(kernels, copies, memsets) / span, from
+the start of the first to the end of the last. All GPU events count, whatever they are called and whether their launch was recorded or
+not: with only those that a launch record names, a run that idles 1.8 % reads 17.1 %. Gaps of at least 1 ms are grouped by the
+GPU operation that ends them. A group recurs where at least three of its gaps are 3 % of a step or longer, three
+quarters of the distances between these (counted in occurrences of that operation) are within 2 % of their median,
+and they cover half of the span. A finding where a group recurs; a `warning` from 5 % of the span on, else a `note`.
+
+*The cause* of a gap is taken from the thread that launched the first kernel after it: the first of garbage collection,
+checkpoint, data loading, compilation and communication whose spans there cover half of the gap; else `synchronisation`,
+where a call that waits for the GPU was open as the gap began and returned right then; else `unknown`. Of a comb: what holds half of its time.
+
+*Of a trainer's own spans* (`run.span`, and those that `run.watch` makes by itself: data, full garbage collections, the wait for the last gradients;
+live, and from a run record) the loop of the thread that ends the steps takes the place of the GPU, in blocks of 16,
+later 64 steps: it waits in spans of
+data, checkpoints, compilation and garbage collection, and whatever else it does is work. So each gap has its cause.
+In front of a GPU a finding is a note.
+
 **Strength.** `statistical`, measured: of 6,400 simulated healthy ranks (16 steps; in each a gap of up to 4 % of it at a random place) none
-got a warning, so that fewer than 0.05 % do (95 %), and 0.3 % a note: three gaps can lie evenly by chance. The 5 %
-between note and warning is customary. Of a trainer's own spans it is `heuristic`: on a busy machine any loop waits more, and the share is that machine's.
+got a warning, so that fewer than 0.05 % do (95 %), and 0.3 % a note: three gaps can be evenly spaced by chance. The 5 %
+between note and warning is customary. Of a trainer's own spans it is `heuristic`: on a busy machine any loop
+waits more, and the share is that machine's.
 
 **Inconclusive when** the trace has no GPU events, or idles more than 5 % and marks fewer than three steps; and where no step is marked and
 no cause above is at work: it may be a server that waits for its next request. In a trace that neither marks steps nor shows a gradient or an
@@ -64,11 +67,11 @@ host thread that the profiler did not record.
 
 constexpr OptionInfo kOptions[] = {
     {"share", OptionInfo::Type::kNumber, "of the span", "0.05",
-     "from where on recurring gaps are a warning: one GPU in twenty", "", 0, 1},
+     "share from which recurring gaps are a warning: 5 % is 5 %: one GPU in twenty", "", 0, 1},
 };
 
 constexpr RuleInfo kInfo = {"performance/idle-comb",
-                            "the GPU idles in a recurring pattern",
+                            "the GPU is idle in a recurring pattern",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,
@@ -81,17 +84,17 @@ constexpr size_t kFewestSteps = 3;
 const char* TitleOf(v1::TimelineGap::Cause cause) {
   switch (cause) {
     case v1::TimelineGap::CAUSE_GARBAGE_COLLECTION:
-      return "the GPU idles again and again while garbage is collected";
+      return "the GPU is idle repeatedly during garbage collection";
     case v1::TimelineGap::CAUSE_CHECKPOINT:
-      return "the GPU idles again and again while a checkpoint is written";
+      return "the GPU is idle repeatedly while a checkpoint is written";
     case v1::TimelineGap::CAUSE_DATA_LOADING:
-      return "the GPU idles again and again while data are loaded";
+      return "the GPU is idle repeatedly while data are loaded";
     case v1::TimelineGap::CAUSE_COMPILATION:
-      return "the GPU idles again and again while code is compiled";
+      return "the GPU is idle repeatedly while code is compiled";
     case v1::TimelineGap::CAUSE_COMMUNICATION:
-      return "the GPU idles again and again while the host communicates";
+      return "the GPU is idle repeatedly while the host communicates";
     case v1::TimelineGap::CAUSE_SYNCHRONISATION:
-      return "the GPU idles again and again after the host waited for it";
+      return "the GPU is idle repeatedly after the host waited for it";
     default:
       return kInfo.title;
   }
@@ -100,22 +103,23 @@ const char* TitleOf(v1::TimelineGap::Cause cause) {
 const char* FixOf(v1::TimelineGap::Cause cause) {
   switch (cause) {
     case v1::TimelineGap::CAUSE_GARBAGE_COLLECTION:
-      return "gc.disable(), and gc.collect() every few hundred steps, at the same step on all "
+      return "Call gc.disable(), and gc.collect() every few hundred steps, at the same step on all "
              "ranks.";
     case v1::TimelineGap::CAUSE_CHECKPOINT:
       return "Save asynchronously (torch.distributed.checkpoint.async_save), or less often.";
     case v1::TimelineGap::CAUSE_DATA_LOADING:
-      return "More loader workers, pin_memory, prefetch_factor; decode and tokenise ahead of the "
+      return "Use more loader workers, pin_memory, prefetch_factor; decode and tokenise before the "
              "run.";
     case v1::TimelineGap::CAUSE_COMPILATION:
-      return "Mark what changes its shape as dynamic, or pad, so that nothing is compiled anew.";
+      return "Mark dimensions that change as dynamic, or pad them, so that nothing is compiled "
+             "again.";
     case v1::TimelineGap::CAUSE_COMMUNICATION:
       return "Start collectives earlier, and do not wait for them on the host.";
     case v1::TimelineGap::CAUSE_SYNCHRONISATION:
-      return "Take .item(), .cpu() and prints of the loss out of the step, or do it each n-th "
+      return "Remove .item(), .cpu() and prints of the loss from the step, or call them every n-th "
              "step.";
     default:
-      return "Record with with_stack=True, and look at what the host does in the gap of the "
+      return "Record a trace with with_stack=True, and look at the host's work in the gap of the "
              "witness.";
   }
 }
@@ -134,21 +138,21 @@ class IdleComb : public TimelineRule {
     Put(details, "steps", static_cast<double>(steps));
     if (idle > kMuchIdle && steps < kFewestSteps && (steps > 0 || comb.gaps == 0)) {
       return Inconclusive(
-          absl::StrFormat("few-steps: %d steps are marked, and the GPU idles %.3g %% "
-                          "of the time: what recurs cannot be told",
+          absl::StrFormat("few-steps: %d steps are marked, and the GPU is idle %.3g %% of the "
+                          "time; the rule cannot find a recurring pattern",
                           steps, 100 * idle),
           std::move(details));
     }
     if (comb.gaps > 0 && !IsLoop(steps, comb)) {
       return Inconclusive(
-          absl::StrFormat("no-steps: %d gaps recur, %.3g %% of the time, but no step is marked and "
-                          "the trace says of no cause: a server that waits for its next request "
-                          "looks so",
-                          comb.gaps, 100 * Share(static_cast<uint64_t>(comb.time_ns), t.span_ns())),
+          absl::StrFormat(
+              "no-steps: %d gaps recur, %.3g %% of the time, but the trace has no step marks and "
+              "no known cause; a server that waits for requests looks the same",
+              comb.gaps, 100 * Share(static_cast<uint64_t>(comb.time_ns), t.span_ns())),
           std::move(details));
     }
     if (comb.gaps == 0) {
-      return Pass(absl::StrFormat("the GPU idles %.3g %% of the time; no gap recurs", 100 * idle),
+      return Pass(absl::StrFormat("the GPU is idle %.3g %% of the time; no gap recurs", 100 * idle),
                   std::move(details));
     }
     v1::Verdict verdict = Found(t, comb, idle);
@@ -172,7 +176,7 @@ class IdleComb : public TimelineRule {
 
   static std::string CauseWords(const timeline::Comb& comb) {
     if (comb.cause == v1::TimelineGap::CAUSE_UNKNOWN)
-      return "The trace says of no known cause that it was at work in them.";
+      return "The trace shows no known cause in them.";
     return absl::StrFormat("%s holds %.0f %% of their time.",
                            Capitalised(timeline::CauseName(comb.cause)), 100 * comb.cause_share);
   }
@@ -192,16 +196,15 @@ class IdleComb : public TimelineRule {
     const std::string& name = t.names(static_cast<int>(comb.longest->name()));
     found.Title(TitleOf(comb.cause))
         .Explain(absl::StrFormat(
-            "The GPU idles %.3g %% of %.4g s; %.3g %% in %d gaps that recur each %.4g ms, the "
-            "longest "
-            "%.4g ms, from %.4g ms on, before \"%s\". %s",
+            "The GPU is idle %.3g %% of %.4g s: %.3g %% in %d gaps that recur every %.4g ms. The "
+            "longest takes %.4g ms, starts at %.4g ms, and is before \"%s\". %s",
             100 * idle, 1e-9 * static_cast<double>(t.span_ns()), 100 * share, comb.gaps,
             static_cast<double>(comb.period_ns) * 1e-6, static_cast<double>(comb.longest_ns) * 1e-6,
             Milliseconds(comb.longest->start_ns()), name, CauseWords(comb)))
         .Cause(timeline::CauseName(comb.cause),
                comb.cause == v1::TimelineGap::CAUSE_UNKNOWN ? 0.5 : 0.9)
-        .Measured("share of the span in recurring gaps", share, "share")
-        .Threshold(warning_, "one GPU in twenty")
+        .Measured("share of the time in recurring gaps", share, "share")
+        .Threshold(warning_, "5 %: one GPU in twenty")
         .Samples(comb.gaps)
         .Witness("gap_from_ms", Milliseconds(comb.longest->start_ns()))
         .Witness("gap_ms", static_cast<double>(comb.longest_ns) * 1e-6)

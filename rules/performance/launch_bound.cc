@@ -18,10 +18,6 @@ The GPU has nothing to do because the host has not launched it yet.
 **Why.** A launch costs the host some 5 µs, and Python around it 20: a step of 2,000 kernels of 4 µs takes 40 ms to launch and
 8 ms to compute. The GPU idles 80 % of the time, and a faster GPU changes nothing.
 
-**What it checks.** For each stretch in which the GPU idles: how long of it the operation that ends it was not launched yet. Stretches
-that garbage collection, checkpoints, data loading, compilation or communication explain are left out, those of a millisecond or more (no launch
-takes so long: the host did something else, see `performance/idle-comb`), and one that is more than half of all: a host that stopped once is no habit. A finding from 10 % of the span on.
-
 **Bad.** `the GPU waits 46 % of the time for launches; 83 % of its kernels take under 10 µs`.
 
 **Good.** `the GPU waits 0.7 % of the time for launches; 12 % of its kernels take under 10 µs`.
@@ -29,13 +25,19 @@ takes so long: the host did something else, see `performance/idle-comb`), and on
 **How to fix it.** CUDA graphs (`torch.cuda.graph`, `torch.compile(mode="reduce-overhead")`), fused kernels and optimizers (`fused=True`),
 a larger micro-batch; take synchronisations (`.item()`, prints) out of the step, so that the host runs ahead.
 
+**What it checks.** For each stretch in which the GPU idles: how long of it the operation that ends it was not launched yet. Stretches
+that garbage collection, checkpoints, data loading, compilation or communication explain are excluded, as are those of a millisecond or more
+(no launch takes this long: the host did something else, see `performance/idle-comb`), and one that is more than half
+of all: a host that stopped once is not a pattern. A finding from 10 % of the span on.
+
 **Strength.** `heuristic`: 10 % is customary.
 
 **Inconclusive when** there are no GPU events, no kernels, or fewer than half of them have a launch record.
 
-**What it cannot see.** Loops by their own spans: all that they do they launch themselves. What the profiler itself costs the host: recording stacks and shapes makes launches slower. Compare a trace without.
+**What it cannot see.** Loops by their own spans: all that they do they launch themselves. What the profiler itself
+costs the host: recording stacks and shapes makes launches slower. Compare a trace without.
 
-**Cost.** None beside `performance/idle-comb`'s.
+**Cost.** None in addition to `performance/idle-comb`.
 )page";
 
 constexpr OptionInfo kOptions[] = {
@@ -57,7 +59,8 @@ class LaunchBound : public TimelineRule {
   // A loop launches all of its own work.
   bool reads_loops() const override { return false; }
   v1::Verdict JudgeTimeline(const v1::Timeline& t) const override {
-    if (t.kernels() == 0) return Inconclusive("no-kernels: only copies and memsets ran");
+    if (t.kernels() == 0)
+      return Inconclusive("no-kernels: the trace contains only copies and memsets");
     // If the host stopped once, to warm up or to compile, that is no habit.
     uint64_t longest = 0;
     for (const v1::TimelineGap& gap : t.gaps()) longest = std::max(longest, gap.duration_ns());
@@ -86,15 +89,15 @@ class LaunchBound : public TimelineRule {
     found.Title(kInfo.title)
         .Explain(Capitalised(words) + ".")
         .Cause("launches", 0.8)
-        .Measured("share of the span in which the GPU waits for a launch", share, "share")
+        .Measured("share of the time in which the GPU waits for a launch", share, "share")
         .Threshold(least_, "customary")
         .Samples(t.kernels())
-        .Assume("the profiler itself does not make launches much slower")
+        .Assume("the profiler itself does not slow launches much")
         .Witness("waited_ms", Milliseconds(waited))
         .Witness("kernels", static_cast<double>(t.kernels()))
         .Fix(
-            "CUDA graphs (torch.compile with mode=\"reduce-overhead\"), fused optimizers, a larger "
-            "micro-batch; no .item() within the step.");
+            "Use CUDA graphs (torch.compile with mode=\"reduce-overhead\"), fused optimizers, a "
+            "larger micro-batch; no .item() within the step.");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }

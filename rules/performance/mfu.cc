@@ -25,33 +25,42 @@ constexpr char kPage[] = R"page(
 
 A utilisation that cannot be, one that is not what its own facts make it, or one that fell.
 
-**Why.** MFU decides what is bought and what is tuned, and its mistakes are powers of two: an H100 has 989 TFLOP/s in bf16 and 1,979 in fp8 or in bf16 with sparsity, so
-a run at 40 % reads 20 % by the data sheet's larger number; a mixture of 671 B parameters of which a token uses 37 B reads 18 times too high by the total.
+**Why.** MFU decides about purchases and tuning, and its usual errors are factors of two: an H100 has 989 TFLOP/s in
+bf16 and 1,979 in fp8 or in bf16 with sparsity, so
+a run at 40 % reads 20 % by the data sheet's larger number; a mixture of 671 B parameters of which a token uses 37 B
+reads 18 times too high by the total.
+
+**Bad.** `mfu is 1.31 in step 40: more than 100 % of the peak`; `mfu is half of the value computed from 12,000
+tokens/s: a peak with sparsity, or of half the width`; `mfu fell from .41 to .33 at step 5,120`.
+
+**Good.** `mfu is .41 (median of 640 points)`.
+
+**How to fix it.** The dense peak of the dtype that the matrix products use; active parameters; the attention's term
+with the sequence length that is trained on. After a drop
+look at what changed at that step: a node, clocks (`nvidia-smi -q -d CLOCK`), a loader, a longer sequence;
+`performance/straggler` and `idle-comb` on a trace of it.
 
 **What it checks.** Series with the word `mfu` in their names, shares or per cent (by the name, else by what most values are).
 
 - *Impossible*: a value above 1 (100 %).
-- *Not its own facts*: where the options tell the model and the cluster, and a series `tokens_per_second` the speed of the whole job (`tokens_per_second_per_gpu`: of one GPU),
+- *Not its own facts*: if the options describe the model and the cluster, and a series `tokens_per_second` the speed of
+  the whole job (`tokens_per_second_per_gpu`: of one GPU),
 
       MFU = tokens/s · (6·N + 12·L·H·Q·T) / (G · peak)
 
-  with N the parameters that a token uses. A finding where this is above 1, or where the median of told / computed over 8 steps and more is further than a tenth from 1; a half
+  with N the parameters that a token uses. A finding where this is above 1, or where the median of logged /
+  computed over at least 8 steps differs from 1 by more than a tenth; a half
   and two are named as the wrong peak (sparsity, another dtype), total / active parameters as the total used for the active.
 - *It fell*: the median of 64 points is a tenth or more below that of the 64 before, by six of their deviations, and so is each half of it.
 
-**Bad.** `mfu is 1.31 in step 40: more than all of the peak`; `mfu tells half of what 12,000 tokens/s make: a peak with sparsity, or of half the width`; `mfu fell from .41 to .33 at step 5,120`.
-
-**Good.** `mfu is .41 (median of 640 points)`.
-
-**How to fix it.** The dense peak of the dtype that the matrix products use; active parameters; the attention's term with the sequence length that is trained on. After a drop
-look at what changed at that step: a node, clocks (`nvidia-smi -q -d CLOCK`), a loader, a longer sequence; `performance/straggler` and `idle-comb` on a trace of it.
-
-**Strength.** `proved` where it is impossible, `bounded` where the options are assumed to be right, `statistical` for a drop, measured: of 2,000 simulated healthy series of 1,024 points
+**Strength.** `proved` where it is impossible, `bounded` where the options are assumed to be right, `statistical` for
+a drop, measured: of 2,000 simulated healthy series of 1,024 points
 (noise of 3 %, a dip to a half each 100 points, a drift of 3 % over the run) none alarmed, so at most 0.15 % do (95 %).
 
 **Inconclusive when** a series has fewer than 8 points that are numbers.
 
-**What it cannot see.** A wrong figure that is not impossible, without the options; a drop that the trainer explains (a longer sequence, fewer GPUs): it assumes there is none;
+**What it cannot see.** A wrong value that is not impossible, without the options; a drop that the trainer explains
+(a longer sequence, fewer GPUs): it assumes there is none;
 one that creeps, less than a tenth in 64 points.
 
 **Cost.** 128 values a series.
@@ -64,7 +73,7 @@ constexpr OptionInfo Fact(const char* name, const char* unit, const char* defaul
           .type = OptionInfo::Type::kNumber,
           .unit = unit,
           .default_value = default_value,
-          .reason = "0: not told, and MFU is not computed",
+          .reason = "0: not declared, and MFU is not computed",
           .low = 0,
           .high = 1e18};
 }
@@ -77,7 +86,7 @@ constexpr OptionInfo kOptions[] = {
 };
 
 constexpr RuleInfo kInfo = {"performance/mfu",
-                            "utilisation figures are impossible or fell",
+                            "the logged MFU is impossible, wrong, or fell",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,
@@ -234,7 +243,7 @@ class Mfu : public Rule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [op, series] : series_) out.Add(Placed(op, series, JudgeSeries(op, series)));
     if (computed_.points > 0 && series_.empty())
-      out.Add(Placed("mfu", computed_, JudgeSeries("the MFU that the tokens make", computed_)));
+      out.Add(Placed("mfu", computed_, JudgeSeries("the MFU computed from the tokens", computed_)));
   }
 
   void Persist(Archive& archive) override {
@@ -257,16 +266,14 @@ class Mfu : public Rule {
 
   v1::Verdict JudgeSeries(const std::string& op, const MfuSeries& series) const {
     if (series.points < kFewestPoints)
-      return Inconclusive(
-          absl::StrFormat("few-points: %s has %d points that are numbers, %d are "
-                          "needed",
-                          op, series.points, kFewestPoints));
+      return Inconclusive(absl::StrFormat("few-points: %s has %d finite points; the rule needs %d",
+                                          op, series.points, kFewestPoints));
     const double whole = Whole(op, series);
     google::protobuf::Struct details;
     Put(details, "whole", whole);
     if (series.worst > whole) return Impossible(op, series, whole, std::move(details));
     if (computed_.worst > 1)
-      return Impossible("the MFU that the tokens make", computed_, 1, std::move(details));
+      return Impossible("the MFU computed from the tokens", computed_, 1, std::move(details));
     if (series.ratios.size() >= kFewestPoints) {
       std::vector<double> ratios(series.ratios.begin(), series.ratios.end());
       const double ratio = MedianOf(ratios) / whole;
@@ -283,18 +290,18 @@ class Mfu : public Rule {
   v1::Verdict Impossible(const std::string& op, const MfuSeries& series, double whole,
                          google::protobuf::Struct details) const {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-    found.Title("a utilisation above all of the peak")
-        .Explain(absl::StrFormat("%s is %.4g in step %d, where %g is all of the peak.",
+    found.Title("the logged MFU is above 100 % of the peak")
+        .Explain(absl::StrFormat("%s is %.4g in step %d; %g is 100 %% of the peak.",
                                  Capitalised(op), series.worst, series.worst_step, whole))
         .Cause("impossible", 1)
         .Measured("utilisation", series.worst / whole, "share")
-        .Threshold(1, "all of the peak")
+        .Threshold(1, "100 % of the peak")
         .Samples(series.points)
         .Witness("step", static_cast<double>(series.worst_step))
         .Witness("value", series.worst)
         .Fix(
-            "Look at the peak (dense, of the dtype used, of as many GPUs as train), and at the "
-            "parameters: active ones, not all.");
+            "Check the peak (dense, for the dtype used, for the number of GPUs that train) and the "
+            "parameters (active ones, not all).");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }
@@ -303,32 +310,31 @@ class Mfu : public Rule {
                           google::protobuf::Struct details) const {
     const auto near = [&](double expected) { return std::abs(ratio / expected - 1) <= kNear; };
     const char* cause = "other-facts";
-    std::string words = "it counts something else";
+    std::string words = "the difference has no known factor";
     if (facts_.total_over_active > 1 + kNear && near(facts_.total_over_active)) {
       cause = "total-for-active";
-      words = "it counts all parameters where a token uses a part of them";
+      words = "it counts all parameters, but a token uses only a part of them";
     } else if (near(0.5)) {
       cause = "wrong-peak";
-      words = "it divides by a peak with sparsity, or of half the width";
+      words = "it divides by the peak with sparsity, or of a dtype of half the width";
     } else if (near(2)) {
       cause = "wrong-peak";
-      words = "it divides by the peak of twice the width";
+      words = "it divides by the peak of a dtype of twice the width";
     }
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
-    found.Title("a utilisation that is not what its facts make it")
-        .Explain(
-            absl::StrFormat("%s is %.3g times what the tokens, the model and the peak make it: "
-                            "%s.",
-                            Capitalised(op), ratio, words))
+    found.Title("the logged MFU differs from the computed MFU")
+        .Explain(absl::StrFormat(
+            "%s is %.3g times the value computed from the tokens, the model and the peak: %s.",
+            Capitalised(op), ratio, words))
         .Cause(cause, std::string_view(cause) == "other-facts" ? 0.4 : 0.8)
-        .Measured("told over computed", ratio, "")
+        .Measured("logged MFU / computed MFU", ratio, "")
         .Threshold(1 + kNear, "a tenth")
         .Samples(kFewestPoints)
-        .Assume("the options of this rule tell the model and the cluster as they are")
+        .Assume("the options of this rule describe the model and the cluster correctly")
         .Witness("told_over_computed", ratio)
         .Fix(
             "Correct the trainer's formula, or the options: dense peak of the dtype used, active "
-            "parameters, the sequence that is trained on.");
+            "parameters, sequence length in training.");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }
@@ -336,12 +342,12 @@ class Mfu : public Rule {
   static v1::Verdict Fell(const std::string& op, const MfuSeries& series, double whole,
                           google::protobuf::Struct details) {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
-    found.Title("the utilisation fell")
-        .Explain(absl::StrFormat("%s fell from %.3g to %.3g about step %d: medians of %d points.",
-                                 Capitalised(op), series.before / whole, series.after / whole,
-                                 series.fell_step, kHalf))
+    found.Title("the MFU fell")
+        .Explain(absl::StrFormat(
+            "%s fell from %.3g to %.3g at about step %d (medians of %d points).", Capitalised(op),
+            series.before / whole, series.after / whole, series.fell_step, kHalf))
         .Cause("drop", 0.6)
-        .Measured("share that is gone", 1 - series.after / series.before, "share")
+        .Measured("lost share of the MFU", 1 - series.after / series.before, "share")
         .Threshold(kDrop, "a tenth")
         .Samples(2 * kHalf)
         .FalseAlarm("measured", kFalseDrops)
@@ -350,8 +356,8 @@ class Mfu : public Rule {
         .Witness("before", series.before / whole)
         .Witness("after", series.after / whole)
         .Fix(
-            "Look at what changed at that step: a node, clocks, a loader; record a trace and look "
-            "at performance/straggler and idle-comb.");
+            "Find what changed at that step: a node, clocks, a loader. Record a trace, and audit "
+            "it with performance/straggler and idle-comb.");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }

@@ -18,29 +18,39 @@ constexpr char kPage[] = R"page(
 
 A pipeline's stages wait longer than its schedule makes them.
 
-**Why.** A pipeline of p stages and m micro-batches idles (p − 1)/(m + p − 1) of each step, whatever is done: 16 % with 4 stages and 16 micro-batches. Where one stage
+**Why.** A pipeline of p stages and m micro-batches idles (p − 1)/(m + p − 1) of each step, whatever is done: 16 %
+with 4 stages and 16 micro-batches. Where one stage
 takes a fifth longer than the others, all the others wait for it in every micro-batch, and of four stages three pay: another 12 %.
 
-**What it checks.** Of the traces of all ranks of a pipeline (kernels that send and receive and say with whom), over the steps that they mark: measured = 1 − U(computation) /
-time, over all ranks; predicted = (p − 1)/(v·m + p − 1), p the stages that were seen, m the option `micro_batches`, v the option `virtual_stages` of an interleaved schedule.
-A finding where measured ≥ predicted + 5 points. It is a `warning` of cause `stage-imbalance`, which names the stage, where the imbalance, 1 − mean / largest computing time of a stage,
-is at least half of that excess; else a `note` of cause `other-waiting`.
-
-**Bad.** `the stages wait 41 % of the time, where 4 stages and 16 micro-batches make it 15.8 %; stage 2 computes 1.6 times as long as the mean of all`.
+**Bad.** `the stages wait 41 % of the time, where 4 stages and 16 micro-batches make it 15.8 %; stage 2 computes 1.6
+times as long as the mean of all`.
 
 **Good.** `the stages wait 18 % of the time, where 4 stages and 16 micro-batches make it 15.8 %`.
 
-**How to fix it.** `stage-imbalance`: move layers from that stage to others (the embedding and the head count: a head over 128,000 words of a 4,096 wide model costs as much as three layers);
-with experts look at their load. `other-waiting`: `performance/exposed-communication`, `performance/idle-comb`. The bubble itself: more micro-batches, an interleaved schedule;
-`plumb plan` says what each gives.
+**How to fix it.** `stage-imbalance`: move layers from that stage to others (the embedding and the head count: a head
+over 128,000 words of a 4,096 wide model costs as much as three layers);
+with experts look at their load. `other-waiting`: `performance/exposed-communication`, `performance/idle-comb`. The
+bubble itself: more micro-batches, an interleaved schedule;
+`plumb plan` computes the gain of each.
 
-**Strength.** `heuristic`: 5 points are customary. Of 402 simulated healthy pipelines (2 to 8 stages of two ranks, spread 1 % between ranks, 1 ms of 180 for the last reduction) none was accused; with one stage 1.3 times
+**What it checks.** Of the traces of all ranks of a pipeline (kernels that send and receive and state their peers),
+over the steps that they mark: measured = 1 − U(computation) /
+time, over all ranks; predicted = (p − 1)/(v·m + p − 1), p the stages that were seen, m the option `micro_batches`, v
+the option `virtual_stages` of an interleaved schedule.
+A finding where measured ≥ predicted + 5 points. It is a `warning` of cause `stage-imbalance`, which names the stage,
+where the imbalance, 1 − mean / largest computing time of a stage,
+is at least half of that excess; else a `note` of cause `other-waiting`.
+
+**Strength.** `heuristic`: 5 points are customary. Of 402 simulated healthy pipelines (2 to 8 stages of two
+ranks, spread 1 % between ranks, 1 ms of 180 for the last reduction) none was accused; with one stage 1.3 times
 as large all 402 were, at that stage.
 
-**Inconclusive when** the micro-batches are not told (`--set performance/pipeline-bubble.micro_batches=16`), a stage has no trace, it is not known which ranks are of one
-stage, or fewer than three steps are marked. Traces without a pipeline are none of its business.
+**Inconclusive when** the number of micro-batches is not known (`--set performance/pipeline-bubble.micro_batches=16`), a stage
+has no trace, it is not known which ranks belong to
+one stage, or fewer than three steps are marked. Traces without a pipeline are none of its business.
 
-**What it cannot see.** Which of two imbalanced halves is the right one; work that does nothing useful (padding); that a pipeline waits for the network rather than for a stage
+**What it cannot see.** Which of two imbalanced halves is the right one; work that does nothing useful (padding); that
+a pipeline waits for the network rather than for a stage
 (a note then says so).
 
 **Cost.** A few sums a rank and step.
@@ -51,9 +61,9 @@ stage, or fewer than three steps are marked. Traces without a pipeline are none 
 constexpr OptionInfo kOptions[] = {
     {.name = "micro_batches",
      .type = OptionInfo::Type::kNumber,
-     .unit = "a step and replica",
+     .unit = "per step and replica",
      .default_value = "0",
-     .reason = "0: not told, and no trace tells it",
+     .reason = "0: not declared, and a trace does not contain it",
      .low = 0,
      .high = 1e6},
     {.name = "virtual_stages",
@@ -67,7 +77,7 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "of the time",
      .default_value = "0.05",
-     .reason = "customary: one GPU in twenty",
+     .reason = "customary: 5 % is 5 %: one GPU in twenty",
      .low = 0,
      .high = 1},
 };
@@ -127,9 +137,10 @@ class PipelineBubble : public Rule {
       if (const std::string wrong = WrongWith(t); !wrong.empty())
         return Inconclusive(absl::StrFormat("wrong-timeline: rank %d: %s", rank, wrong));
       if (!t.stage_known() || t.stage() >= timeline::kStageOfNobodyElse)
-        return Inconclusive(absl::StrFormat("no-stage: of rank %d nobody knows its stage", rank));
+        return Inconclusive(
+            absl::StrFormat("no-stage: the pipeline stage of rank %d is not known", rank));
       if (t.steps_size() < kFewestBubbleSteps)
-        return Inconclusive(absl::StrFormat("few-steps: rank %d marks %d steps, %d are needed",
+        return Inconclusive(absl::StrFormat("few-steps: rank %d marks %d steps; the rule needs %d",
                                             rank, t.steps_size(), kFewestBubbleSteps));
       StageTimes& stage = stages[t.stage()];
       stage.ranks.push_back(rank);
@@ -146,7 +157,7 @@ class PipelineBubble : public Rule {
     // Stages are numbered from 0, so a missing number is a stage without a trace.
     const auto count = static_cast<double>(stages.rbegin()->first) + 1;
     if (static_cast<double>(stages.size()) < count || stages.size() < 2)
-      return Inconclusive(absl::StrFormat("stages-missing: traces are of %d of %.0f stages",
+      return Inconclusive(absl::StrFormat("stages-missing: traces exist for %d of %.0f stages",
                                           stages.size(), std::max(count, 2.0)));
     for (const auto& [number, stage] : stages) {
       if (!(stage.time > 0) || !(stage.compute > 0))
@@ -154,7 +165,7 @@ class PipelineBubble : public Rule {
     }
     if (!(micro_batches_ >= 1))
       return Inconclusive(
-          "no-micro-batches: say how many a step has, --set "
+          "no-micro-batches: declare the number per step, --set "
           "performance/pipeline-bubble.micro_batches=M");
     return Compare(stages, ranks);
   }
@@ -179,8 +190,7 @@ class PipelineBubble : public Rule {
     Put(details, "stages", count);
     Put(details, "imbalance", imbalance);
     const std::string words = absl::StrFormat(
-        "the stages wait %.3g %% of the time, where %.0f stages and %.4g micro-batches make it "
-        "%.3g %%",
+        "the stages wait %.3g %% of the time; %.0f stages and %.4g micro-batches give %.3g %%",
         100 * measured, count, micro_batches_, 100 * predicted);
     if (!(excess >= points_)) return Pass(words, std::move(details));
     const bool imbalanced = imbalance >= excess / 2;
@@ -196,14 +206,16 @@ class PipelineBubble : public Rule {
                                  slowest, times))
         .Cause(imbalanced ? "stage-imbalance" : "other-waiting", imbalanced ? 0.9 : 0.5)
         .Measured("share of the time in which the stages do not compute", measured, "share")
-        .Threshold(predicted + points_, "the schedule's bubble, and 5 points")
+        .Threshold(predicted + points_, "the schedule's bubble plus 5 percentage points")
         .Samples(stages.size())
-        .Assume("the micro-batches are as many as the option says")
+        .Assume("the number of micro-batches is the one that the option declares")
         .Witness("slowest_stage", static_cast<double>(slowest))
         .Witness("times_the_mean", times)
-        .Fix(imbalanced
-                 ? "Move layers from that stage to the others; the embedding and the head count."
-                 : "The stages are even: look at performance/exposed-communication and idle-comb.");
+        .Fix(
+            imbalanced
+                ? "Move layers from that stage to the others; count the embedding and the head too."
+                : "The stages are balanced. Look at performance/exposed-communication and "
+                  "idle-comb.");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }

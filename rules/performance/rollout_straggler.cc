@@ -18,18 +18,18 @@ The trainer waits for the longest few sequences of each batch.
 engine that runs 95 % of a batch in 60 s holds 5 % of its slots for 200 s more: 77 % of the time goes to 5 % of
 the sequences.
 
-**What it checks.** From `t_start` and `t_end` of a step's sampled sequences: the time between the end of the first
-95 % of them and the end of the last, as a share of the time from the first start to the last end, over all steps
-with at least 20 timed sequences. A finding from 20 % on.
-
 **Bad.** `the last 5 % of sequences take 61 % of generation time (step 12: 48 s for sequence 12.0931)`.
 
 **Good.** `the last 5 % of sequences take 4.1 % of generation time`.
 
 **How to fix it.** Generate more sequences than a batch needs and train when it is full; update weights in flight;
-or train on what is there under a bounded lag. The details say what that wins back at most (`share`), and what it
-costs: `late_token_share` of the tokens would have been drawn by weights one version older (`drift/staleness` then
+or train on what is there under a bounded lag. The details contain the largest possible gain (`share`), and its
+cost: `late_token_share` of the tokens would have been drawn by weights one version older (`drift/staleness` then
 measures what that does). If one worker holds the last sequence far more often than its share, look at that worker first.
+
+**What it checks.** From `t_start` and `t_end` of a step's sampled sequences: the time between the end of the first
+95 % of them and the end of the last, as a share of the time from the first start to the last end, over all steps
+with at least 20 timed sequences. A finding from 20 % on.
 
 **Strength.** `heuristic`: 20 % is customary. A note.
 
@@ -59,16 +59,17 @@ class RolloutStraggler : public DriftRule {
  protected:
   v1::Verdict JudgeSite(const DriftSite& site) const override {
     const SequenceTimes& t = site.times;
-    if (t.with_times() == 0) return Inconclusive("no-times: no sequence has a start and an end");
+    if (t.with_times() == 0)
+      return Inconclusive("no-times: no sequence has a start time and an end time");
     if (t.steps() == 0) {
-      return Inconclusive(
-          absl::StrFormat("few-sequences: no step has %d with times", SequenceTimes::kFewest));
+      return Inconclusive(absl::StrFormat("few-sequences: no step has %d sequences with times",
+                                          SequenceTimes::kFewest));
     }
     const std::string words = absl::StrFormat(
         "the last 5 %% of sequences take %.2g %% of generation time", 100 * t.share());
     v1::Verdict verdict = t.share() >= kShare ? Found(t, words) : Pass(words);
     Describe(t, *verdict.mutable_details());
-    verdict.add_assumptions("the workers' clocks agree");
+    verdict.add_assumptions("the clocks of the workers agree");
     return verdict;
   }
 
@@ -76,19 +77,19 @@ class RolloutStraggler : public DriftRule {
   static v1::Verdict Found(const SequenceTimes& t, const std::string& words) {
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
     found.Title(kInfo.title)
-        .Explain(absl::StrFormat(
-            "%s over %d steps (step %d: %.3g s for sequence %s). Not waiting for them would draw "
-            "%.2g %% of the tokens one version late.",
-            Capitalised(words), t.steps(), t.longest_step(), t.longest_wait(), t.longest_id(),
-            100 * t.late_share()))
+        .Explain(
+            absl::StrFormat("%s over %d steps (step %d: %.3g s for sequence %s). If the trainer "
+                            "does not wait for them, %.2g %% of the tokens are one version older.",
+                            Capitalised(words), t.steps(), t.longest_step(), t.longest_wait(),
+                            t.longest_id(), 100 * t.late_share()))
         .Cause("long-tail", 0.8)
-        .Measured("share of generation time after 95 % of sequences ended", t.share(), "share")
+        .Measured("share of the generation time after 95 % of the sequences ended", t.share(),
+                  "share")
         .Threshold(kShare, "customary")
         .Samples(t.with_times())
         .Fix(
-            "Over-provision sequences and train when the batch is full, update weights in flight, "
-            "or "
-            "train under a bounded lag.")
+            "Start more sequences than needed and train when the batch is full, update weights "
+            "during generation, or train with a bounded lag.")
         .Witness("sequence", t.longest_id())
         .Witness("step", static_cast<double>(t.longest_step()))
         .Witness("waited_seconds", t.longest_wait());

@@ -22,40 +22,47 @@ One rank makes the others wait.
 **Why.** A collective ends when its last rank has arrived. One GPU of 512 that runs at three quarters of its clock makes 511
 others idle a quarter of every step: 128 GPUs' worth, and each of the 511 shows the waiting as communication.
 
-**What it checks.** Of the traces of all ranks, for each step that all have marked: own time = step − exposed communication. Ranks are
-compared within a cohort only: those of equal place in their send and receive group (a pipeline stage), else all. s is the
-median over steps of own time / the others' median. From 12 steps on a rank is a culprit where more than half of its
-excess s − 1 is there in three quarters of the steps, and s ≥ 4/3, or, in cohorts of 16 and more, s ≥ 1.1 and six median
-deviations (× 1.4826) above the others'. With 5 to 11 steps: 4/3 in every step. In all cases
-ln s ≥ 4 √(π/2 / steps) d, d being the others' scatter between steps (median deviations of logarithms, × 1.4826; the lesser of that of their ratios and that of
-their own times × √(1 + π/2 / other ranks)): sequences of very different lengths make some rank's median long by chance, and it is not to blame. `slow`: computing holds at least half of the
-excess; else the rank comes `late` (its host is busy with something else). And somebody must wait: the others' exposed communication is at least half of
-the excess. *Of trainers' own spans*, live and from run records, a step reaches from the end of the one before to its own, and exposed
-communication is what `run.span("collective")`, or under DistributedDataParallel on the CPU the wait for the last gradients, takes.
-
 **Bad.** `rank 5 takes 1.62 times as long as the others for what it does itself; 7 ranks wait`.
 
 **Good.** `no rank takes more than 1.04 times as long as the others`.
 
-*What the driver says* (live and from run records, by NVML where `libnvidia-ml.so.1` is there; once a second, in series `gpu.clocks_held`, `gpu.clock_reasons`,
-`gpu.ecc_uncorrected`, `gpu.xid`) is told of the culprit where half of the others' does not say the same: cause `xid`, `memory-errors`, or `clocks-held`
-(heat, a power brake or a hardware slowdown in half of the looks; a power cap is none). `details.driver` says `not asked` where nobody could be.
+*What the driver reports* (live and from run records, by NVML where `libnvidia-ml.so.1` is there; once a second, in
+series `gpu.clocks_held`, `gpu.clock_reasons`,
+`gpu.ecc_uncorrected`, `gpu.xid`) is reported for the culprit if half of the others do not report the same: cause
+`xid`, `memory-errors`, or `clocks-held`
+(heat, a power brake or a hardware slowdown in half of the looks; a power cap is none). `details.driver` is `not asked` if no driver could be queried.
 
 **How to fix it.** `slow`: clocks, temperature and ECC counts of that GPU (`nvidia-smi -q -d CLOCK,TEMPERATURE,ECC`), another process on it, a larger
 share of tokens or experts; swap the node. `late`: what its host does: a loader, garbage collection, a checkpoint, a
 throttled CPU; `performance/idle-comb` of that rank names it.
 
+**What it checks.** Of the traces of all ranks, for each step that all have marked: own time = step − exposed communication. Ranks are
+compared within a cohort only: those of equal place in their send and receive group (a pipeline stage), else all. s is the
+median over steps of own time / the others' median. From 12 steps on a rank is a culprit where more than half of its
+excess s − 1 is there in three quarters of the steps, and s ≥ 4/3, or, in cohorts of 16 and more, s ≥ 1.1 and six median
+deviations (× 1.4826) above the others'. With 5 to 11 steps: 4/3 in every step. In all cases
+ln s ≥ 4 √(π/2 / steps) d, d being the others' scatter between steps (median deviations of logarithms, × 1.4826; the
+lesser of that of their ratios and that of
+their own times × √(1 + π/2 / other ranks)): sequences of very different lengths make some rank's median long by
+chance, and it is not to blame. `slow`: computing holds at least half of the
+excess; else the rank comes `late` (its host is busy with something else). And other ranks must wait: their exposed communication is at least half of
+the excess. *Of trainers' own spans*, live and from run records, a step reaches from the end of the one before to its own, and exposed
+communication is what `run.span("collective")`, or under DistributedDataParallel on the CPU the wait for the last gradients, takes.
+
 **Strength.** `statistical`, measured on simulated jobs: at a spread of 5 % between ranks and 8 to 512 ranks at most 1.3 % of healthy jobs
 were accused (here: none of 4,200 of 16 steps); a rank 1.6 times as slow was found in 1,999 of 2,000 jobs of 8 ranks and 12 steps,
 one of 1.25 among 64, at a spread of 2 %, in 98.6 % of 666. Loops whose work differs between ranks and steps by a
-lognormal factor of σ 0.2 to 0.8 (2, 8 and 64 ranks, 7 to 64 steps): 4 of 4,800 accused a rank; at σ 0.3 and 64 steps a rank 1.67 times as slow was named alone in all of 400.
+lognormal factor of σ 0.2 to 0.8 (2, 8 and 64 ranks, 7 to 64 steps): 4 of 4,800 accused a rank; at σ 0.3 and 64 steps
+a rank 1.67 times as slow was named alone in all of 400.
 
-**Inconclusive when** there is one rank, fewer than 5 steps that all have marked, a rank without GPU events, kernels that send and receive without
-saying with whom (nobody knows which ranks are of one stage), a rank that takes longer while nobody waits for it, or hosts that run ahead of their GPUs: then
-marks say what the host does, and nothing of the GPU. Loops without a GPU whose block of steps takes the rank less than 2 s. Loops in which no span says when they wait for others.
+**Inconclusive when** there is one rank, fewer than 5 steps that all have marked, a rank without GPU events, kernels that send and receive
+without their peers (the stages of the ranks are not known), a rank that takes longer while no rank waits for it, or
+hosts that run ahead of their GPUs: then
+marks describe the host, not the GPU. Loops without a GPU whose block of steps takes the rank less
+than 2 s. Loops without a span for the wait for others.
 
-**What it cannot see.** A whole stage that is slow (its cohort agrees); ranks whose trace is missing; who of two ranks
-of a cohort is the normal one, but that the slower makes the faster wait.
+**What it cannot see.** A whole stage that is slow (its cohort agrees); ranks whose trace is missing; which of two
+ranks of a cohort is the normal one, except that the slower makes the faster wait.
 
 **Cost.** A few medians a rank and step.
 
@@ -115,17 +122,16 @@ bool AnyWaits(const Traces& traces) {
 // Returns why the ranks cannot be compared ("few-steps: ..."). If they can, returns an empty
 // string.
 std::string WhyNot(const Traces& traces) {
-  if (traces.by_rank.size() < 2)
-    return "one-rank: the trace of one rank has nobody to be compared with";
+  if (traces.by_rank.size() < 2) return "one-rank: one trace was given; the rule compares ranks";
   for (const auto& [rank, timeline] : traces.by_rank) {
     if (timeline->span_ns() == 0)
-      return absl::StrFormat("no-gpu-events: rank %d has none, so nobody knows how long it waits",
-                             rank);
+      return absl::StrFormat(
+          "no-gpu-events: rank %d has no GPU events, so the time that it waits is not known", rank);
     if (const std::string wrong = WrongWith(*timeline); !wrong.empty())
       return absl::StrFormat("wrong-timeline: rank %d: %s", rank, wrong);
   }
   if (traces.steps.size() < kFewestCompared) {
-    return absl::StrFormat("few-steps: %d steps are marked on all ranks, %d are needed",
+    return absl::StrFormat("few-steps: %d steps are marked on all ranks; the rule needs %d",
                            traces.steps.size(), kFewestCompared);
   }
   return "";
@@ -194,8 +200,8 @@ class StragglerRule : public Rule {
     const Traces traces = Gather(step);
     v1::Verdict verdict = of_loop && !AnyWaits(traces)
                               ? Inconclusive(
-                                    "no-collectives: no loop says when it waits for "
-                                    "others (run.span(\"collective\"))")
+                                    "no-collectives: no loop declares when it waits for others "
+                                    "(run.span(\"collective\"))")
                               : JudgeTraces(traces, WhoseTimeline(step.site) == TimelineOf::kLoop);
     int64_t first = step.step, last = step.step;
     if (!traces.steps.empty()) {
@@ -265,22 +271,23 @@ class StragglerRule : public Rule {
       ranks.push_back(StepsOf(rank, *timeline, traces.steps));
     const Stragglers found = timeline::FindStragglers(ranks);
     if (found.largest_cohort < 2)
-      return Inconclusive("one-rank: no two traces are of one pipeline stage");
+      return Inconclusive("one-rank: no two traces belong to the same pipeline stage");
     google::protobuf::Struct details;
     Put(details, "steps", static_cast<double>(traces.steps.size()));
     Put(details, "slowness", found.largest);
     if (found.culprits.empty() && !found.unawaited.empty()) {
       const Straggler& first = found.unawaited.front();
       return Inconclusive(
-          absl::StrFormat("nobody-waits: the marks of rank %d are %.3g times as long as the "
-                          "others', which wait %.4g ms a step: hosts may run ahead of their GPUs",
-                          first.rank, first.slowness, 1e3 * first.others_exposed),
+          absl::StrFormat(
+              "nobody-waits: the step marks of rank %d are %.3g times as long as those of the "
+              "others, which wait %.4g ms per step; hosts may run ahead of their GPUs",
+              first.rank, first.slowness, 1e3 * first.others_exposed),
           std::move(details));
     }
     if (found.culprits.empty() && traces.host_ahead) {
       return Inconclusive(
-          "host-ahead: GPUs still work when the last step's mark has ended: marks say what the "
-          "hosts do (synchronise once a step while profiling)",
+          "host-ahead: GPUs still work after the mark of the last step has ended, so the marks "
+          "measure the hosts (synchronise once per step while profiling)",
           std::move(details));
     }
     if (found.culprits.empty()) {
@@ -293,8 +300,8 @@ class StragglerRule : public Rule {
     const double seconds = found.culprits.front().own * static_cast<double>(found.steps);
     if (on_processors && seconds < kShortLoop) {
       return Inconclusive(
-          absl::StrFormat("short: rank %d took %.3g times as long as the others for %.3g s; a busy "
-                          "machine's scheduler may favour a process for so long",
+          absl::StrFormat("short: rank %d took %.3g times as long as the others for %.3g s; the "
+                          "scheduler of a busy machine can cause this",
                           found.culprits.front().rank, found.culprits.front().slowness, seconds),
           std::move(details));
     }
@@ -318,33 +325,30 @@ class StragglerRule : public Rule {
     Put(details, "kind", kind);
     FindingBuilder builder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
     builder
-        .Title(worst.computes ? "a rank computes more slowly than the others, and they wait"
-                              : "a rank comes late to its collectives, and the others wait")
+        .Title(worst.computes ? "a rank computes more slowly than the others, and they wait for it"
+                              : "a rank is late to its collectives, and the others wait for it")
         .Explain(absl::StrFormat(
-            "%sank %d takes %.3g times as long as the others for what it does itself, %.4g ms a "
-            "step "
-            "where they take %.4g, in %.3g %% of %d steps by more than half of that. It waits %.4g "
-            "ms a "
-            "step for communication, they %.4g.",
+            "%sank %d needs %.3g times as long as the others for its own work: %.4g ms per step, "
+            "the others %.4g ms. In %.3g %% of %d steps it is slower by more than half of that. It "
+            "waits %.4g ms per step for communication, the others %.4g ms.",
             culprits.size() == 1 ? "R" : Capitalised(RankWords(culprits)) + ": r", worst.rank,
             worst.slowness, 1e3 * worst.own, 1e3 * worst.others, 100 * worst.steady_share,
             found.steps, 1e3 * worst.exposed, 1e3 * worst.others_exposed))
         .Cause(kind, 0.9)
-        .Measured("own time of a step against the others' median", worst.slowness, "")
+        .Measured("own time per step / median of the others", worst.slowness, "")
         .Threshold(worst.slowness >= 4.0 / 3 ? 4.0 / 3 : 1.1,
-                   "at most 1.3 % of simulated healthy jobs are above")
+                   "at most 1.3 % of simulated healthy jobs are above it")
         .Samples(found.steps)
         .FalseAlarm("measured", kFalseAlarmsOfRanks)
-        .Assume("ranks that are compared are meant to do equal work")
+        .Assume("the compared ranks have equal work")
         .Witness("rank", worst.rank)
         .Witness("own_ms", 1e3 * worst.own)
         .Witness("others_ms", 1e3 * worst.others)
-        .Fix(worst.computes
-                 ? "Look at that GPU (nvidia-smi -q -d CLOCK,TEMPERATURE,ECC), at other processes "
-                   "on it, "
-                   "and at its share of the work; swap the node."
-                 : "Look at what that rank's host does before its collectives: a loader, garbage "
-                   "collection, a throttled CPU; performance/idle-comb of that rank names it.");
+        .Fix(worst.computes ? "Check that GPU (nvidia-smi -q -d CLOCK,TEMPERATURE,ECC), other "
+                              "processes on it, and its share of the work. Replace the node."
+                            : "Check what that rank's host does before its collectives: a loader, "
+                              "garbage collection, a throttled CPU. performance/idle-comb names "
+                              "the cause on that rank.");
     *builder.verdict().mutable_details() = std::move(details);
     return builder.Take();
   }

@@ -19,14 +19,9 @@ constexpr char kPage[] = R"page(
 
 The ranks of one collective disagree on what they reduce: dtype, number of elements, operation or root.
 
-**Why.** NCCL does not compare what the ranks ask for. A rank that reduces 1,000,000 elements with another's
+**Why.** NCCL does not compare the calls of the ranks. A rank that reduces 1,000,000 elements with another's
 999,936 either hangs, or adds memory that belongs to something else; a rank that sends bf16 where the others send
 fp16 adds bit patterns: 1.0 in bf16 (0x3f80) reads as 1.875 in fp16.
-
-**What it checks.** Calls joined by (group, sequence number), or by (step, n-th call) where no number is known:
-every rank must state the same wire dtype, count, operation and root. Calls that may differ in count by design
-(`variable_count`) are compared in the rest; point-to-point calls are exempt. `run.reducing` states what it is about to ask for before a
-site's first call and before one of another size, so that a process which ends within the call has said it.
 
 **Bad.** `count: 999936 on rank 3, 1000000 on ranks 0, 1, 2`.
 
@@ -38,6 +33,11 @@ site's first call and before one of another size, so that a process which ends w
 - PyTorch: `TORCH_DISTRIBUTED_DEBUG=DETAIL` checks every call before it is made.
 - A bucket whose order of parameters differs: build the model in the same order on every rank.
 - Mixed precision: one `reduce_dtype` (FSDP), one `communication_data_type` (DeepSpeed) for the whole group.
+
+**What it checks.** Calls joined by (group, sequence number), or by (step, n-th call) where no number is known:
+every rank must state the same wire dtype, count, operation and root. Calls that may differ in count by design
+(`variable_count`) are compared in the rest; point-to-point calls are exempt. `run.reducing` records a call before it is made (the
+first call of a site, and each change of size), so that it is known even if the process ends within the call.
 
 **Strength.** `proved`: two ranks' own statements differ.
 
@@ -98,8 +98,8 @@ class CollectiveMismatch : public Rule {
           site.compared > 0
               ? Pass(absl::StrCat("the ranks agree on dtype, count, operation and root"))
               : Inconclusive(
-                    "one-record: one record speaks for all ranks; their own statements "
-                    "were not compared");
+                    "one-record: one record describes all ranks; the calls of single ranks were "
+                    "not compared");
       Put(*verdict.mutable_details(), "calls", static_cast<double>(site.compared));
       SetPlace(verdict, std::get<1>(key), std::get<2>(key), site.step_first, site.step_last,
                site.ranks);
@@ -144,12 +144,12 @@ class CollectiveMismatch : public Rule {
         .Cause(absl::StrCat("different-", m.what), 1)
         .Measured(absl::StrCat("different values of ", m.what),
                   static_cast<double>(ranks_of.size()))
-        .Threshold(1, "every rank must ask for the same")
+        .Threshold(1, "every rank must use the same value")
         .Samples(m.values.size())
         .Fix(
-            "Find what runs on these ranks only (TORCH_DISTRIBUTED_DEBUG=DETAIL; unused "
-            "parameters, an "
-            "uneven last batch, a conditional collective, another reduce dtype).");
+            "Find code that runs on these ranks only (TORCH_DISTRIBUTED_DEBUG=DETAIL; unused "
+            "parameters, an uneven last batch, a conditional collective, a different reduce "
+            "dtype).");
     google::protobuf::Struct& details = *found.verdict().mutable_details();
     Put(details, "what", m.what);
     Put(details, "group", joined.group);
@@ -157,8 +157,7 @@ class CollectiveMismatch : public Rule {
     *found.finding().mutable_details() = details;
     if (!joined.sequence_known) {
       const char* assumption =
-          "ranks made their calls in the same order: no sequence number was "
-          "recorded";
+          "ranks made their calls in the same order (no sequence number was recorded)";
       found.verdict().add_assumptions(assumption);
       found.Assume(assumption);
     }

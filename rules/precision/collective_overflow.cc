@@ -25,16 +25,10 @@ subnormal instead: the overflow is invisible, what it costs is not.
 
 | the largest sum or partial sum | level | what it means for the run |
 |---|---|---|
-| up to a quarter of the dtype's largest value | pass | room for four times the ranks or the loss scale |
+| up to a quarter of the dtype's largest value | pass | four times the ranks or the loss scale still fit |
 | above a quarter | note | the next doubling but one of ranks or loss scale overflows |
-| an output that is infinite though the result fits | error | the step is skipped, or with no scaler the weights become NaN; a scaler halves until sums fit and gradients below 6e-8 are lost (Micikevicius et al., 2018) |
-
-**What it checks.** At every sampled element of a collective: finite inputs whose exact result (after the division of
-an average, and the `postscale` that the trainer applies) is finite in the wire's dtype, and an output that is not. The
-order of sum and division is named by replay (`precision/collective-sum`). Where the addends' magnitudes together are
-too small for any partial sum to overflow, the finding says so: something else wrote the NaN or infinity. A sum or
-partial sum above a quarter of the dtype's largest value is a note: four times as many ranks, or a loss scale four times
-as large, overflow.
+| an output that is infinite though the result fits | error | the step is skipped, or with no scaler the weights
+become NaN; a scaler halves until sums fit and gradients below 6e-8 are lost (Micikevicius et al., 2018) |
 
 **Bad.** `512 ranks, fp16 ring, post-divided: 8 of 256 sums are infinite, their averages are finite`.
 
@@ -47,6 +41,13 @@ as large, overflow.
 - Megatron-LM: `--accumulate-allreduce-grads-in-fp32`.
 - Or bf16, whose range is that of fp32.
 
+**What it checks.** At every sampled element of a collective: finite inputs whose exact result (after the division of
+an average, and the `postscale` that the trainer applies) is finite in the wire's dtype, and an output that is not. The
+order of sum and division is named by replay (`precision/collective-sum`). Where the addends' magnitudes together are
+too small for any partial sum to overflow, the finding states this: something else wrote the NaN or infinity. A sum or
+partial sum above a quarter of the dtype's largest value is a note: four times as many ranks, or a loss scale four times
+as large, overflow.
+
 **Strength.** `proved`: the inputs, the exact result and the output are there to be added up by hand. The note is
 `proved` where the sum itself is so large, `heuristic` where a partial sum is, in one order of the ranks.
 
@@ -55,13 +56,13 @@ is not finite.
 
 **What it cannot see.** Elements that were not sampled: one infinity in a million is seen by `precision/non-finite`.
 
-**Cost.** None beside `precision/collective-sum`.
+**Cost.** None in addition to `precision/collective-sum`.
 
 **Sources.** Micikevicius et al., "Mixed Precision Training", 2018.
 )page";
 
 constexpr RuleInfo kInfo = {"precision/collective-overflow",
-                            "a collective overflows though its result fits",
+                            "a collective overflows though its result fits in the dtype",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,
@@ -235,20 +236,21 @@ class CollectiveOverflow : public Rule {
   static v1::Verdict NotFinite(const ReductionAnalysis& a, const std::vector<Element>& others) {
     v1::Verdict verdict = Found(a, others);
     v1::Finding& f = *verdict.mutable_finding();
-    f.set_title("a collective's results are not finite though nothing can overflow");
+    f.set_title("results of a collective are NaN or Inf though nothing can overflow");
     f.set_explanation(absl::StrFormat(
-        "%d of %d sampled results over %d ranks are not finite, though every input is; the "
-        "magnitudes of element %d sum to %.6g, and %s ends at %.6g. No order of additions in that "
-        "dtype overflows.",
+        "%d of %d sampled results over %d ranks are NaN or infinite, though every input is finite. "
+        "The magnitudes of element %d sum to %.6g, and the largest %s is %.6g. No order of "
+        "additions in that dtype overflows.",
         others.size(), a.replay.columns.size(), a.c.ranks,
         a.c.offsets[static_cast<size_t>(others.front().column)], others.front().mass,
         DTypeName(a.c.wire_dtype), FormatOf(a.c.wire_dtype).max_finite));
     f.mutable_cause()->set_id("not-an-overflow");
     f.mutable_cause()->set_confidence(1);
-    f.mutable_measured()->set_name("results that are not finite");
+    f.mutable_measured()->set_name("NaN or infinite results");
     f.set_fix(
-        "Look at what else writes to the buffer: a kernel that runs beside the collective (missing "
-        "stream synchronisation), a rank that sends other memory, a narrower dtype than declared.");
+        "Find what else writes to the buffer: a kernel that runs at the same time as the "
+        "collective (missing stream synchronisation), a rank that sends other memory, a narrower "
+        "dtype than declared.");
     return verdict;
   }
 
@@ -256,21 +258,20 @@ class CollectiveOverflow : public Rule {
     const ReductionCase& c = a.c;
     const Element& first = overflows.front();
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    found.Title("a collective overflows though its result fits");
+    found.Title("a collective overflows though its result fits in the dtype");
     const std::string model = a.replay.explained
                                   ? a.replay.Words()
                                   : std::string("an order that replay does not explain");
     found
-        .Explain(absl::StrFormat("%d of %d sampled results over %d ranks are not finite in %s, "
-                                 "though every input is and "
-                                 "the exact result fits (%.6g at element %d). Summed by %s.",
-                                 overflows.size(), a.replay.columns.size(), c.ranks,
-                                 DTypeName(c.result_dtype()), first.exact,
-                                 c.offsets[static_cast<size_t>(first.column)], model))
+        .Explain(absl::StrFormat(
+            "%d of %d sampled results over %d ranks overflow in %s, though every input is finite "
+            "and the exact result fits (%.6g at element %d). Order of the sum: %s.",
+            overflows.size(), a.replay.columns.size(), c.ranks, DTypeName(c.result_dtype()),
+            first.exact, c.offsets[static_cast<size_t>(first.column)], model))
         .Cause(CauseId(a, first), a.replay.proved ? 1 : 0.5)
-        .Measured("results that overflowed and fit", static_cast<double>(overflows.size()),
+        .Measured("results that overflowed though they fit", static_cast<double>(overflows.size()),
                   "samples")
-        .Threshold(0, "a finite result must come out finite")
+        .Threshold(0, "a finite sum must give a finite result")
         .Samples(a.replay.columns.size());
     google::protobuf::Struct& w = *found.finding().mutable_witness();
     Put(w, "element", static_cast<double>(c.offsets[static_cast<size_t>(first.column)]));
@@ -314,7 +315,8 @@ class CollectiveOverflow : public Rule {
         .Witness("element", static_cast<double>(a.c.offsets[static_cast<size_t>(near.column)]))
         .Witness(certain ? "sum" : "partial_sum", value);
     if (!certain)
-      found.Assume("partial sums in one order of the ranks; in another they may be smaller");
+      found.Assume(
+          "the partial sums use one order of the ranks; in another order they may be smaller");
     found.Fix(kFix);
     return Complete(a, found.Take());
   }

@@ -23,18 +23,13 @@ An average over N ranks multiplies by 1/N rounded to the wire's dtype instead of
 
 **Why.** bf16(1/N) N - 1 is +0.195 % for N = 3, 6, 12, 24, 48, 96, 384, -0.195 % for 7, 14, 28, 56, +0.34 % for 15, 30,
 60; 0 for powers of two. Every element of every gradient is off by it, in one direction: pure bias, in every step. It
-changes with the number of ranks, so a run that grows from 16 to 24 nodes changes its learning rate and nobody knows.
+changes with the number of ranks, so a run that grows from 16 to 24 nodes changes its effective learning rate without notice.
 
 | 1/N is off by | level | what it means for the run |
 |---|---|---|
 | 0 (powers of two), or less than 0.05 ulp of what the optimizer reads (any N in f32: 6e-8) | pass | nothing |
-| more: bf16 up to 0.39 %, fp16 up to 0.05 % | warning | a learning rate that is as much off, in every step, and another at another N; no direction is lost, so no error |
-
-**What it checks.** For averages (`op` avg): does the arithmetic that replay accepts (`precision/collective-sum`)
-multiply by 1/N rounded to the wire's dtype, before or after the sum? Where no candidate is accepted: is
-sum(y sign(s)) / sum|s| - 1 over all samples of the run nearer to the factor's error than to 0, by an interval of 4.9
-standard errors that does not hold 0? For sums: does the factor that the trainer says it applied (`prescale`, `postscale`) differ from 1/N by a
-rounding?
+| more: bf16 up to 0.39 %, fp16 up to 0.05 % | warning | a learning rate that is as much off, in every step, and
+another at another N; no direction is lost, so no error |
 
 **Bad.** `bf16 ring, pre-multiplied: every average over 24 ranks is 0.195 % too large`.
 
@@ -47,6 +42,12 @@ rounding?
 - FSDP: `MixedPrecision(reduce_dtype=torch.float32)`.
 - Or a power of two of ranks.
 
+**What it checks.** For averages (`op` avg): does the arithmetic that replay accepts (`precision/collective-sum`)
+multiply by 1/N rounded to the wire's dtype, before or after the sum? Where no candidate is accepted: is
+sum(y sign(s)) / sum|s| - 1 over all samples of the run nearer to the factor's error than to 0, by an interval of 4.9
+standard errors that does not hold 0? For sums: does the factor that the trainer recorded (`prescale`, `postscale`) differ from 1/N by a
+rounding?
+
 **Strength.** `proved` where the accepted class multiplies and every candidate that does not differs on enough samples,
 or where the trainer states the factor; `statistical` from the interval.
 
@@ -55,7 +56,7 @@ multiply tie.
 
 **What it cannot see.** A factor applied before the inputs were recorded and not stated in `prescale`.
 
-**Cost.** None beside `precision/collective-sum`.
+**Cost.** None in addition to `precision/collective-sum`.
 
 **Sources.** NCCL, `ncclAvg` (device/reduce_kernel.h: FuncPreMulSum).
 )page";
@@ -68,7 +69,7 @@ constexpr RuleInfo kInfo = {"precision/collective-premultiply",
                             {}};
 
 constexpr char kFix[] =
-    "Sum and then divide in fp32 (ReduceOp.SUM instead of AVG; DeepSpeed prescale_gradients false; "
+    "Sum, then divide in fp32 (ReduceOp.SUM instead of AVG; DeepSpeed prescale_gradients false; "
     "FSDP reduce_dtype=torch.float32), or use a power of two of ranks.";
 
 // Returns the relative error of 1/N rounded to `t`.
@@ -191,8 +192,8 @@ class CollectivePremultiply : public Rule {
         site.ranks_of_group = static_cast<int>(ranks);
         v1::Verdict verdict = Found(site, error, true);
         verdict.mutable_finding()->set_explanation(absl::StrFormat(
-            "The trainer scales by %.9g, which is not 1/%d: every average is %+.3f %% off.", factor,
-            site.ranks_of_group, 100 * error));
+            "The trainer scales by %.9g, which is not 1/%d: every average is wrong by %+.3f %%.",
+            factor, site.ranks_of_group, 100 * error));
         out.Add(std::move(verdict));
       }
     }
@@ -205,13 +206,13 @@ class CollectivePremultiply : public Rule {
                                site.ranks_of_group, site.ranks_of_group))
         .Cause("rounded-reciprocal", proved ? 1 : 0.5)
         .Measured("relative error of every average", error, "share")
-        .Threshold(0, "a division by N, or a power of two of ranks")
+        .Threshold(0, "divide by N, or use a power of two of ranks")
         .Fix(kFix);
     if (site.last != nullptr) {
       const ReductionReplay& replay = site.last->replay;
       found.Samples(replay.columns.size())
           .Explain(absl::StrFormat(
-              "%s: 1/%d in %s is %.9g, so every average is %+.3f %% off.",
+              "%s: 1/%d in %s is %.9g, so every average is wrong by %+.3f %%.",
               Capitalised(replay.Words()), site.ranks_of_group, DTypeName(site.wire),
               RoundToFormat(1.0 / site.ranks_of_group, site.wire), 100 * error));
       replay.AddDetails(*found.verdict().mutable_details());
@@ -225,18 +226,18 @@ class CollectivePremultiply : public Rule {
     const ReductionReplay& replay = site.last->replay;
     const double error = FactorError(site.wire, site.ranks_of_group);
     if (Exact(site) && error != 0) {
-      return Pass(absl::StrFormat("1/%d in %s is off by %.1g, which no average shows",
+      return Pass(absl::StrFormat("the error of 1/%d in %s is %.1g, too small to change an average",
                                   site.ranks_of_group, DTypeName(site.wire), std::fabs(error)));
     }
     if (Exact(site)) {
-      return Pass(absl::StrFormat("1/%d is a number of %s: multiplying is dividing",
+      return Pass(absl::StrFormat("1/%d is exact in %s, so multiplying equals dividing",
                                   site.ranks_of_group, DTypeName(site.wire)));
     }
     const auto averaging = replay.parameters.find("averaging");
     if (averaging != replay.parameters.end())
       return Pass(absl::StrCat("the average is ", averaging->second, ": ", replay.Words()));
     if (replay.explained)
-      return Inconclusive("tie: candidates that divide and that multiply give these averages");
+      return Inconclusive("tie: both a division and a multiplication give these averages");
     return ByInterval(site);
   }
 
@@ -247,8 +248,7 @@ class CollectivePremultiply : public Rule {
     // Rounded products shift the mean a little, so half of the factor's error decides.
     const double most = std::fabs(expected) / 2;
     const std::string figures = absl::StrFormat(
-        "the averages are %+.3f %% ± %.3f %% off, the "
-        "rounded factor is %+.3f %% off",
+        "the averages are wrong by %+.3f %% ± %.3f %%, and the rounded factor by %+.3f %%",
         100 * r.mean, 100 * half, 100 * expected);
     if (std::fabs(r.mean) + half < most) return Pass(figures);
     const bool near = std::fabs(r.mean - expected) < most && std::fabs(r.mean) > half;
@@ -262,8 +262,8 @@ class CollectivePremultiply : public Rule {
     f.set_sample_size(r.samples);
     f.add_assumptions("the samples' errors are independent; the interval is 4.9 standard errors");
     f.set_explanation(absl::StrFormat(
-        "No candidate explains the averages; they are %+.3f %% ± %.3f %% off, and 1/%d in %s is "
-        "%+.3f %% off.",
+        "No candidate explains the averages. They are wrong by %+.3f %% ± %.3f %%, and 1/%d in %s "
+        "is wrong by %+.3f %%.",
         100 * r.mean, 100 * half, site.ranks_of_group, DTypeName(site.wire), 100 * expected));
     return verdict;
   }

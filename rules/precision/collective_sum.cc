@@ -24,26 +24,38 @@ An all-reduce or reduce-scatter sums over ranks in too few bits, and the sum is 
 shows nothing at 64 ranks, is 2.7 % too large at 256, 13 % too small at 512 and loses half at 1,024. The loss curve
 shows none of it: it is a learning rate that differs from element to element.
 
+**Bad.** `rank 11: element 175774 is -96.5, its 16 inputs sum to 1.537, and no order is off by more than 0.132`. `bf16
+ring starting at rank 3: 64 of 64 samples; sums over 512 ranks are 13 % too small`.
+
+**Good.** `fp32 accumulation, rounded once: 256 of 256 samples`, or a 16-bit tree with the note's blessing.
+
+**How to fix it.**
+- PyTorch DDP: reduce in fp32 (no `fp16_compress_hook` or `bf16_compress_hook` over many ranks).
+- FSDP: `MixedPrecision(reduce_dtype=torch.float32)`.
+- Megatron-LM: `--accumulate-allreduce-grads-in-fp32`, and no `--grad-reduce-in-bf16`.
+- DeepSpeed: `"communication_data_type": "fp32"`.
+- NCCL: `NCCL_ALGO=Tree` or NVLS, whose partial sums are few or wide; hierarchical groups with fp32 inside.
+
 **What it checks.** At up to 4,096 sampled elements a call, every rank's input and the result, joined by
 (group, sequence number). Three questions, kept apart:
 - *Which arithmetic made this result?* Every candidate is replayed on the samples: rings from each start and in
   both directions, rounded at every hop (to nearest, toward zero), with the start that each segment has (count/N,
   gloo's parts, channels and chunks from metadata); trees, recursive halving, NCCL's pair of trees; groups of ranks
   first; fp32 accumulation rounded once, to nearest or toward zero; the exact sum; averages divided or multiplied
-  before or after; subnormals flushed. Ring orders come from metadata; of up to 8 ranks all orders are tried. What
+  before or after; subnormals flushed. Ring orders come from metadata; for up to 8 ranks all orders are tried. What
   gives the result's bits on every sample is a class. It is `proved` when every candidate of another family
   differs on k = ln(10^6 C) distinct samples, C the number of candidates: another arithmetic that differs as often
-  matches by luck with probability below 10^-6. "The only match among the candidates" is all that is claimed. A wide
-  accumulation is named `fp32` and said to be "or a compensated sum" until sums by Kahan and Neumaier in the wire's
+  matches by luck with probability below 10^-6. "The only match among the candidates" is all that is claimed. A
+  wide accumulation is named `fp32`, with the addition "or a compensated sum", until sums by Kahan and Neumaier in the wire's
   dtype differ on as many, too; they are as good, and seldom do.
-- *Is there a bias?* The error beyond the one rounding that nobody can avoid, in units of the last place (ulp),
+- *Is there a bias?* The error beyond the one unavoidable rounding, in units of the last place (ulp),
   plus for too large; fp32 results in ulp of bf16. A wealth process over all steps of the run alarms with a
   false-alarm probability that is this site's share of one in a million; the interval of the unclipped mean
-  (4.9 standard errors) must lie beyond 0.05 ulp on the alarm's side. From 1 ulp on it is an error. Samples with
-  equal addends share their error: they count as one. Of several calls of a step one is measured.
+  (4.9 standard errors) must be beyond 0.05 ulp on the alarm's side. From 1 ulp on it is an error. Samples with
+  equal addends share their error: they count as one. If a step has several calls, one is measured.
 - *What would another arithmetic give?* The same inputs summed otherwise, in the details (`what_if`).
-  What no candidate explains (an order that nobody declared) accuses nobody by its bias alone, and is kept apart from
-  the calls that one explains: each element is summed in 19 random orders, in pairs, in groups and one after the other, in
+  Calls that no candidate explains (an undeclared order) are not reported for their bias alone, and are kept
+  separate from explained calls: each element is summed in 19 random orders, in pairs, in groups and one after the other, in
   every rounding of 16 bits; results that fall among some way's sums as these fall among each other, and are no more biased
   than those, are sums that were rounded. Else it is inconclusive, with what the results look like instead (cut at one
   magnitude, one factor, never reduced): something was done to them, or to the inputs, between the recording and the sum.
@@ -51,14 +63,14 @@ shows none of it: it is a learning rate that differs from element to element.
   the wire's significand bits (half of it where nine samples in ten show rounding to nearest). A result beyond it, and
   four times further off than every result within it, is broken: a sign, a spike, a buffer that something else wrote
   to. Where a strict majority of the ranks got the sums, the ranks that got something else are named, however much
-  of theirs is garbage. Of f32 inputs whose wire nobody declared, p is 8: a 16-bit hook is common.
+  of theirs is garbage. For f32 inputs without a declared wire dtype, p is 8, because a 16-bit hook is common.
 
-A model that begins within a run is told from the first step that shows it on, with the last one before it whose partial
+A model that begins within a run is reported from the first step that shows it, with the last one before it whose partial
 sums were wide. 16-bit partial sums that show no bias yet are a note: addends like these are simulated over twice as many ranks,
 and so on to 2,048, until the bias passes its budget.
 
-- *Compressed reductions* (`algorithm` PowerSGD, 1-bit, top-k, scaled 8 bits): single steps are no sums. Over steps, in
-  elements that come at every one of them, what a step leaves out must come later: error feedback. In each of the last three
+- *Compressed reductions* (`algorithm` PowerSGD, 1-bit, top-k, scaled 8 bits): single steps are not sums. Over steps, in
+  elements that come at every one of them, the part that a step omits must come later: error feedback. In each of the last three
   quarters of the steps the part of the gradient that the other quarters share must arrive; noise, which they do not
   share, may be late. Needed are 32 steps and four times as long as a step's share takes to arrive (top-k of 1 %: 1,600).
 
@@ -74,32 +86,23 @@ and so on to 2,048, until the bias passes its budget.
 |---|---|---|
 | less than 0.05 ulp | pass, or a note for 16-bit partial sums | below 0.04 % in bf16; noise of a batch is larger for thousands of steps |
 | 0.05 to 1 ulp | warning | up to 0.8 % in bf16 (0.1 % in fp16), the same way at every step: a learning rate that is as much off |
-| 1 ulp and more | error | 13 % at 512 bf16 ranks, 48 % at 1,024: a learning rate that is lost in the elements that agree, and kept in those that do not |
+| 1 ulp and more | error | 13 % at 512 bf16 ranks, 48 % at 1,024: a learning rate that is lost in the elements that
+agree, and kept in those that do not |
 
 Nothing of it averages out: a bias of b in each step is a bias of b in Adam's mean, whatever its decay. Without bias 16-bit
-partial sums cost variance alone, of about N u^2 a step (relative; u = 2^-8 in bf16), which is below that of the batch (Higham and Mary, 2019).
-
-**Bad.** `rank 11: element 175774 is -96.5, its 16 inputs sum to 1.537, and no order is off by more than 0.132`. `bf16 ring starting at rank 3: 64 of 64 samples; sums over 512 ranks come out 13 % too small`.
-
-**Good.** `fp32 accumulation, rounded once: 256 of 256 samples`, or a 16-bit tree with the note's blessing.
-
-**How to fix it.**
-- PyTorch DDP: reduce in fp32 (no `fp16_compress_hook` or `bf16_compress_hook` over many ranks).
-- FSDP: `MixedPrecision(reduce_dtype=torch.float32)`.
-- Megatron-LM: `--accumulate-allreduce-grads-in-fp32`, and no `--grad-reduce-in-bf16`.
-- DeepSpeed: `"communication_data_type": "fp32"`.
-- NCCL: `NCCL_ALGO=Tree` or NVLS, whose partial sums are few or wide; hierarchical groups with fp32 inside.
+partial sums only add variance, about N u^2 per step (relative; u = 2^-8 in bf16), which is below that of the batch (Higham and Mary, 2019).
 
 **Strength.** The model `proved` by replay, the bias `statistical`, a result that no order gives `bounded`: an error; a
-warning where most elements are so and nobody declared an `algorithm`. The note's forecast is a simulation.
+warning if most elements are affected and no `algorithm` is declared. The note's forecast is a simulation.
 
 **Inconclusive when** every element is one factor times its sum (recorded after a division by N or a clip of the
-norm: declare `postscale`, whose value is said, or record the output before it), or cut to one magnitude; `algorithm` says
-that it is no plain sum (`powersgd`, `one-bit`, `top-k`, `int8-scaled`, `fp8-scaled`); ranks are missing (named) or disagree, tensors are malformed, no candidate explains the sums
+norm: declare `postscale` (the finding states its value), or record the output before it), or cut to one magnitude; `algorithm`
+declares that it is not a plain sum (`powersgd`, `one-bit`, `top-k`, `int8-scaled`, `fp8-scaled`); ranks are missing
+(named) or disagree, tensors are malformed, no candidate explains the sums
 and they show no bias, or no call came with a sample. From calls alone (dtype and ranks) a bias is predicted, as a note.
 
-**What it cannot see.** An arithmetic that is not listed and agrees with a listed one on every sample; ring orders
-of more than 8 ranks that nobody declared; rings of more than 2,048 ranks (nothing is proved there); errors before the
+**What it cannot see.** An arithmetic that is not listed and agrees with a listed one on every sample; undeclared
+ring orders of more than 8 ranks; rings of more than 2,048 ranks (nothing is proved there); errors before the
 collective. Of more than 16 calls of a site in one step the first 16 are replayed.
 
 **Cost.** Tens of milliseconds a captured call for 64 ranks and 4,096 samples; half a second where all orders of 8
@@ -117,7 +120,7 @@ constexpr RuleInfo kInfo = {
 constexpr char kFix[] =
     "Sum in fp32: DDP without a 16-bit compression hook, FSDP reduce_dtype=torch.float32, "
     "Megatron-LM --accumulate-allreduce-grads-in-fp32, DeepSpeed communication_data_type fp32; or "
-    "a tree (NCCL_ALGO=Tree), whose partial sums are few.";
+    "a tree (NCCL_ALGO=Tree), which has few partial sums.";
 
 // Half of the rule's budget is for individual streams, half for e-BH.
 constexpr double kCollectiveStreamAlpha = kInfo.alpha_weight * kRunAlpha / 2;
@@ -210,11 +213,10 @@ class CollectiveSum : public Rule {
     FillBias(stream, found.finding(), tally.unit());
     const bool small = stream.interval_side() == BiasSide::kTooSmall;
     found
-        .Title(absl::StrCat("the sum over ", of.c.ranks, " ranks comes out too ",
-                            small ? "small" : "large"))
-        .Explain(absl::StrFormat("Sums over %d ranks in %s are off by %+.3g %s beyond rounding, "
-                                 "between %.3g and %.3g. %s. "
-                                 "%s%s.%s",
+        .Title(
+            absl::StrCat("the sum over ", of.c.ranks, " ranks is too ", small ? "small" : "large"))
+        .Explain(absl::StrFormat("Sums over %d ranks in %s have a bias of %+.3g %s beyond rounding "
+                                 "(interval %.3g to %.3g). %s. %s%s.%s",
                                  of.c.ranks, DTypeName(of.c.wire_dtype), stream.mean(),
                                  tally.unit(), stream.low(), stream.high(), Capitalised(model),
                                  WhatIfText(tally),
@@ -224,8 +226,8 @@ class CollectiveSum : public Rule {
     if (by_ebh) {
       found.finding().mutable_false_alarm()->set_value(kCollectiveEBhAlpha);
       found.Assume(
-          "named by e-BH over all sites: the rate is the expected share of false ones among those "
-          "named");
+          "selected by e-BH over all sites: the rate is the expected share of false findings among "
+          "the selected ones");
     }
     found.Fix(kFix);
     const bool since = known && replay.narrow_partials;
@@ -258,18 +260,19 @@ class CollectiveSum : public Rule {
     const int breaks = tally.growth->breaks_at();
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
     found.Title("a collective keeps its partial sums in 16 bits");
-    std::string grown = "Simulated with addends like these, no bias shows up to 2,048 ranks";
+    std::string grown = "A simulation with similar addends shows no bias up to 2,048 ranks";
     if (tally.growth->tried.empty()) grown = "More ranks were not simulated";
     if (breaks > 0) {
       const GrownBias& g = tally.growth->tried.back();
       grown = absl::StrFormat(
-          "Simulated with addends like these, %d ranks come out %+.2g %s (%+.2g %%) off", breaks,
-          g.mean, tally.unit(), 100 * g.relative);
+          "In a simulation with similar addends, the sum over %d ranks has a bias of %+.2g %s "
+          "(%+.2g %%)",
+          breaks, g.mean, tally.unit(), 100 * g.relative);
     }
     const BiasStream& stream = tally.stream;
     std::string now = absl::StrFormat("%d ranks show no bias so far", tally.narrow->c.ranks);
     if (stream.interval_side() != BiasSide::kNone) {
-      now = absl::StrFormat("%d ranks are %+.3g %s off, on too few samples for an alarm",
+      now = absl::StrFormat("%d ranks have a bias of %+.3g %s, on too few samples for a finding",
                             tally.narrow->c.ranks, stream.mean(), tally.unit());
     }
     found
@@ -280,8 +283,8 @@ class CollectiveSum : public Rule {
     MeasureGrowth(tally, found.finding());
     found.Samples(static_cast<uint64_t>(replay.matches))
         .Assume(
-            "the model is proved; the forecast is a simulation: normal addends with the "
-            "mean and the deviation over ranks of the sampled elements")
+            "the model is proved; the forecast is a simulation of normal addends with the mean and "
+            "the standard deviation over ranks of the sampled elements")
         .Fix(kFix);
     return Complete(key, tally, found.Take(), &replay, true);
   }
@@ -297,7 +300,7 @@ class CollectiveSum : public Rule {
     f.mutable_measured()->set_value(std::max(std::fabs(mean) - half, 0.0));
     f.mutable_measured()->set_unit(tally.unit());
     f.mutable_threshold()->set_value(kBiasBudgetUlp);
-    f.mutable_threshold()->set_source(absl::StrCat("budget of a bias, in ", tally.unit()));
+    f.mutable_threshold()->set_source(absl::StrCat("limit of the bias test, in ", tally.unit()));
   }
 
   // If a bias was already reported together with what to declare, it does not count.
@@ -324,10 +327,11 @@ class CollectiveSum : public Rule {
     } else if (!replay.explained) {
       out.Add(Complete(key, tally, Inconclusive("unexplained: " + tally.ModelText())));
     } else if (const BiasStream* biased = UntoldBias(tally); biased != nullptr) {
-      out.Add(Complete(key, tally,
-                       Inconclusive(absl::StrFormat(
-                           "few-samples: %d sums are off by %+.3g %s, too few for an alarm; %s",
-                           biased->count(), biased->mean(), tally.unit(), tally.ModelText()))));
+      out.Add(Complete(
+          key, tally,
+          Inconclusive(absl::StrFormat(
+              "few-samples: %d sums have a bias of %+.3g %s; they are too few for a finding; %s",
+              biased->count(), biased->mean(), tally.unit(), tally.ModelText()))));
     } else {
       out.Add(Complete(key, tally, Pass("no bias; " + tally.ModelText())));
     }
@@ -341,18 +345,18 @@ class CollectiveSum : public Rule {
     if (known && FormatOf(tally.wire).precision < 24)
       bias = PredictRing(tally.wire, static_cast<int>(std::min(tally.group_size, kMostRanks)));
     if (!known || bias.ranks == 0 || !bias.beyond_budget()) {
-      return Complete(key, tally,
-                      Inconclusive("no-sample: no call of this collective came with values"));
+      return Complete(
+          key, tally,
+          Inconclusive("no-sample: no call of this collective was recorded with values"));
     }
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
     found.Title("a biased sum is predicted")
-        .Explain(absl::StrFormat("Predicted, not measured: a %s ring over %d ranks of addends c(1 "
-                                 "+ 0.3 normal) comes out "
-                                 "%+.2g ulp (%+.2g %%) off.",
+        .Explain(absl::StrFormat("Predicted, not measured: a %s ring over %d ranks with addends "
+                                 "c(1 + 0.3 normal) has a bias of %+.2g ulp (%+.2g %%).",
                                  DTypeName(tally.wire), bias.ranks, bias.mean, 100 * bias.relative))
         .Cause("predicted", 0.5)
         .Measured("predicted mean error beyond rounding", bias.mean, "ulp")
-        .Threshold(kBiasBudgetUlp, "budget of the bias test, in ulp")
+        .Threshold(kBiasBudgetUlp, "limit of the bias test, in ulp")
         .Assume(
             "a ring whose partial sums have the wire's dtype; ranks whose gradients "
             "deviate by 0.3 of their mean")

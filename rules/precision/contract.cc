@@ -26,15 +26,6 @@ products of 4,096 normal factors, 977 change when eight lanes replace one, by 1.
 differ drift apart where replicas should be equal; a restart on other hardware moves the loss by more than its
 seed does.
 
-**What it checks.** The class of arithmetics that explains a product's sampled elements (see
-`precision/gemm-accumulator`) against the first one that was accepted at its site, for the same shapes and dtypes.
-Each later class narrows the reference to what both have in common. A finding is a call that a class explains,
-while every arithmetic of the reference fails on k = ln(10^6 C) of its elements, C the number of candidates.
-
-With `plumb audit --contract FILE` (from `plumb fingerprint --output FILE`, or `plumbline.fingerprint(...)` in Python)
-products of the contract's length and dtypes are held to that instead: each sampled element is computed again by
-the contract's tree and arithmetic. One element that differs is a finding.
-
 **Bad.** `step 400: aligned blocks of 32, 13 fraction bits; held since step 0: aligned blocks of 16, 25 bits`.
 
 **Good.** One class over all steps and ranks, or shapes that differ: kernels are chosen by shape, and each shape
@@ -45,6 +36,15 @@ has its own reference.
   `torch.backends.cuda.matmul.*`, `NVIDIA_TF32_OVERRIDE`; autotuners (`torch.compile(mode="max-autotune")`,
   Triton) with a cache that is shared by all ranks.
 - One GPU model in a job, or accept the difference and restart the comparison with a new run name.
+
+**What it checks.** The class of arithmetics that explains a product's sampled elements (see
+`precision/gemm-accumulator`) against the first one that was accepted at its site, for the same shapes and dtypes.
+Each later class narrows the reference to what both have in common. A finding is a call that a class explains,
+while every arithmetic of the reference fails on k = ln(10^6 C) of its elements, C the number of candidates.
+
+With `plumb audit --contract FILE` (from `plumb fingerprint --output FILE`, or `plumbline.fingerprint(...)` in Python)
+products of the contract's length and dtypes are held to that instead: each sampled element is computed again by
+the contract's tree and arithmetic. One element that differs is a finding.
 
 **Strength.** `proved` by replay.
 
@@ -67,21 +67,22 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kText,
      .unit = "",
      .default_value = "",
-     .reason = "without one a run is held to its own first step; --contract FILE sets it",
+     .reason =
+         "without a contract a run is compared with its own first step; --contract FILE sets one",
      .check = Complaint},
 };
 
 constexpr RuleInfo kInfo = {"precision/contract",
-                            "the arithmetic changed during the run, or is not the contract's",
+                            "the arithmetic changed during the run, or differs from the contract",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,
                             kOptions};
 
 constexpr char kFix[] =
-    "Pin what chooses the kernel: library versions, CUBLAS_WORKSPACE_CONFIG, "
-    "torch.backends.cuda.matmul.*, NVIDIA_TF32_OVERRIDE, one autotuner cache and one GPU model "
-    "for all ranks.";
+    "Fix everything that selects the kernel: library versions, CUBLAS_WORKSPACE_CONFIG, "
+    "torch.backends.cuda.matmul.*, NVIDIA_TF32_OVERRIDE, one autotuner cache and one GPU model for "
+    "all ranks.";
 
 struct Reference {
   std::vector<MatmulModel> models;  // models common to all calls so far
@@ -124,7 +125,7 @@ class Contract : public Rule {
 
   v1::Verdict One(const SiteStep& step, const Item& item, const MatmulAnalysis& a) {
     if (a.replay.samples == 0)
-      return Inconclusive("non-finite: every sample has a factor that is not finite");
+      return Inconclusive("non-finite: every sample has a NaN or infinite factor");
     if (const HeldContract* held = held_.For(a.c)) return Hold(*held, a);
     if (!a.replay.explained()) {
       return Inconclusive(
@@ -137,10 +138,10 @@ class Contract : public Rule {
     const auto found = references_.find(key);
     if (found == references_.end()) {
       if (references_.size() >= kMostReferences)
-        return Inconclusive("too-many-shapes: references of 65,536 shapes are held");
+        return Inconclusive("too-many-shapes: the limit of 65,536 shapes is reached");
       references_[key] = {a.replay.accepted, a.replay.Words(),    a.c.library, step.attempt,
                           step.step,         item.source->rank(), step.step};
-      return Pass("held from here on: " + a.replay.Words());
+      return Pass("reference for later steps: " + a.replay.Words());
     }
     return Compare(step, item, a, &found->second);
   }
@@ -149,22 +150,21 @@ class Contract : public Rule {
     const std::string name = absl::StrCat(
         held.contract.name, held.contract.library.empty() ? "" : " of " + held.contract.library);
     if (!a.c.c.empty()) {
-      return Inconclusive("addend: something was added to the product; the contract of " + name +
-                          " speaks of the product alone");
+      return Inconclusive("addend: a value was added to the product; the contract of " + name +
+                          " describes the product alone");
     }
     const HeldMatches of = ReplayContract(held, a.c);
     const std::string share = absl::StrFormat("%d of %d elements", of.matches, of.samples);
     if (of.matches == of.samples) return Pass("as the contract of " + name + ": " + share);
     FindingBuilder built(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
-    built.Title("a product is not computed as its contract says")
-        .Explain(absl::StrFormat(
-            "The contract of %s (%s; %s) gives %s. Sample %d is %.9g, by the contract %.9g. What "
-            "explains the elements: %s.",
-            name, held.contract.order, held.contract.arithmetic, share, of.first_miss, of.found,
-            of.held, a.replay.Words()))
+    built.Title("a product is not computed as its contract states")
+        .Explain(absl::StrFormat("The contract of %s (%s; %s) gives %s. Sample %d is %.9g; the "
+                                 "contract gives %.9g. The elements are explained by: %s.",
+                                 name, held.contract.order, held.contract.arithmetic, share,
+                                 of.first_miss, of.found, of.held, a.replay.Words()))
         .Cause("contract-broken", 1)
-        .Measured("elements that the contract misses", static_cast<double>(of.samples - of.matches),
-                  "elements")
+        .Measured("elements that differ from the contract",
+                  static_cast<double>(of.samples - of.matches), "elements")
         .Threshold(1, "a contract is exact")
         .Fix(kFix)
         .Samples(static_cast<uint64_t>(of.samples))
@@ -188,10 +188,9 @@ class Contract : public Rule {
     }
     const int32_t least = LeastMissed(a, held->models);
     if (least < a.replay.needed) {
-      return Inconclusive(
-          absl::StrFormat("few-samples: %s, which what was held (%s) misses on as few as %d "
-                          "elements; %d are needed",
-                          a.replay.Words(), held->words, least, a.replay.needed));
+      return Inconclusive(absl::StrFormat(
+          "few-samples: %s, and the reference (%s) differs on only %d elements; the rule needs %d",
+          a.replay.Words(), held->words, least, a.replay.needed));
     }
     return Changed(step, item, a, *held, least);
   }
@@ -225,18 +224,18 @@ class Contract : public Rule {
                              const Reference& held, int32_t least) {
     const bool libraries = Cause(step, a, held) == "another-library";
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-    found.Title("a product is computed by another arithmetic than before")
+    found.Title("a product is computed with a different arithmetic than before")
         .Explain(absl::StrFormat(
-            "At %s: %d of %d elements are %s. Held since %s: %s, which misses at least %d of "
-            "them.%s",
+            "At %s: %d of %d elements are %s. The reference since %s is %s, which differs on at "
+            "least %d of them.%s",
             Place(step.step, item.source->rank()), a.replay.matches, a.replay.samples,
             a.replay.Words(), Place(held.step, held.rank), held.words, least,
             libraries ? absl::StrCat(" The library was ", held.library, ", now ", a.c.library, ".")
                       : ""))
         .Cause(Cause(step, a, held), 1)
-        .Measured("elements that the held arithmetic misses", static_cast<double>(least),
+        .Measured("elements that differ from the reference arithmetic", static_cast<double>(least),
                   "elements")
-        .Threshold(static_cast<double>(a.replay.needed), "k = ln(10^6 C), at which counting stops")
+        .Threshold(static_cast<double>(a.replay.needed), "k = ln(10^6 C), where the count stops")
         .Fix(kFix)
         .Samples(static_cast<uint64_t>(a.replay.samples))
         .Witness("held", held.words)

@@ -27,12 +27,23 @@ of the weight itself; with d = 0.9999, twenty times it. With weights that have m
 the average was set up, none of a million elements can move at 0.99 or above (58 % at 0.9), and the "average" that is evaluated and shipped is
 the checkpoint it was started from. In fp32 the limit is 6e-5 of the weight at d = 0.999.
 
+**Bad.** `0 of 4,096 sampled elements can move`: an EMA of a bf16 model, kept in bf16.
+
+**Good.** Shadow weights in fp32, cast when they are evaluated.
+
+**How to fix it.**
+- diffusers: `EMAModel(unet.parameters())` on an fp32 copy; `ema.to(dtype=torch.float32)`.
+- PyTorch: `torch.optim.swa_utils.AveragedModel(model.float(), multi_avg_fn=get_ema_multi_avg_fn(0.999))`.
+- timm: `ModelEmaV3` before `.to(torch.bfloat16)`. NeMo, Megatron-LM: keep the EMA of the fp32 main parameters.
+- Or update every k steps with decay dᵏ: the step grows by k.
+
 **What it checks.** Of an update with `optimizer` "ema" (or one with a `decay` and no optimizer named):
 e ← e + (1−d)(p−e), `intended` being (1−d)(p−e). Of the sampled elements with p ≠ e, how many are able to move,
 that is fl(e + (1−d)(p−e)) ≠ e, rounded once to nearest even in the dtype of e. A finding needs at least
 1,000 elements with p ≠ e, fewer than 10 % of them able to move, and as few that did move.
 
-**In checkpoints** the average lies beside its weights, and nobody says its decay; 2,048 elements are sampled. One is due where its weight lay on one
+**In checkpoints** the average is stored with its weights, and its decay is not recorded; 2,048 elements are sampled.
+One is due where its weight lay on one
 side of it in all checkpoints, so far away that an average of decay 0.9999 (option `decay`) had to move by a unit in its
 last place. A finding needs three checkpoints, 1,000 due elements of which fewer than 10 % ever moved, and 16 bits; it is `heuristic`.
 A cast of an fp32 average moves its due elements, and passes.
@@ -45,24 +56,15 @@ A cast of an fp32 average moves its due elements, and passes.
 | fewer, in bf16 or fp16 | what is evaluated and shipped is the checkpoint that the average was set up from | warning |
 | fewer, in f32 | weights stand within 6e-5 of their average: a warm-up, or the end of a schedule | note |
 
-**Bad.** `0 of 4,096 sampled elements can move`: an EMA of a bf16 model, kept in bf16.
-
-**Good.** Shadow weights in fp32, cast when they are evaluated.
-
-**How to fix it.**
-- diffusers: `EMAModel(unet.parameters())` on an fp32 copy; `ema.to(dtype=torch.float32)`.
-- PyTorch: `torch.optim.swa_utils.AveragedModel(model.float(), multi_avg_fn=get_ema_multi_avg_fn(0.999))`.
-- timm: `ModelEmaV3` before `.to(torch.bfloat16)`. NeMo, Megatron-LM: keep the EMA of the fp32 main parameters.
-- Or update every k steps with decay dᵏ: the step grows by k.
-
 **Strength.** `proved`: each counted element is replayed. The level is warning; a note for averages in f32 and f64,
-which stand still while the weights are within 6e-8/(1−d) of them (a warm-up from a rate of zero) and move after that.
+which do not change while the weights are within 6e-8/(1−d) of them (a warm-up from a rate of zero) and move after that.
 
 **Inconclusive when** fewer than 1,000 sampled elements have p ≠ e, the step has no sampled elements, or
-elements stand still that rounding does not hold (an average that is updated every few steps), some
+elements do not change though rounding does not prevent it (an average that is updated every few steps), some
 moved that rounding to nearest would have held (stochastic rounding, a copy of an fp32 average, d·e rounded before p is
-added), or (in checkpoints) an average in f32 stands still (it may not be updated at all), stochastic rounding might have stood still as long by a chance above 1e-5. That chance is multiplied
-over the steps since the average last moved: long averages are told late.
+added), or (in checkpoints) an average in f32 does not change (it may not be updated at all), or stochastic
+rounding gives no change for this long with a probability above 1e-5. That chance is multiplied
+over the steps since the average last moved: long averages are reported late.
 
 **What it cannot see.** An average that moves a little on 10 % of its elements and lags on the others; a
 decay that is simply too long.
@@ -77,22 +79,22 @@ constexpr OptionInfo kOptions[] = {
     kUpdateElements,
     {.name = "share",
      .type = OptionInfo::Type::kNumber,
-     .unit = "share of elements able to move",
+     .unit = "share of elements that can change",
      .default_value = "0.1",
-     .reason = "an average of which nine in ten elements stand still is none",
+     .reason = "if nine of ten elements cannot change, the average is useless",
      .low = 0,
      .high = 1},
     {.name = "decay",
      .type = OptionInfo::Type::kNumber,
-     .unit = "of the slowest average that is meant",
+     .unit = "of the slowest average in use",
      .default_value = "0.9999",
-     .reason = "checkpoints do not say it; slower ones are not in use",
+     .reason = "checkpoints do not contain it; slower averages are not in use",
      .low = 0,
      .high = 0.9999999},
 };
 
 constexpr RuleInfo kInfo = {"precision/ema-stall",
-                            "a moving average cannot move",
+                            "a moving average cannot change",
                             v1::LEVEL_WARNING,
                             "0.1.0",
                             kPage,
@@ -175,9 +177,10 @@ class EmaStall : public Rule {
     const UpdateWindow::Gathered& gathered = window_.Add(step, item, *std::move(sample));
     const AverageCounts n = LookAtAverage(gathered.sample);
     if (n.apart < elements_) {
-      return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
-                                       " sampled elements differ from what they average"),
-                          Describe(gathered.sample, n));
+      return Inconclusive(
+          absl::StrCat("few-elements: fewer than ", elements_,
+                       " sampled elements differ from the weights that they average"),
+          Describe(gathered.sample, n));
     }
     double& log_chance =
         log_chances_[{step.role, step.site.layer(), step.site.op(), item.source->rank()}];
@@ -196,24 +199,24 @@ class EmaStall : public Rule {
     const bool moves = !(static_cast<double>(n.moved) < most);
     const bool able = !(static_cast<double>(n.able) < most);
     if (moves || able || n.chance > 0) log_chance = 0;
-    if (moves && (able || n.arrived())) return Pass("the average moves", Describe(c, n));
+    if (moves && (able || n.arrived())) return Pass("the average changes", Describe(c, n));
     if (moves) {
       return Inconclusive(
-          "moves-otherwise: elements moved that one rounding to nearest would have held, and not "
-          "by "
-          "what was intended (each product rounded by itself)",
+          "moves-otherwise: elements changed that one rounding to nearest would keep, and not by "
+          "the intended change (each product is rounded separately)",
           Describe(c, n));
     }
     if (able) {
       return Inconclusive(
-          "not-rounding: elements stood still that rounding does not hold (an average that is not "
-          "updated in every step)",
+          "not-rounding: elements did not change though rounding does not prevent it (an average "
+          "that is not updated in every step)",
           Describe(c, n));
     }
     log_chance += n.chance > 0 ? 0 : LogChanceIfStochastic(c, update.summary());
     if (n.chance > 0 || !(log_chance < std::log(kStochasticChance))) {
       return Inconclusive(
-          "stochastic-possible: stochastic rounding could have moved as few, and loses nothing",
+          "stochastic-possible: stochastic rounding could also change so few elements, and it "
+          "loses nothing",
           Describe(c, n));
     }
     return Found(update.config(), c, n);
@@ -224,20 +227,18 @@ class EmaStall : public Rule {
     const bool wide = c.dtype == DType::kF32 || c.dtype == DType::kF64;
     const double share = static_cast<double>(n.able) / static_cast<double>(n.apart);
     FindingBuilder found(wide ? v1::LEVEL_NOTE : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-    found.Title(absl::StrFormat("a moving average in %s cannot move", DTypeName(c.dtype)))
+    found.Title(absl::StrFormat("a moving average in %s cannot change", DTypeName(c.dtype)))
         .Explain(absl::StrFormat(
-            "Of %d sampled elements that differ from the weights they average, %d can move: for "
+            "%d sampled elements differ from the weights that they average, and %d can change: for "
             "the others e + (1 - d)(p - e), rounded once to %s, is e. %d kept their bits.",
             n.apart, n.able, DTypeName(c.dtype), n.held))
         .Cause(wide ? "weights-too-near" : "low-precision-average", 1)
-        .Measured("elements able to move", share, "share")
+        .Measured("elements that can change", share, "share")
         .Threshold(share_, "option share")
-        .Fix(wide ? "Nothing, where the weights have hardly moved yet; else a shorter average, "
-                    "or one "
-                    "updated every k steps with decay d^k."
-                  : "Keep the average in fp32 and cast it when it is used (EMAModel or "
-                    "AveragedModel over an fp32 copy), or update it every k steps with decay "
-                    "d^k.")
+        .Fix(wide ? "If the weights have hardly changed yet, do nothing. Otherwise use a shorter "
+                    "average, or update it every k steps with decay d^k."
+                  : "Keep the average in fp32 and cast it on use (EMAModel or AveragedModel over "
+                    "an fp32 copy), or update it every k steps with decay d^k.")
         .Samples(n.apart);
     for (size_t k = 0; k < n.listed.size(); ++k) {
       const size_t i = n.listed[k];

@@ -19,20 +19,10 @@ constexpr char kPage[] = R"page(
 The epsilon that keeps a denominator from being zero is zero in its dtype, or the second moment has
 underflowed and left the denominator to it alone.
 
-**Why.** The least positive fp16 is 6e-8: the customary 1e-8 is 0 there, and so is every g² below
+**Why.** The smallest positive fp16 is 6e-8: the customary 1e-8 is 0 there, and so is every g² below
 3e-8/(1−β2), that is |g| < 5.4e-3 at β2 = 0.999. Then m/(sqrt(0) + 0) is infinite; with eps in fp32 it is
 1e8·m: for a gradient of 1e-4 the root should be 3.2e-6 and is replaced by 1e-8, a first step 316 times too
 long, in the elements with the least signal.
-
-**What it checks.** Two things, each enough. (1) `eps`, rounded once to the dtype in which it is added
-(`eps_dtype`, else the dtype of the moments), is 0. (2) A sampled element has v = 0 after a step with g ≠ 0,
-because β2·v + (1−β2)·g² rounds to 0 in the moments' dtype, although its root is larger than eps: the
-denominator is eps where it should be sqrt(v) + eps.
-
-**In checkpoints** eps and the decays are those of the parameter's group. (1) is as above, unless weights whose v is 0 are finite: then eps is
-added in a wider dtype. (2) of 2,048 sampled elements: v = 0 where the first moment m is not. Both average the same gradients, so
-sqrt(v) ≥ |m|·sqrt((1−β2)(1−β1²/β2))/(1−β1), 0.138 |m| at 0.9 and 0.999 (Cauchy and Schwarz); where that is above eps the denominator has
-lost it. The share of v below eps² is in the details alone.
 
 **Bad.** `eps = 1e-08 is 0 in f16`.
 
@@ -45,12 +35,22 @@ lost it. The share of v below eps² is in the details alone.
 - Pure fp16 or 8-bit state: raise eps (`torch.optim.Adam(eps=1e-4)`) and know that it then bounds the step.
 - Norms in fp16: an eps of 1e-5 is there, 1e-8 and BERT's 1e-12 are 0; compute them in fp32.
 
+**What it checks.** Two things, each enough. (1) `eps`, rounded once to the dtype in which it is added
+(`eps_dtype`, else the dtype of the moments), is 0. (2) A sampled element has v = 0 after a step with g ≠ 0,
+because β2·v + (1−β2)·g² rounds to 0 in the moments' dtype, although its root is larger than eps: the
+denominator is eps where it should be sqrt(v) + eps.
+
+**In checkpoints** eps and the decays are those of the parameter's group. (1) is as above, unless weights whose v is 0 are finite: then eps is
+added in a wider dtype. (2) of 2,048 sampled elements: v = 0 where the first moment m is not. Both average the same gradients, so
+sqrt(v) ≥ |m|·sqrt((1−β2)(1−β1²/β2))/(1−β1), 0.138 |m| at 0.9 and 0.999 (Cauchy and Schwarz); where that is above eps the denominator has
+lost it. The share of v below eps² is in the details alone.
+
 **Strength.** `proved`: one rounding.
 
-**Inconclusive when** eps was not said, no dtype is known in which it is added, the moments are 8-bit
+**Inconclusive when** eps was not recorded, no dtype is known in which it is added, the moments are 8-bit
 (they are widened before they are used), or all gradients of the step that are not zero are NaN or infinite.
 
-**What it cannot see.** An optimizer that stores fp16 moments and adds eps in fp32: say `eps_dtype`. Where
+**What it cannot see.** An optimizer that stores fp16 moments and adds eps in fp32: declare `eps_dtype`. Where
 elements with v = 0 have a finite step, the rule takes it that eps was not 0.
 
 **Cost.** A few comparisons.
@@ -136,13 +136,13 @@ class EpsilonUnderflow : public Rule {
     const bool said = std::isfinite(config.eps()) && config.eps() > 0;
     if (!said) {
       if (!known_moments) return std::nullopt;
-      return Inconclusive("eps-unknown: the update does not say its eps");
+      return Inconclusive("eps-unknown: the update does not contain its eps");
     }
     const bool declared = IsFloating(static_cast<DType>(config.eps_dtype()));
     const DType dtype = declared ? static_cast<DType>(config.eps_dtype()) : moments;
     if (!IsFloating(dtype)) {
       return Inconclusive(
-          "dtype-unknown: neither eps_dtype nor the moments say in which dtype eps is added");
+          "dtype-unknown: neither eps_dtype nor the moments show the dtype in which eps is added");
     }
     const Bare bare = c.ok() ? LookAtMoments(*c, config.beta2(), config.eps()) : Bare{};
     const bool zero = RoundToFormat(config.eps(), dtype) == 0;
@@ -150,14 +150,14 @@ class EpsilonUnderflow : public Rule {
       return CastFinding(config, dtype, declared, bare, c.ok() ? &*c : nullptr);
     if (bare.flushed > 0 && !Byte(c->moment_dtype)) return FlushFinding(config, *c, bare);
     if (!declared && Byte(dtype)) {
-      return Inconclusive("8-bit-moments: they are widened before eps is added; say eps_dtype",
+      return Inconclusive("8-bit-moments: they are widened before eps is added; declare eps_dtype",
                           Describe(config, dtype, bare));
     }
     if (Poisoned(update, bare)) {
-      return Inconclusive("poisoned: NaN or infinite gradients, and nothing else that tells",
+      return Inconclusive("poisoned: gradients are NaN or infinite, and no other evidence exists",
                           Describe(config, dtype, bare));
     }
-    return Pass("eps is not zero where it is added", Describe(config, dtype, bare));
+    return Pass("eps is not zero in the dtype of the addition", Describe(config, dtype, bare));
   }
 
   // Returns true if no element shows the step's effect on its moments.
@@ -173,24 +173,24 @@ class EpsilonUnderflow : public Rule {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(absl::StrFormat("eps = %g is 0 in %s", config.eps(), DTypeName(dtype)))
         .Explain(absl::StrFormat(
-            "The least positive %s is %.3g; eps rounds to 0, and a denominator of sqrt(v) + eps "
-            "is "
-            "0 wherever v is.%s",
+            "The smallest positive %s is %.3g, so eps rounds to 0. The denominator sqrt(v) + eps "
+            "is 0 where v is 0.%s",
             DTypeName(dtype), least,
             bare.elements == 0
                 ? ""
                 : absl::StrFormat(" %d sampled elements have v = 0 and g != 0.", bare.elements)))
         .Cause("eps-rounds-to-zero", 1)
         .Measured("eps as added", 0, "")
-        .Threshold(least, absl::StrCat("least positive ", DTypeName(dtype)))
+        .Threshold(least, absl::StrCat("smallest positive ", DTypeName(dtype)))
         .Fix(
-            "Add eps in fp32 (fp32 masters and moments), or choose one that the dtype holds "
-            "(1e-4 in fp16).")
+            "Add eps in fp32 (fp32 masters and moments), or choose an eps that the dtype can "
+            "represent (1e-4 in fp16).")
         .Witness("eps", config.eps());
     if (c != nullptr) found.Samples(c->size());
     if (!declared) {
       found.verdict().add_assumptions(absl::StrCat("eps is added in the moments' dtype, ",
-                                                   DTypeName(dtype), "; eps_dtype says otherwise"));
+                                                   DTypeName(dtype),
+                                                   "; set eps_dtype if this is wrong"));
     }
     *found.verdict().mutable_details() = Describe(config, dtype, bare);
     return found.Take();
@@ -201,25 +201,24 @@ class EpsilonUnderflow : public Rule {
     const double factor = (bare.worst_root + config.eps()) / config.eps();
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(absl::StrFormat("the second moment underflows in %s", DTypeName(c.moment_dtype)))
-        .Explain(absl::StrFormat(
-            "%d sampled elements have v = 0 after a step with g != 0: what v should be rounds to "
-            "0 "
-            "in %s, and the denominator is eps = %g alone. The worst is %.3g times too small.",
-            bare.flushed, DTypeName(c.moment_dtype), config.eps(), factor))
+        .Explain(absl::StrFormat("%d sampled elements have v = 0 after a step with g != 0: the "
+                                 "exact v rounds to 0 in %s, so the denominator is only eps = %g. "
+                                 "The worst denominator is %.3g times too small.",
+                                 bare.flushed, DTypeName(c.moment_dtype), config.eps(), factor))
         .Cause("moment-underflow", 1)
-        .Measured("elements whose denominator is eps", static_cast<double>(bare.flushed),
+        .Measured("elements whose denominator is only eps", static_cast<double>(bare.flushed),
                   "elements")
-        .Threshold(0, "sqrt(v) above eps must show in the denominator")
+        .Threshold(0, "a sqrt(v) above eps must be part of the denominator")
         .Fix(
             "Keep the second moment in fp32 or bf16 (Megatron-LM --exp-avg-sq-dtype fp32), or "
-            "raise eps to sqrt of the least value it can hold.")
+            "raise eps to the square root of its smallest value.")
         .Samples(c.size())
         .Witness("element",
                  absl::StrFormat("[%d]: g = %.9g, v = 0, sqrt of the exact v = %.6g, eps = %g",
                                  c.offsets[bare.worst], c.gradient[bare.worst], bare.worst_root,
                                  config.eps()));
     if (!(config.beta2() > 0 && config.beta2() < 1))
-      found.verdict().add_assumptions("beta2 was not said: at most 0.9999");
+      found.verdict().add_assumptions("beta2 was not recorded; it is at most 0.9999");
     *found.verdict().mutable_details() = Describe(config, c.moment_dtype, bare);
     return found.Take();
   }

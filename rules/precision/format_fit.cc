@@ -24,15 +24,28 @@ becomes zero, or it is beyond the largest finite value.
 
 **Why.** e4m3 ends at 448 and below at 2e-3. Of normal values with a deviation of 0.01, 7.8 % become 0 in
 e4m3 as they are; with a scale per block of 32, fewer than one in 100,000. Of gradients with a deviation of
-1e-8, ordinary late in training, 99.7 % are 0 in fp16. Flushed values are no noise: each of them errs towards zero.
+1e-8, ordinary late in training, 99.7 % are 0 in fp16. Flushed values are not noise: each of them errs towards zero.
+
+**Bad.** `12 % of the values become 0 in e4m3`.
+
+**Good.** Values scaled by their amax before the cast, fewer than 1 % lost.
+
+**How to fix it.**
+- Scale: Transformer Engine `fp8_autocast(fp8_recipe=DelayedScaling())`, `Float8CurrentScaling` or
+  `MXFP8BlockScaling` for outliers; torchao `Float8LinearConfig`, DeepSeek-V3's 1×128 tiles.
+- fp16 gradients: `torch.cuda.amp.GradScaler`, DeepSpeed `fp16.initial_scale_power`, Megatron-LM
+  `--initial-loss-scale`.
+- Gradients have wide ranges: `Format.HYBRID` (e4m3 forward, e5m2 backward), or bf16.
+- The tensor is scaled later? Pass the values as they are stored, after the scale.
 
 **What it checks.** Over the whole tensor (of more than 4,194,304 elements: over tiles of 2,048 that a fixed hash draws, one of each
-32 neighbours), each finite non-zero value rounded once to nearest even in `target_format`: the share that becomes 0 (flushed) plus the share beyond the largest finite value
-(saturated), *as the values were handed over*. The verdict's details hold the shares for fp16, bf16, e4m3
+32 neighbours), each finite non-zero value rounded once to nearest even in `target_format`: the share that becomes 0
+(flushed) plus the share beyond the largest finite value
+(saturated), *as the values were recorded*. The verdict's details hold the shares for fp16, bf16, e4m3
 and e5m2, and for the 8-bit formats with a power-of-two scale per 32 and per 128 elements.
 
-Of weights the format may be asked for, whatever was declared: `--set precision/format-fit.format=e4m3` tells what a cast of a
-checkpoint would lose.
+Of weights the format may be asked for, whatever was declared: `--set precision/format-fit.format=e4m3` shows what a cast of
+a checkpoint would lose.
 
 **On the way to a collective** (the site `cast`): inputs that were recorded in a wider dtype than the wire's, or a tensor
 whose op is `cast`. There it is the mass that counts, sum |x| of what becomes 0 or overflows over sum |x| of all:
@@ -50,34 +63,24 @@ Normal gradients in fp16 lose 0.05 % of their mass at a deviation of 1e-6, 1.1 %
 values as they are stored in 8 bits and fewer, a warning where one block in ten° is one of these: its largest value is below
 a quarter of the format's largest while a quarter of the others are below its least normal value (the scale is stale, or of a larger
 block, and bits are lost for it); several of its values, a quarter of all and twice as many as have the next smaller
-value, are the format's largest (the scale is too small and cuts them); one value stands alone
-beside zeros (the scale is spent on an outlier, and the rest became zero).
+value, are the format's largest (the scale is too small and cuts them); one value is alone
+among zeros (an outlier determines the scale, and the rest became zero).
 
 **Of a tensor whose format has a scale a block**, over the whole tensor, from a dump that names the format (`target_format`
-mxfp8, mxfp4 or nvfp4; or e4m3, e5m2, e2m1 beside `block` 32, 1x128 or 128x128 and `scale_format`), or of any dumped
-tensor and of a checkpoint's weights for a format that is asked for (`--set precision/format-fit.blocks=nvfp4`). The values are held against the recorded
+mxfp8, mxfp4 or nvfp4; or e4m3, e5m2, e2m1 with `block` 32, 1x128 or 128x128 and `scale_format`), or of any dumped
+tensor and of a checkpoint's weights for a format that is asked for (`--set precision/format-fit.blocks=nvfp4`). The
+values are held against the recorded
 scales (tensors `scale`, one a block, and `tensor_scale`), without them against those that the format's own rule gives:
 2^(floor(log2 amax) - largest exponent) of MX, amax / 6 in e4m3 over the tensor's scale of NVFP4, amax / 448 in f32. A warning
-where one block in ten is stale (as above), cut by a factor of 2, or spent: half of its values become 0 beside one outlier, and
-would not beside the next largest; or where 5 % of sum |x| is lost (normal values lose 1.1 % in mxfp4, 0.4 % in nvfp4,
+where one block in ten is stale (as above), cut by a factor of 2, or spent: half of its values become 0 because of one
+outlier, and would not with the next largest value; or where 5 % of sum |x| is lost (normal values lose 1.1 % in mxfp4, 0.4 % in nvfp4,
 0.1 % in mxfp8; Student's with 3 degrees, whose tails are like gradients', 3.1, 1.3 and 0.2 %; with 2 degrees 6.2, 2.7 and
 0.3 %). Of values that are stored already (u8, F8, F4 and their scales)
 only the marks of products' factors are left.
 
-**Bad.** `12 % of the values become 0 in e4m3`.
-
-**Good.** Values scaled by their amax before the cast, fewer than 1 % lost.
-
-**How to fix it.**
-- Scale: Transformer Engine `fp8_autocast(fp8_recipe=DelayedScaling())`, `Float8CurrentScaling` or
-  `MXFP8BlockScaling` for outliers; torchao `Float8LinearConfig`, DeepSeek-V3's 1×128 tiles.
-- fp16 gradients: `torch.cuda.amp.GradScaler`, DeepSpeed `fp16.initial_scale_power`, Megatron-LM
-  `--initial-loss-scale`.
-- Gradients have wide ranges: `Format.HYBRID` (e4m3 forward, e5m2 backward), or bf16.
-- The tensor is scaled later? Hand over the values as they are stored, after the scale.
-
-**Strength.** `heuristic`: one per cent is customary. The shares are exact, of a large tensor those of the drawn tiles (the sample size says of how many
-values). On the site `cast` `proved`: every listed value
+**Strength.** `heuristic`: one per cent is customary. The shares are exact, of a large tensor those of the drawn tiles
+(the sample size is their
+number). On the site `cast` `proved`: every listed value
 is cast again.
 
 **Inconclusive when** there are fewer than 100 finite non-zero values, or the tensor is already stored in
@@ -85,7 +88,7 @@ the format: what it lost is lost.
 
 **What it cannot see.** Precision: values that fit and keep two bits; scales that are applied later. Formats with a scale a
 block are measured where a dump is read, not by the live probes: there the details' `e4m3_block32` and `e4m3_block128` are what
-a power-of-two scale would leave lost. Of stored values what became zero is not told from what was.
+a power-of-two scale would leave lost. In stored values, zeros from rounding cannot be distinguished from original zeros.
 
 **Cost.** None beyond the tensor's statistics.
 
@@ -97,20 +100,20 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "share of finite non-zero values",
      .default_value = "0.01",
-     .reason = "customary: below it training is not seen to differ",
+     .reason = "customary: below it no effect on training is known",
      .low = 0,
      .high = 1},
     {.name = "blocks",
      .type = OptionInfo::Type::kChoice,
      .unit = "",
      .default_value = "declared",
-     .reason = "what nobody means to store in blocks is not held against them",
+     .reason = "tensors that are not planned for block formats are not judged",
      .choices = kBlockChoices},
     {.name = "format",
      .type = OptionInfo::Type::kChoice,
      .unit = "",
      .default_value = "declared",
-     .reason = "of weights: what nobody means to cast is not held against them",
+     .reason = "of weights: tensors that are not planned for a cast are not judged",
      .choices = "declared|bf16|f16|e4m3|e5m2"},
 };
 
@@ -220,15 +223,15 @@ class FormatFitRule : public Rule {
           std::move(details));
     }
     if (dtype == target) {
-      return Inconclusive("already-stored: the values are in their format already",
+      return Inconclusive("already-stored: the values are already in this format",
                           std::move(details));
     }
     const v1::FormatFit* fit = FitOf(s, static_cast<v1::DType>(target), 0);
     if (fit == nullptr) {
       // Every narrower format is measured; f32 and f64 hold what 16 bits and fewer hold.
       const bool holds = DTypeSize(target) >= DTypeSize(dtype);
-      if (holds) return Pass("the format holds every value of the tensor's dtype", details);
-      return Inconclusive("not-measured: this format is not among those measured", details);
+      if (holds) return Pass("the format can represent every value of the tensor's dtype", details);
+      return Inconclusive("not-measured: the probe does not measure this format", details);
     }
     const double share = static_cast<double>(Lost(*fit)) / static_cast<double>(values);
     if (!(share > share_)) return Pass("few values are lost in their format", std::move(details));
@@ -264,7 +267,7 @@ class FormatFitRule : public Rule {
     const auto target = static_cast<DType>(state.target_format());
     if (!IsFloating(target) || !IsFloating(static_cast<DType>(state.dtype()))) return std::nullopt;
     if (!Narrows(static_cast<DType>(state.dtype()), target))
-      return Pass("the format holds every value of the tensor's dtype");
+      return Pass("the format can represent every value of the tensor's dtype");
     const auto sample = DecodeTensor(state);
     if (!sample.ok()) return Inconclusive(std::string(sample.status().message()));
     CastMass mass;
@@ -286,19 +289,18 @@ class FormatFitRule : public Rule {
           std::move(details));
     }
     if (!(mass.lost_share() >= kMassOfWarning))
-      return Pass("the cast loses little of the mass", std::move(details));
+      return Pass("the cast loses little of sum |x", std::move(details));
     const bool error = mass.lost_share() >= kMassOfError;
     FindingBuilder found(error ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
     found.Title(absl::StrFormat("the cast to %s loses values that are summed", DTypeName(target)))
-        .Explain(absl::StrFormat("%.1f %% of the mass does not pass the cast: of %d finite "
-                                 "non-zero values %d become 0 in "
-                                 "%s (%.3g of sum |x| = %.3g) and %d are beyond its largest "
-                                 "value (%.3g); amax is %.4g.",
+        .Explain(absl::StrFormat("%.1f %% of the sum of magnitudes is lost in the cast: of %d "
+                                 "finite non-zero values %d become 0 in %s (%.3g of sum |x| = "
+                                 "%.3g), and %d are above its largest value (%.3g). amax is %.4g.",
                                  100 * mass.lost_share(), mass.values, mass.flushed,
                                  DTypeName(target), mass.flushed_mass, mass.mass, mass.overflowed,
                                  mass.overflowed_mass, mass.amax))
         .Cause(mass.flushed_mass >= mass.overflowed_mass ? "underflow" : "overflow", 1)
-        .Measured("mass lost in the cast", mass.lost_share(), "share")
+        .Measured("share of sum |x| lost in the cast", mass.lost_share(), "share")
         .Threshold(error ? kMassOfError : kMassOfWarning,
                    "warning from 1 % of sum |x|, error from 10 %")
         .Fix(
@@ -310,8 +312,7 @@ class FormatFitRule : public Rule {
         .Witness("least_positive", PowerOfTwo(format.min_exponent - format.precision + 1))
         .Witness("largest_finite", format.max_finite);
     *found.verdict().mutable_details() = std::move(details);
-    found.verdict().add_assumptions(
-        "the values are cast as they were handed over, without a scale");
+    found.verdict().add_assumptions("the values are cast as recorded, without a scale");
     return found.Take();
   }
 
@@ -324,11 +325,10 @@ class FormatFitRule : public Rule {
     found
         .Title(
             absl::StrFormat("%.1f %% of the values do not fit %s", 100 * share, DTypeName(target)))
-        .Explain(absl::StrFormat(
-            "Of %d finite non-zero values %d become 0 in %s and %d are beyond its largest finite "
-            "value, %g; amax is %.4g.%s",
-            values, fit.flushed(), DTypeName(target), fit.saturated(), format.max_finite,
-            state.summary().amax(), scaled))
+        .Explain(absl::StrFormat("Of %d finite non-zero values %d become 0 in %s, and %d are above "
+                                 "its largest finite value, %g. amax is %.4g.%s",
+                                 values, fit.flushed(), DTypeName(target), fit.saturated(),
+                                 format.max_finite, state.summary().amax(), scaled))
         .Cause(flushed ? "underflow" : "overflow", 1)
         .Measured("values lost", share, "share")
         .Threshold(share_, "option share")
@@ -339,8 +339,7 @@ class FormatFitRule : public Rule {
         .Witness("amax", state.summary().amax())
         .Witness("least_positive", PowerOfTwo(format.min_exponent - format.precision + 1))
         .Witness("largest_finite", format.max_finite);
-    found.verdict().add_assumptions(
-        "the values are stored as they were handed over, without a scale");
+    found.verdict().add_assumptions("the values are stored as recorded, without a scale");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }
@@ -350,7 +349,7 @@ class FormatFitRule : public Rule {
     std::string text;
     for (const v1::FormatFit& fit : state.summary().fits()) {
       if (static_cast<DType>(fit.format()) != target || fit.block() == 0) continue;
-      absl::StrAppendFormat(&text, " With a scale per %d elements %.2f %% are lost.", fit.block(),
+      absl::StrAppendFormat(&text, " With one scale per %d elements %.2f %% are lost.", fit.block(),
                             100 * static_cast<double>(Lost(fit)) / static_cast<double>(values));
     }
     return text;

@@ -26,38 +26,6 @@ K = 4,096 and normal e4m3 factors its results err by 0.13 % (rms), one in 23 by 
 with positive factors all are 7 % too small (0.06 % when promoted every 128 products), and a sum of ones
 stops at 16,384. The loss curve shows noise.
 
-**What it checks.** At sampled elements D[i,j], the row of A and the column of B that went into each. Which
-arithmetic gives D's bits on every sample? Every candidate is replayed: the exact sum rounded once; one
-product after the other in f32, f16, bf16, e4m3, e5m2 or f64, rounded or fused, to nearest or toward zero; pairwise
-trees; blocks of 1 to 64 products aligned to the largest exponent and cut to 10 to 36 fraction bits, as
-tensor cores do, the accumulator inside or outside the block, in f32 or (8-bit factors) cut to e8m13 between
-blocks; sums that are set aside and added in f32
-every n products; split-K with 16-bit parts; f32 factors cut to tf32 or bf16 first. What explains every
-sample is a class. Scales are part of it: `scale` on the finished sum (rounded to f32 and then stored, in one rounding,
-or as two factors), a scale per block of products on the factors (in f32, in bf16; exact where it is a power of two, as
-MXFP8's and MXFP4's) or on each block's sum as it is added in f32 (DeepSeek's 1 x 128). `proved` is what all of the class have in common and what every other candidate fails
-on k = ln(10^6 C) samples, C the number of candidates.
-
-A finding is a class of which every member keeps fewer than 21 fraction bits where f32 is expected (sums that are added
-in f32 every 256 products or sooner are not meant: what they lose does not grow with K); an
-unexplained product with an element beyond (K+1) 2^-24 sum|ab| (plus half a unit in the last place of a
-16-bit D), which no f32 accumulation can reach; or a bias over the run, in units in the last place of bf16
-for a 32-bit D: every tensor core truncates, and a quarter of an f32 unit is its nature.
-
-**The level** follows what the sums keep (figures: K = 4,096, e4m3 factors, simulated):
-
-| partial sums keep | error of normal factors | of positive ones (attention, activations after ReLU) | level |
-|---|---|---|---|
-| f32, or 21 fraction bits and more | below 1e-6 | -3e-5 | pass |
-| 13 fraction bits, promoted every 256 products or sooner | 0.02 % | -0.06 % | pass |
-| 13 fraction bits | 0.13 % | -7 % | error; a warning where nobody declared f32 |
-| fp16 (10 bits) | 0.9 % | -9 % | as above |
-| bf16 (7 bits) | 7 % | -58 % | as above |
-
-In the second column errors are noise beside the batch's; in the third all elements are off the same way, in every layer and
-step. DeepSeek-V3 promotes every 128 products for that reason: nearly 2 % largest relative error without it at K = 4,096 (DeepSeek-AI, 2024, 3.3.2). A
-*bias* found by the statistic is a warning below 1 ulp of bf16 (0.4 to 0.8 %), an error above; more than any f32 sum can err an error.
-
 **Bad.** `64 of 64 elements: aligned blocks of 32, 13 fraction bits, f32 toward zero`.
 
 **Good.** `64 of 64 elements: aligned blocks of 16, 25 fraction bits`, or the same 13 bits added in f32 every
@@ -72,13 +40,49 @@ step. DeepSeek-V3 promotes every 128 products for that reason: nearly 2 % larges
 - 16-bit reductions of split-K: `torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False`
   (see `precision/split-k`).
 
+**What it checks.** At sampled elements D[i,j], the row of A and the column of B that went into each. Which
+arithmetic gives D's bits on every sample? Every candidate is replayed: the exact sum rounded once; one
+product after the other in f32, f16, bf16, e4m3, e5m2 or f64, rounded or fused, to nearest or toward zero; pairwise
+trees; blocks of 1 to 64 products aligned to the largest exponent and cut to 10 to 36 fraction bits, as
+tensor cores do, the accumulator inside or outside the block, in f32 or (8-bit factors) cut to e8m13 between
+blocks; sums that are set aside and added in f32
+every n products; split-K with 16-bit parts; f32 factors cut to tf32 or bf16 first. What explains every
+sample is a class. Scales are part of it: `scale` on the finished sum (rounded to f32 and then stored, in one rounding,
+or as two factors), a scale per block of products on the factors (in f32, in bf16; exact where it is a power of two, as
+MXFP8's and MXFP4's) or on each block's sum as it is added in f32 (DeepSeek's 1 x 128). `proved` is what all of the
+class have in common and what every other candidate fails
+on k = ln(10^6 C) samples, C the number of candidates.
+
+A finding is a class of which every member keeps fewer than 21 fraction bits where f32 is expected (sums that are
+added in f32 at least every 256 products do not count: their loss does not grow with K); an
+unexplained product with an element beyond (K+1) 2^-24 sum|ab| (plus half a unit in the last place of a
+16-bit D), which no f32 accumulation can reach; or a bias over the run, in units in the last place of bf16
+for a 32-bit D: every tensor core truncates, and a quarter of an f32 unit is normal.
+
+**The level** follows what the sums keep (figures: K = 4,096, e4m3 factors, simulated):
+
+| partial sums keep | error of normal factors | of positive ones (attention, activations after ReLU) | level |
+|---|---|---|---|
+| f32, or 21 fraction bits and more | below 1e-6 | -3e-5 | pass |
+| 13 fraction bits, promoted every 256 products or sooner | 0.02 % | -0.06 % | pass |
+| 13 fraction bits | 0.13 % | -7 % | error; a warning if f32 is not declared |
+| fp16 (10 bits) | 0.9 % | -9 % | as above |
+| bf16 (7 bits) | 7 % | -58 % | as above |
+
+In the second column errors are small compared with the noise of the batch; in the third all elements err in the same direction, in every layer and
+step. DeepSeek-V3 promotes every 128 products for that reason: nearly 2 % largest relative error without it at K = 4,096 (DeepSeek-AI, 2024, 3.3.2). A
+*bias* found by the statistic is a warning below 1 ulp of bf16 (0.4 to 0.8 %), an error above; more than any f32 sum can err an error.
+
 **Strength.** `proved` by replay, an error where f32 was declared, a warning where nothing was (an assumption).
 The bound is `bounded`, the bias `statistical`.
 
-**Inconclusive when** every element is one factor times its sum (declare `scale`), the result looks stored by stochastic rounding (each element one of the two values next to its sum,
-on both sides, without bias: declare `output_rounding`, and only elements beyond both are told), `library` names a Strassen or
-Winograd product (whose elements are off by what the whole matrices are, not by their own products), no candidate explains the elements and all lie within the bound (the best two are
-named), the class keeps few bits but too few elements exclude wider sums, every sample has a factor that is not finite, or the call came without rows and columns.
+**Inconclusive when** every element is one factor times its sum (declare `scale`), the result looks stored by
+stochastic rounding (each element one of the two values next to its sum,
+on both sides, without bias: declare `output_rounding`, and only elements beyond both are reported), `library` names a Strassen or
+Winograd product (whose errors depend on the whole matrices, not on their own products), no candidate explains the
+elements and all lie within the bound (the best two are
+named), the class keeps few bits but too few elements exclude wider sums, every sample has a factor that is not
+finite, or the call came without rows and columns.
 
 **What it cannot see.** An arithmetic that is not listed and agrees with a listed one on every sample;
 elements that were not sampled. A fingerprint belongs to a kernel and shape, not to a GPU.
@@ -154,9 +158,9 @@ class GemmAccumulator : public Rule {
   static v1::Verdict One(const MatmulAnalysis& a) {
     if (!a.blocked.empty()) return Inconclusive(a.blocked);
     if (a.replay.samples == 0)
-      return Inconclusive("non-finite: every sample has a factor that is not finite");
+      return Inconclusive("non-finite: every sample has a NaN or infinite factor");
     if (!a.replay.explained()) return NotReplayed(a);
-    if (a.splits()) return Pass("16-bit parts: see precision/split-k; " + Matches(a.replay));
+    if (a.splits()) return Pass("16-bit partial sums: see precision/split-k; " + Matches(a.replay));
     const bool expected = FormatOf(a.c.declared).precision >= FormatOf(DType::kF32).precision;
     if (expected && a.replay.Holds(Narrow)) return a.replay.Proves(Narrow) ? Proved(a) : Few(a);
     return Pass(Matches(a.replay));
@@ -166,30 +170,27 @@ class GemmAccumulator : public Rule {
   static v1::Verdict NotReplayed(const MatmulAnalysis& a) {
     if (a.looks_stochastic() && !a.c.stochastic) {
       return Inconclusive(
-          "stochastic-store: every element is one of the two values next to its sum, on both sides "
-          "and without bias, as stochastic rounding stores it; declare output_rounding = "
-          "stochastic");
+          "stochastic-store: every element is one of the two values next to its sum, without bias, "
+          "as with stochastic rounding; if that is so, declare output_rounding = stochastic");
     }
     if (a.common_factor != 0 && a.c.scale.empty()) {
       return Inconclusive(
-          absl::StrFormat("common-factor: every element is %.7g times its sum, as a scaled product "
-                          "is; declare scale "
-                          "(decimal, or a tensor [1] or [m])",
+          absl::StrFormat("common-factor: every element is %.7g times its sum; if the product is "
+                          "scaled, declare scale (decimal, or a tensor [1] or [m])",
                           a.common_factor));
     }
     const std::string library = absl::AsciiStrToLower(a.c.library);
     if (absl::StrContains(library, "strassen") || absl::StrContains(library, "winograd")) {
       return Inconclusive(
-          "fast-multiplication: the elements of a Strassen or Winograd product are no sums of "
-          "their "
-          "own products, and are off by what the whole matrices are");
+          "fast-multiplication: the elements of a Strassen or Winograd product are not sums of "
+          "their own products; their error depends on the whole matrices");
     }
     if (a.beyond > 0) return Beyond(a);
     if (!a.c.stochastic) return Unexplained(a);
     if (!(std::abs(a.stochastic_z) < 5)) {
       return Inconclusive(
-          "not-stochastic: elements lie on one side of their sums more often than stochastic "
-          "rounding, as declared, would have it");
+          "not-stochastic: elements are on one side of their sums more often than the declared "
+          "stochastic rounding allows");
     }
     return Pass(
         "stored stochastically, as declared: every element is one of the two values next to an f32 "
@@ -198,16 +199,16 @@ class GemmAccumulator : public Rule {
 
   static v1::Verdict Unexplained(const MatmulAnalysis& a) {
     return Inconclusive(absl::StrFormat(
-        "unexplained: no candidate gives every element; nearest: %s (%d of %d), %s (%d)",
+        "unexplained: no candidate gives every element; the best are %s (%d of %d) and %s (%d)",
         a.replay.best, a.replay.matches, a.replay.samples, a.replay.runner_up,
         a.replay.runner_up_matches));
   }
 
   static v1::Verdict Few(const MatmulAnalysis& a) {
-    return Inconclusive(absl::StrFormat(
-        "few-samples: %s, but sums that keep more bits miss fewer than the %d elements that would "
-        "exclude them",
-        Matches(a.replay), a.replay.needed));
+    return Inconclusive(
+        absl::StrFormat("few-samples: %s, but sums with more bits differ on fewer than the %d "
+                        "elements that are needed to exclude them",
+                        Matches(a.replay), a.replay.needed));
   }
 
   static v1::Verdict Proved(const MatmulAnalysis& a) {
@@ -216,18 +217,18 @@ class GemmAccumulator : public Rule {
     FindingBuilder found(declared ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
     found.Title(absl::StrCat("a product accumulates in ", bits, " fraction bits"))
         .Explain(absl::StrFormat(
-            "%s; the only match among %d candidates (the nearest other kind: %s, %d of %d). %s "
-            "was %s. Results are right to %.1f bits of sum|ab|; %.0f %% of those that are not "
-            "exact are too small.",
+            "%s; it is the only match among %d candidates (the best other kind: %s, %d of %d). %s "
+            "was %s. Results are correct to %.1f bits of sum|ab|; %.0f %% of the inexact ones are "
+            "too small.",
             Capitalised(Matches(a.replay)), a.replay.candidates, a.replay.runner_up,
             a.replay.runner_up_matches, a.replay.samples, Capitalised(DTypeName(a.c.declared)),
             declared ? "declared" : "expected", a.effective_bits, 100 * a.toward_zero))
         .Cause("short-accumulator", 1)
         .Measured("fraction bits kept", static_cast<double>(bits), "bits")
-        .Threshold(kEnoughBits, "what f32 accumulation in hardware keeps at least")
+        .Threshold(kEnoughBits, "the fewest bits that hardware f32 accumulation keeps")
         .Fix(kFix)
         .Samples(static_cast<uint64_t>(a.replay.samples));
-    if (!declared) found.Assume("f32 accumulation: no accumulator was declared");
+    if (!declared) found.Assume("the accumulator is f32 (none was declared)");
     return found.Take();
   }
 
@@ -245,11 +246,11 @@ class GemmAccumulator : public Rule {
 
   static v1::Verdict Beyond(const MatmulAnalysis& a) {
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
-    found.Title("a product is further off than f32 accumulation can be")
+    found.Title("a product has a larger error than f32 accumulation can cause")
         .Explain(absl::StrFormat(
-            "Sample %d is %.9g, exactly %.9g: %.3g times as far off as (K+1) 2^-24 sum|ab| "
-            "allows, K = %d. %d of %d elements are beyond it. No candidate explains all of them; "
-            "nearest: %s (%d of %d).",
+            "Sample %d is %.9g; the exact value is %.9g. The error is %.3g times the bound (K+1) "
+            "2^-24 sum|ab|, K = %d. %d of %d elements exceed it. No candidate explains all of "
+            "them; the best is %s (%d of %d).",
             a.worst.sample, a.worst.d, a.worst.exact, a.worst.excess(), a.c.inner, a.beyond,
             a.replay.samples, a.replay.best, a.replay.matches, a.replay.samples))
         .Cause("unexplained", 0.5)
@@ -262,8 +263,8 @@ class GemmAccumulator : public Rule {
     Put(witness, "exact", a.worst.exact);
     Put(witness, "bound", a.worst.bound);
     found.Assume(
-        "every element is a sum of its own products, in any order: no Strassen or Winograd "
-        "product");
+        "every element is a sum of its own products, in any order (no Strassen or Winograd "
+        "product)");
     if (!a.c.offsets.empty())
       Put(witness, "element",
           static_cast<double>(a.c.offsets[static_cast<size_t>(a.worst.sample)]));
@@ -325,9 +326,9 @@ class GemmAccumulator : public Rule {
     const char* unit = BiasUnit(a.c.d_dtype);
     FillBias(stream, found.finding(), unit);
     const bool small = stream.interval_side() == BiasSide::kTooSmall;
-    found.Title(absl::StrCat("the product comes out too ", small ? "small" : "large"))
+    found.Title(absl::StrCat("the product is too ", small ? "small" : "large"))
         .Explain(absl::StrFormat(
-            "Elements are off by %+.3g %s beyond rounding, between %.3g and %.3g. %s. %s.",
+            "Elements have a bias of %+.3g %s beyond rounding (interval %.3g to %.3g). %s. %s.",
             stream.mean(), unit, stream.low(), stream.high(),
             a.replay.explained() ? Capitalised(Matches(a.replay)) : "No candidate explains them",
             Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))))
@@ -340,10 +341,9 @@ class GemmAccumulator : public Rule {
     if (!a.blocked.empty()) return verdict;
     a.AddDetails(*verdict.mutable_details());
     if (a.replay.left > 0) {
-      verdict.add_assumptions(
-          absl::StrFormat("%d of %d elements were replayed: the others tell the "
-                          "candidates apart least",
-                          a.replay.samples, a.replay.samples + a.replay.left));
+      verdict.add_assumptions(absl::StrFormat(
+          "%d of %d elements were replayed; the others distinguish the candidates least",
+          a.replay.samples, a.replay.samples + a.replay.left));
     }
     if (!verdict.has_finding()) return verdict;
     *verdict.mutable_finding()->mutable_details() = verdict.details();

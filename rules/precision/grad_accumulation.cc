@@ -25,14 +25,26 @@ Gradients of mean 1 and spread 0.5 in bf16: 256 micro-batches -0.1 %, 512 -1.4 %
 means differ lose 39 % at 1,024. The loss curve shows nothing: a gradient that is 45 % too small in every
 element is a learning rate that is too small, until it is not the same in every element.
 
+**Bad.** `sums of 1,024 addends kept in bf16 are 45 % too small; 83 % of the additions changed nothing`.
+
+**Good.** `sums of 1,024 addends: fp32, one after the other; 0.00 ulp`.
+
+**How to fix it.**
+- PyTorch: keep `.grad` in fp32 (fp32 parameters under `torch.autocast`), or add up in a fp32 buffer of your own
+  and copy it into `.grad` once.
+- Megatron-LM: `--accumulate-allreduce-grads-in-fp32` (`--main-grads-dtype fp32`).
+- DeepSpeed: `"data_types": {"grad_accum_dtype": "fp32"}`.
+- FSDP: parameters in fp32 with `MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)`.
+- Or fewer, larger micro-batches.
+
 **What it checks.** At sampled elements of a sum that one rank keeps over the micro-batches of a step, the
-exact sum of what was added (a superaccumulator, no rounding) against what came out. The error is counted
-beyond the one rounding into the sum's dtype that nobody can avoid, in units of its last place (ulp), signed
+exact sum of the addends (a superaccumulator, no rounding) compared with the result. The error is counted
+beyond the one rounding into the sum's dtype, which is unavoidable, in units of its last place (ulp), signed
 so that plus is too large in magnitude; sums in fp32 are judged in ulp of bf16. Three answers are kept apart:
 - *Which arithmetic*: the additions are replayed in bf16, fp16, fp32 and fp64, to nearest and toward zero. A
   replay that equals every sample bit for bit, and differs from those of other dtypes on enough of them, is
   `proved`.
-- *Is there a bias*: a wealth process over all steps of the run, one a rank, alarms with a false-alarm
+- *Is there a bias*: a wealth process over all steps of the run, one per rank, alarms with a false-alarm
   probability that is this site's share of one in a million per run; a finding needs the interval of the
   unclipped mean (4.9 standard errors) to lie beyond 0.05 ulp on the alarm's side. Across tensors, e-BH at the
   end of the run. From 1 ulp on it is an error, below a warning.
@@ -52,18 +64,6 @@ so that plus is too large in magnitude; sums in fp32 are judged in ulp of bf16. 
 
 The mean error does not average out over steps: Adam's mean takes it in whole. What is lost first are the elements with a common
 sign in all micro-batches, those that the run agrees on (Higham, 1993; Zamirai et al., "Revisiting BFloat16 Training", 2020).
-
-**Bad.** `sums of 1,024 addends kept in bf16 come out 45 % too small; 83 % of the additions changed nothing`.
-
-**Good.** `sums of 1,024 addends: fp32, one after the other; 0.00 ulp`.
-
-**How to fix it.**
-- PyTorch: keep `.grad` in fp32 (fp32 parameters under `torch.autocast`), or add up in a fp32 buffer of your own
-  and copy it into `.grad` once.
-- Megatron-LM: `--accumulate-allreduce-grads-in-fp32` (`--main-grads-dtype fp32`).
-- DeepSpeed: `"data_types": {"grad_accum_dtype": "fp32"}`.
-- FSDP: parameters in fp32 with `MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)`.
-- Or fewer, larger micro-batches.
 
 **Strength.** `statistical` for the bias; the model in the details is `proved` by replay. The note is `heuristic`:
 it assumes that longer sums have addends like these.
@@ -148,25 +148,24 @@ class GradAccumulation : public Rule {
     found.Title(absl::StrCat("micro-batch gradients are summed too ", small ? "small" : "large"));
     std::string lost;
     if (worst.lost.lost > 0) {
-      lost = absl::StrFormat(" %.0f %% of the additions (%.0f %% of the mass) changed nothing.",
-                             100 * worst.lost.lost_share(), 100 * worst.lost.mass_share());
+      lost = absl::StrFormat(
+          " %.0f %% of the additions (%.0f %% of the sum of magnitudes) changed nothing.",
+          100 * worst.lost.lost_share(), 100 * worst.lost.mass_share());
     }
     found
-        .Explain(absl::StrFormat("Sums of %d addends on rank %d come out %.2g %% too %s: %+.3g %s "
-                                 "beyond rounding, between "
-                                 "%.3g "
-                                 "and %.3g.%s %s. In fp32 the same addends give %+.2g. %s.",
-                                 tally.most_adds, worst.rank, 100 * std::fabs(worst.relative()),
-                                 small ? "small" : "large", stream.mean(), tally.unit, stream.low(),
-                                 stream.high(), lost, worst.ModelText(), worst.fp32_mean(),
-                                 Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))))
+        .Explain(absl::StrFormat(
+            "Sums of %d addends on rank %d are %.2g %% too %s: a bias of %+.3g %s beyond rounding "
+            "(interval %.3g to %.3g).%s %s. In fp32 the bias of the same addends is %+.2g. %s.",
+            tally.most_adds, worst.rank, 100 * std::fabs(worst.relative()),
+            small ? "small" : "large", stream.mean(), tally.unit, stream.low(), stream.high(), lost,
+            worst.ModelText(), worst.fp32_mean(),
+            Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))))
         .Cause(worst.CauseId(), worst.match.accepted ? 1 : 0.5);
     if (by_ebh) {
       found.finding().mutable_false_alarm()->set_value(kEBhAlpha);
       found.Assume(
-          "named by e-BH over all tensors: the rate is the expected share of false ones among "
-          "those "
-          "named");
+          "selected by e-BH over all tensors: the rate is the expected share of false findings "
+          "among the selected ones");
     }
     tally.FillWitness(worst, *found.finding().mutable_witness());
     found.Fix(kFix);
@@ -177,17 +176,16 @@ class GradAccumulation : public Rule {
     const LongerSum& last = tally.longer.tried.back();
     FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
     found.Title("micro-batch gradients are summed in 16 bits")
-        .Explain(absl::StrFormat(
-            "%s. Sums of %d addends show no bias; of the same addends, %d would come out %+.2g ulp "
-            "(%+.2g %%) "
-            "off.",
-            tally.Shown()->ModelText(), tally.most_adds, last.adds, last.mean, 100 * last.relative))
+        .Explain(absl::StrFormat("%s. Sums of %d addends show no bias. A sum of %d such addends "
+                                 "would have a bias of %+.2g ulp (%+.2g %%).",
+                                 tally.Shown()->ModelText(), tally.most_adds, last.adds, last.mean,
+                                 100 * last.relative))
         .Cause("16-bit-accumulator", 1)
-        .Measured("addends at which the bias passes its budget", static_cast<double>(last.adds),
+        .Measured("addends at which the bias exceeds its limit", static_cast<double>(last.adds),
                   "addends")
-        .Threshold(kBiasBudgetUlp, "budget of the bias test, in ulp")
+        .Threshold(kBiasBudgetUlp, "limit of the bias test, in ulp")
         .Samples(tally.Judged())
-        .Assume("addends of longer sums are like these")
+        .Assume("addends of longer sums are similar")
         .Fix(kFix);
     return Complete(key, tally, found.Take());
   }
@@ -199,16 +197,14 @@ class GradAccumulation : public Rule {
     const bool told_apart = shown.match.accepted || shown.match.indistinguishable;
     const bool half = shown.match.accepted && shown.match.model.half();
     if (!told_apart && !tally.WithinBudget()) {
-      return Complete(
-          key, tally,
-          Inconclusive("unexplained: no candidate gives these sums, and the interval is "
-                       "too wide to say that they have no bias"));
+      return Complete(key, tally,
+                      Inconclusive("unexplained: no candidate gives these sums, and the interval "
+                                   "is too wide to exclude a bias"));
     }
     if (!half && !tally.WithinBudget() && !tally.Enough()) {
-      return Complete(
-          key, tally,
-          Inconclusive(absl::StrFormat("few-samples: %d sums; no bias could have raised the alarm",
-                                       tally.Judged())));
+      return Complete(key, tally,
+                      Inconclusive(absl::StrFormat(
+                          "few-samples: %d sums are too few to show any bias", tally.Judged())));
     }
     return Complete(key, tally,
                     Pass(absl::StrFormat("sums of %d addends show no bias; %s", tally.most_adds,

@@ -29,15 +29,6 @@ loss that is logged, and usually the gradient with it, weighs tokens by where th
 means 3.0. Every token of the first counts nine times. It biases by length, is invisible in any
 one curve, and changes with the batch size, so runs of different sizes are not comparable.
 
-**What it checks.** The scalars `loss`, `loss_sum` and `tokens` of one step over all ranks (or the same three
-names behind a common prefix, as `train/loss`): the logged loss against Σ`loss_sum`/Σ`tokens` and against the
-mean of the ranks' means, and of the micro-batches' means where a rank logged several. A finding needs
-the logged value to be the latter and not the former, the two being further apart than the rounding of
-everything that was logged: (n+4)·2⁻²⁴ of the terms, and half a unit of the last decimal that was kept. A value of
-another making (smoothed, with an auxiliary loss) lies as near by chance now and then: with two decimals
-in a few steps of a hundred. So the chance is multiplied over steps until it is below 1e-4 (one step of an
-unrounded fp32, some five of two decimals), and a step whose logged value is neither mean undoes two of those findings.
-
 **Bad.** `logged 3.0 is the mean of 2 ranks' means; over the tokens it is 2.2`.
 
 **Good.** Sums and counts are reduced, and divided once.
@@ -48,10 +39,19 @@ unrounded fp32, some five of two decimals), and a step whose logged value is nei
 - PyTorch DDP: all-reduce the token count, scale the loss by world_size/Σtokens and use `reduction="sum"`; DDP
   and FSDP divide gradients by the world size. DeepSpeed: the same, `gradient_accumulation_steps` divides too.
 
+**What it checks.** The scalars `loss`, `loss_sum` and `tokens` of one step over all ranks (or the same three
+names after a common prefix, as `train/loss`): the logged loss against Σ`loss_sum`/Σ`tokens` and against the
+mean of the ranks' means, and of the micro-batches' means where a rank logged several. A finding needs
+the logged value to be the latter and not the former, the two being further apart than the rounding of
+everything that was logged: (n+4)·2⁻²⁴ of the terms, and half a unit of the last decimal that was kept. Another
+value (smoothed, with an auxiliary loss) is sometimes as near by chance: with two decimals
+in a few steps of a hundred. So the chance is multiplied over steps until it is below 1e-4 (one step of an
+unrounded fp32, some five of two decimals), and a step whose logged value is neither mean undoes two of those findings.
+
 **Strength.** `proved`: exact up to the stated rounding, in steps enough to leave coincidence a chance of 1e-4.
 
-**Inconclusive when** token counts are equal, one rank alone logs sums, the two means are too
-close to tell, each rank logs its own mean, a rank is missing, the logged value is neither, or it met the mean of
+**Inconclusive when** token counts are equal, one rank alone logs sums, the two means are
+too close to distinguish, each rank logs its own mean, a rank is missing, the logged value is neither, or it met the mean of
 means in too few steps yet.
 
 **What it cannot see.** Gradients that are averaged otherwise than the loss that is logged; smoothing.
@@ -220,9 +220,8 @@ class LossMeanOfMeans : public Rule {
       const double surprise = history_[{step.role, key.first, key.second}].Add(outcome);
       if (verdict.kind() == v1::Verdict::KIND_FINDING && !(surprise >= kEnough)) {
         verdict = Inconclusive(
-            "coincidence-possible: the logged loss is the mean of means, but to so few decimals, "
-            "or "
-            "in so few of the steps, that a value of another making might be",
+            "coincidence-possible: the logged loss equals the mean of means, but with so few "
+            "decimals, or in so few steps, that this can be a coincidence",
             verdict.details());
       }
       v1::FindingSite& site = *verdict.mutable_site();
@@ -262,14 +261,14 @@ class LossMeanOfMeans : public Rule {
   };
 
   static v1::Verdict Weigh(const Series& series, Outcome* outcome) {
-    if (series.missing) return Inconclusive("missing-ranks: the sums of some ranks have not come");
+    if (series.missing) return Inconclusive("missing-ranks: the sums of some ranks are missing");
     const Units units = Join(series);
     if (units.broken)
       return Inconclusive("broken: a sum or a count is missing, negative or not finite");
     if (units.with_tokens.size() + units.without < 2 || units.with_tokens.empty())
-      return Inconclusive("one-sum: one rank alone logs a sum and a count");
+      return Inconclusive("one-sum: only one rank logs a sum and a count");
     if (EqualCounts(units))
-      return Inconclusive("equal-counts: with equal token counts both means are one");
+      return Inconclusive("equal-counts: with equal token counts both means are the same");
     // Ranks may log one value each, or one for each micro-batch.
     std::optional<v1::Verdict> best;
     for (const Logged& logged : series.loss) {
@@ -279,7 +278,8 @@ class LossMeanOfMeans : public Rule {
       v1::Verdict verdict = Answer(logged, mine, units.without, outcome);
       if (!best || Rank(verdict) > Rank(*best)) best = std::move(verdict);
     }
-    if (!best) return Inconclusive("no-loss: no finite loss was logged over several sums");
+    if (!best)
+      return Inconclusive("no-loss: no finite loss was logged in a step with several sums");
     return *std::move(best);
   }
 
@@ -328,8 +328,8 @@ class LossMeanOfMeans : public Rule {
         break;
     }
     return Inconclusive(
-        "neither: the logged loss is neither mean (smoothed, scaled, or of other "
-        "tokens)",
+        "neither: the logged loss is neither of the two means (it may be smoothed, scaled, or of "
+        "other tokens)",
         std::move(details));
   }
 
@@ -338,16 +338,16 @@ class LossMeanOfMeans : public Rule {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(absl::StrFormat("the loss is a mean of %s' means", c.over))
         .Explain(absl::StrFormat(
-            "Rank %d logs %.9g. The mean of the %s' means is %.9g, the mean over all tokens %.9g, "
-            "%.2g times the allowance for rounding away.",
+            "Rank %d logs %.9g. The mean of the %s' means is %.9g, the mean over all tokens is "
+            "%.9g. The difference is %.2g times the tolerance for rounding.",
             logged.rank, logged.value, c.over, c.mean_of_means, c.token_mean,
             std::abs(logged.value - c.token_mean) / c.allowance))
         .Cause("mean-of-means", 1)
         .Measured("logged loss minus the mean over tokens", logged.value - c.token_mean,
-                  "nats a token")
-        .Threshold(c.allowance, "fp32 sums and the decimals that were logged")
+                  "nats per token")
+        .Threshold(c.allowance, "rounding of fp32 sums and of the logged decimals")
         .Fix(
-            "Reduce sums and token counts and divide once (Megatron-LM "
+            "Reduce sums and token counts, and divide once (Megatron-LM "
             "--calculate-per-token-loss; Hugging Face average_tokens_across_devices=True).")
         .Samples(units.size());
     constexpr size_t kListed = 8;

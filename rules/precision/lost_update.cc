@@ -19,17 +19,30 @@ namespace {
 constexpr char kPage[] = R"page(
 # precision/lost-update
 
-The optimizer computes a step and the weights do not take it: it is smaller than half the spacing of
-their dtype, so the sum rounds back to where it was.
+The optimizer computes a step, but the weights do not change: the step is smaller than half the spacing of
+their dtype, so the sum rounds back to the old value.
 
 **Why.** bf16 keeps 8 bits: near 0.02 values are 1.2e-4 apart and a step below 6e-5 vanishes. With weights
-from N(0, 0.02²) and steps from N(0, 1e-5²), as Adam makes them at a rate of 1e-5, 88 % of the elements do
-not move and 78 % of the step is gone; at 1e-4 it is 32 % and 6 %. The loss falls all the same, by those
-weights that are small enough to move, and nothing in its curve tells.
+from N(0, 0.02²) and steps from N(0, 1e-5²), as Adam makes them at a rate of 1e-5, 88 % of the elements
+do not change and 78 % of the step is lost; at 1e-4 it is 32 % and 6 %. The loss falls all the same, because
+small weights still change, and its curve shows nothing.
+
+**Bad.** `88 % of 65,536 elements kept their bits; 22 % of the intended change arrived`.
+
+**Good.** Weights, or a master copy of them, in fp32.
+
+**How to fix it.**
+- Keep fp32 masters: Megatron-LM `--bf16` (with `--use-precision-aware-optimizer` also
+  `--main-params-dtype fp32`); DeepSpeed `bf16: {enabled: true}` (its BF16_Optimizer keeps them); FSDP
+  `MixedPrecision(param_dtype=torch.bfloat16)` over fp32 parameters rather than `model.bfloat16()`;
+  PyTorch `torch.autocast` over an fp32 model.
+- Or round stochastically: torchao `AdamW8bit(..., bf16_stochastic_round=True)`, Transformer Engine
+  `FusedAdam(store_param_remainders=True)`, or compensate (optimi's `kahan_sum=True`).
+- Observe what the optimizer keeps: hand the fp32 master to the probe, not the bf16 copy of it.
 
 **What it checks.** Of one update, over the whole tensor: the change along the intended one, over the
 intended one: sum of (after − before)·sign(Δ) over sum of |Δ|. Below a half, with at least 1,000 elements
-that were meant to move, the sampled elements are replayed: an element counts as lost when Δ ≠ 0, `after`
+with an intended change, the sampled elements are replayed: an element counts as lost when Δ ≠ 0, `after`
 has the bits of `before`, and before + Δ, summed exactly and rounded once to nearest even, is `before`.
 
 **The level** follows what arrives, of weights from N(0, 0.02²) in bf16 (simulated, 60,000 elements):
@@ -46,24 +59,11 @@ Below a tenth the run is one at a tenth of its learning rate: the model does not
 al., 2020, find bf16 weights without remedy several points worse).
 
 **Stored on one side.** `after` may also be before + Δ always cut toward zero (or away from it, down, up): a cast by
-shifting. Every step then moves each weight by half a unit beside what the optimizer meant, in one direction: at 1e-5
-above that is 5.6 times the step itself, as a decay. It is told where 99 in 100 of at least 64 sampled elements
-lie on that side, 16 and more of them where the nearest value is on the other, and stochastic rounding would do it with a
+shifting. Every step then moves each weight by half a unit in addition to the intended change, in one direction: at 1e-5
+above that is 5.6 times the step itself, as a decay. It is reported if 99 in 100 of at least 64 sampled
+elements are on that side, 16 and more of them where the nearest value is on the other, and stochastic rounding would do it with a
 chance below 1e-9. A note where the drift is below 1 % of the intended change, a warning, an error where it is more than
 the change itself.
-
-**Bad.** `88 % of 65,536 elements kept their bits; 22 % of the intended change arrived`.
-
-**Good.** Weights, or a master copy of them, in fp32.
-
-**How to fix it.**
-- Keep fp32 masters: Megatron-LM `--bf16` (with `--use-precision-aware-optimizer` also
-  `--main-params-dtype fp32`); DeepSpeed `bf16: {enabled: true}` (its BF16_Optimizer keeps them); FSDP
-  `MixedPrecision(param_dtype=torch.bfloat16)` over fp32 parameters rather than `model.bfloat16()`;
-  PyTorch `torch.autocast` over an fp32 model.
-- Or round stochastically: torchao `AdamW8bit(..., bf16_stochastic_round=True)`, Transformer Engine
-  `FusedAdam(store_param_remainders=True)`, or compensate (optimi's `kahan_sum=True`).
-- Observe what the optimizer keeps: hand the fp32 master to the probe, not the bf16 copy of it.
 
 **Strength.** `proved`: every listed element is replayed. The level is warning, and error where less than a tenth
 arrives; a note for f32 and f64 weights, whose lost steps are below 6e-8 of the weight (a schedule that ends at zero).
@@ -72,13 +72,13 @@ arrives; a note for f32 and f64 weights, whose lost steps are below 6e-8 of the 
 steps, until there are 1,000; the verdict's place is then `small tensors`, and its witnesses name tensor and element.
 
 **Inconclusive when** fewer than 1,000 elements were meant to move, in all small tensors and steps together; the step has no sampled elements;
-elements stood still that rounding does not hold (a step that was skipped, a frozen tensor); or so few
+elements did not change though rounding does not prevent it (a step that was skipped, a frozen tensor); or so few
 units in the last place were intended that stochastic rounding could have done the same with a
-probability above 1e-5, or `optimizer` says that what rounding takes is kept beside the weights ("adamw-kahan", "compensated"): say so
-where it is, since one step's weights cannot. A tensor that once moved as only stochastic rounding moves is not accused again.
+probability above 1e-5, or `optimizer` states that rounding errors are stored with the weights ("adamw-kahan", "compensated"):
+declare it, because the weights of one step cannot show it. A tensor that once moved as only stochastic rounding moves is not accused again.
 
-**What it cannot see.** A bf16 copy of an fp32 master also stands still until the master has left its
-grid point: that the values are what the optimizer keeps is an assumption. Losses in the gradients before
+**What it cannot see.** A bf16 copy of an fp32 master also does not change until the master has left
+its grid point: that the values are what the optimizer keeps is an assumption. Losses in the gradients before
 Δ (`grad-accumulation`, `collective-sum`) or in averages (`ema-stall`).
 
 **Cost.** Three reads of the tensor on sampled steps; nothing is kept.
@@ -91,9 +91,9 @@ constexpr OptionInfo kOptions[] = {
     kUpdateElements,
     {.name = "share",
      .type = OptionInfo::Type::kNumber,
-     .unit = "applied over intended change",
+     .unit = "applied change / intended change",
      .default_value = "0.5",
-     .reason = "below it more of the step is lost than arrives",
+     .reason = "below it more than half of the change is lost",
      .low = 0,
      .high = 1},
 };
@@ -183,13 +183,13 @@ class LostUpdate : public Rule {
     }
     if (applied >= share_) {
       if (c.ok() && MovedByChance(*c, s)) stochastic_.insert(key);
-      return Pass("at least half of the intended change arrived", Describe(update));
+      return Pass("at least half of the intended change was applied", Describe(update));
     }
     if (!c.ok()) return Inconclusive(std::string(c.status().message()), Describe(update));
     if (IsCompensated(update.config())) {
       return Inconclusive(
-          "compensated: the optimizer keeps what rounding takes in a buffer of its own; hand over "
-          "before and after with that buffer added, in full precision",
+          "compensated: the optimizer stores rounding errors in its own buffer; record before and "
+          "after with that buffer added, in full precision",
           Describe(update));
     }
     if (const std::string other = OtherReason(*c, s, stochastic_.contains(key)); !other.empty())
@@ -199,7 +199,7 @@ class LostUpdate : public Rule {
 
   std::string FewElements() const {
     return absl::StrCat("few-elements: fewer than ", elements_,
-                        " finite elements were meant to move");
+                        " finite elements had an intended change");
   }
 
   // Judges a small tensor together with others, and over steps.
@@ -220,7 +220,7 @@ class LostUpdate : public Rule {
     if (!std::isfinite(applied))
       return Inconclusive("no-mass: the intended change cannot be summed", Describe(p.update));
     if (applied >= share_)
-      return Pass("at least half of the intended change arrived", Describe(p.update));
+      return Pass("at least half of the intended change was applied", Describe(p.update));
     if (IsCompensated(p.update.config())) return Inconclusive("compensated", Describe(p.update));
     if (const std::string other = OtherReason(p.sample, s, p.marked); !other.empty())
       return Inconclusive(other, Describe(p.update));
@@ -250,21 +250,21 @@ class LostUpdate : public Rule {
     if (stochastic) return "stochastic: this tensor is rounded stochastically";
     const Sampled seen = LookAtUpdate(c);
     if (seen.intended < kFewSampled)
-      return "few-elements: too few sampled elements were meant to move";
+      return "few-elements: too few sampled elements had an intended change";
     const auto unchanged = static_cast<double>(seen.unchanged);
     if (seen.lost == 0 || static_cast<double>(seen.lost) < kExplained * unchanged) {
-      return "not-rounding: elements stood still that rounding does not hold (a skipped step, a "
-             "frozen tensor, or an intended change that is not the optimizer's)";
+      return "not-rounding: elements did not change though rounding does not prevent it (a skipped "
+             "step, a frozen tensor, or an intended change that is not the optimizer's)";
     }
     // The lost part must be the missing part.
     if (!(s.lost_l1() >= 0.5 * (s.intended_l1() - s.applied_along()))) {
-      return "not-rounding: elements moved, but not by what was intended (a change that is not the "
-             "optimizer's)";
+      return "not-rounding: elements changed, but not by the intended change (a change that is not "
+             "the optimizer's)";
     }
     // f32 is not rounded stochastically in practice.
     if (!Wide(c.dtype) && !(LogChanceIfStochastic(c, s) < std::log(kStochasticChance))) {
-      return "stochastic-possible: so few units in the last place were intended that stochastic "
-             "rounding could have applied as little";
+      return "stochastic-possible: the intended change is so few units in the last place that "
+             "stochastic rounding could apply as little";
     }
     return "";
   }
@@ -281,18 +281,17 @@ class LostUpdate : public Rule {
                                              : v1::LEVEL_WARNING,
                          v1::STRENGTH_PROVED);
     found.Title(absl::StrFormat("%s weights lose their updates in rounding", DTypeName(c.dtype)))
-        .Explain(absl::StrFormat("%.1f %% of %d elements kept their bits though the update "
-                                 "was not zero; %.1f %% of the "
-                                 "intended change arrived. Of %d sampled elements that "
-                                 "stood still, %d are proved lost: "
-                                 "before + intended, rounded once to %s, is before.",
-                                 100 * share, s.intended(), 100 * applied, seen.unchanged,
-                                 seen.lost, DTypeName(c.dtype)))
+        .Explain(absl::StrFormat(
+            "%.1f %% of %d elements kept their bits though the update was not zero; %.1f %% of the "
+            "intended change was applied. Of %d sampled elements that did not change, %d are "
+            "proved lost: before + intended, rounded once to %s, is before.",
+            100 * share, s.intended(), 100 * applied, seen.unchanged, seen.lost,
+            DTypeName(c.dtype)))
         .Cause("no-master-weights", 1)
-        .Measured("applied over intended change", applied, "share")
+        .Measured("applied change / intended change", applied, "share")
         .Threshold(share_, "option share")
-        .Fix(wide ? "Nothing, where a schedule ends at zero; else raise the rate or keep sums "
-                    "compensated."
+        .Fix(wide ? "If the schedule ends at zero, do nothing. Otherwise raise the learning rate "
+                    "or use compensated sums."
                   : "Keep fp32 master weights (FSDP MixedPrecision over fp32 parameters, "
                     "DeepSpeed bf16, Megatron-LM --main-params-dtype fp32), or round "
                     "stochastically (torchao bf16_stochastic_round=True).")
@@ -307,7 +306,8 @@ class LostUpdate : public Rule {
     }
     *found.verdict().mutable_details() = Describe(update);
     found.verdict().add_assumptions(
-        "before and after are the values that the optimizer keeps, not a rounded copy of a master");
+        "before and after are the values that the optimizer stores, not a rounded copy of a "
+        "master");
     found.verdict().add_assumptions("intended is the whole change in full precision");
     return found.Take();
   }
@@ -322,21 +322,19 @@ class LostUpdate : public Rule {
         .Title(absl::StrFormat("updated %s weights are always rounded %s", DTypeName(c.dtype),
                                store.side))
         .Explain(absl::StrFormat(
-            "%d of %d sampled elements whose before + intended is no %s value are that sum "
-            "rounded "
-            "%s; %d of them lie nearer the other side. Stochastic rounding does that with a "
-            "chance "
-            "of e^%.0f. It moves the weights %.3g times as far as the intended change, in one "
-            "direction.",
+            "%d of %d sampled elements whose before + intended is no %s value are that sum rounded "
+            "%s; %d of them are nearer to the other side. Stochastic rounding gives this with "
+            "probability e^%.0f. The error moves the weights %.3g times as far as the intended "
+            "change, in one direction.",
             store.matched, store.rounded, DTypeName(c.dtype), store.side, store.telling,
             store.log_chance, store.drift))
         .Cause("one-sided-store", 1)
-        .Measured("drift over intended change", store.drift, "share")
+        .Measured("drift / intended change", store.drift, "share")
         .Threshold(store.drift >= kDriftOfError ? kDriftOfError : kDriftOfNote,
-                   "warning from 1 % of the change, error from all of it")
+                   "warning from 1 % of the change, error from 100 %")
         .Fix(
-            "Round to nearest where weights are stored (no shift of the bits), or keep fp32 "
-            "master weights.")
+            "Round to nearest when you store weights (no shift of the bits), or keep fp32 master "
+            "weights.")
         .Samples(store.rounded);
     for (size_t n = 0; n < store.listed.size(); ++n) {
       const size_t i = store.listed[n];

@@ -20,22 +20,32 @@ constexpr char kPage[] = R"page(
 
 Adam's second moment can rise and cannot fall: its decay is below half the spacing of its dtype.
 
-**Why.** With β2 = 0.999 the largest decay is 0.1 % of v; bf16 rounds away anything below 0.2 to 0.4 %. So v goes
-up with every large gradient and never comes down: from 0, with normal gradients of variance one, it stands at
-2.5 after 30,000 steps (fused; 4.0 when .999·v is rounded first), and higher the longer it runs. The step is
+**Why.** With β2 = 0.999 the largest decay is 0.1 % of v; bf16 rounds away anything below 0.2 to 0.4 %. So v
+rises with every large gradient and never falls: from 0, with normal gradients of variance one, it is 2.5
+after 30,000 steps (fused; 4.0 when .999·v is rounded first), and higher the longer it runs. The step is
 1/sqrt(v): a learning rate that decays by itself, 37 % down and 50 % down, and never recovers after a spike.
+
+**Bad.** `0 of 2,793 elements fell where g² < v/2; bf16, β2 = 0.999`.
+
+**Good.** v in fp32; or in bf16 with β2 = 0.95, where the decay is 5 %.
+
+**How to fix it.**
+- Keep the state in fp32: PyTorch allocates it in the parameters' dtype, so step fp32 masters; Transformer
+  Engine `FusedAdam(exp_avg_sq_dtype=torch.float32)`; Megatron-LM `--exp-avg-sq-dtype fp32`; DeepSpeed: leave
+  `fp16_master_weights_and_gradients` off.
+- Or quantise with a scale and stochastic rounding (torchao, bitsandbytes 8-bit Adam), or lower β2.
 
 **What it checks.** The sampled elements of an update with its gradient and the second moment before
 and after: v ← β2·v + (1−β2)·g². Where g² < v/2, v must fall, by half of its largest decay at least. A finding
 needs at least 1,000 such elements, of which less than 1 % fell, and a replay that gives the recorded bits: the
 update is computed for each of them in the ways optimizers compute it (fused and rounded once; β2·v rounded first,
-as a multiply and then an add do; each product rounded), in double and in fp32, and one way must explain 99 % of
-those that stood still. Early in a run v still rises nearly everywhere and few must fall; then 1,000 elements of
+as a multiply and then an add do; each product rounded), in double and in fp32, and one way must explain 99 %
+of those that did not change. Early in a run v still rises nearly everywhere and few must fall; then 1,000 elements of
 any kind do: where the replay gives the bits of 99 % of them, *its* arithmetic is known, and so is what it would do
 to each v if no gradient came at all. Less than 1 % able to fall under every way that explains them is the finding.
 
-**In checkpoints** nobody recorded a gradient; there v itself is followed, 2,048 sampled elements a tensor. A finding needs three checkpoints, the first of
-them 4/(1−β2) steps behind the start (until then an average rises whatever its dtype), at least 1,000 elements that moved,
+**In checkpoints** there is no gradient; v itself is followed, at 2,048 sampled elements per tensor. A finding needs three checkpoints, the first
+of them 4/(1−β2) steps after the start (until then an average rises whatever its dtype), at least 1,000 elements that moved,
 less than 1 % of which ever fell, and a dtype in which a decay of 1−β2 is below half of the spacing. That is `heuristic`.
 
 **The level** is warning (figures: bf16, β2 = 0.999, from 0, normal gradients):
@@ -49,25 +59,17 @@ less than 1 % of which ever fell, and a dtype in which a decay of 1−β2 is bel
 No error: directions stay right, steps become smaller, and a schedule hides it (Dettmers et al., 2022, keep the second moment in
 8 bits with a scale for each block, whose decay does not stall).
 
-**Bad.** `0 of 2,793 elements fell where g² < v/2; bf16, β2 = 0.999`.
-
-**Good.** v in fp32; or in bf16 with β2 = 0.95, where the decay is 5 %.
-
-**How to fix it.**
-- Keep the state in fp32: PyTorch allocates it in the parameters' dtype, so step fp32 masters; Transformer
-  Engine `FusedAdam(exp_avg_sq_dtype=torch.float32)`; Megatron-LM `--exp-avg-sq-dtype fp32`; DeepSpeed: leave
-  `fp16_master_weights_and_gradients` off.
-- Or quantise with a scale and stochastic rounding (torchao, bitsandbytes 8-bit Adam), or lower β2.
-
 **Strength.** `proved`: each listed element is replayed to the bit.
 
 **Together.** Tensors of one rank, optimizer and dtype that have too few such elements are put together (a live sample holds 256 an
 update); the verdict's place is then `small tensors`, and its witnesses name tensor and element.
 
-**Inconclusive when** there are fewer than 1,000 such elements in all of them and in all sampled steps, the gradient was not recorded, nothing moved at all as in a skipped step, no replay gives the
-recorded moments, checkpoints are fewer than three or too early, or the optimizer is AMSGrad, whose maximum never falls by design. Elements that no step could
-have touched (no gradient, nothing moved: rows of a sparse embedding) and moments below eps² (their root does not show
-beside eps) are set aside.
+**Inconclusive when** there are fewer than 1,000 such elements in all of them and in all sampled steps, the gradient
+was not recorded, nothing moved at all as in a skipped step, no replay gives the
+recorded moments, checkpoints are fewer than three or too early, or the optimizer is AMSGrad, whose maximum never
+falls by design. Elements that no step could
+have touched (no gradient, nothing moved: rows of a sparse embedding) and moments below eps² (their root is small
+compared with eps) are excluded.
 
 **What it cannot see.** A first moment that stalls (β1 = 0.9 decays by 10 %, which every dtype shows); a
 gradient that was scaled or clipped after it was recorded, where that changes the replay.
@@ -81,7 +83,7 @@ constexpr OptionInfo kOptions[] = {
     kUpdateElements,
     {.name = "share",
      .type = OptionInfo::Type::kNumber,
-     .unit = "share of elements that fell, or are able to",
+     .unit = "share of elements that fell, or can fall",
      .default_value = "0.01",
      .reason = "all of them should",
      .low = 0,
@@ -167,7 +169,7 @@ class MomentRatchet : public Rule {
 
   std::string FewElements() const {
     return absl::StrCat("few-elements: fewer than ", elements_,
-                        " sampled elements have g^2 below half their moment");
+                        " sampled elements have g^2 below half of their moment");
   }
 
   bool Few(size_t n, size_t of) const {
@@ -179,8 +181,9 @@ class MomentRatchet : public Rule {
     if (!Few(f.fell(), f.all))
       return Pass("the second moment falls where its gradient is small", Describe(c, f));
     if (IsOptimizer(config, "amsgrad"))
-      return Inconclusive("amsgrad: its maximum does not fall by design", Describe(c, f));
-    if (!f.moved) return Inconclusive("skipped: neither weights nor moments moved", Describe(c, f));
+      return Inconclusive("amsgrad: the maximum never falls, by design", Describe(c, f));
+    if (!f.moved)
+      return Inconclusive("skipped: neither weights nor moments changed", Describe(c, f));
     const MomentReplay replay = BestReplay(MomentReplays(c, f, config.beta2()));
     if (!ReplayExplains(replay.still, f.still.size())) {
       return Inconclusive(
@@ -190,11 +193,11 @@ class MomentRatchet : public Rule {
     }
     v1::Verdict verdict = Found(
         c, f, replay,
-        absl::StrFormat("Of %d sampled elements with g^2 < v/2, %d fell. Replaying the update (%s, "
-                        "beta2 = %g) in %s gives the recorded bits for %d of the %d others: what "
-                        "should be taken away is rounded away.",
-                        f.all, f.fell(), replay.arithmetic->name, replay.beta2,
-                        DTypeName(c.moment_dtype), replay.still, f.still.size()),
+        absl::StrFormat(
+            "Of %d sampled elements with g^2 < v/2, %d fell. A replay of the update (%s, beta2 = "
+            "%g) in %s gives the recorded bits for %d of the %d others: the decay is rounded away.",
+            f.all, f.fell(), replay.arithmetic->name, replay.beta2, DTypeName(c.moment_dtype),
+            replay.still, f.still.size()),
         "elements that fell", f.fell(), f.all, pool);
     Put(*verdict.mutable_details(), "explained", static_cast<double>(replay.still));
     return Complete(config, replay, std::move(verdict));
@@ -218,17 +221,17 @@ class MomentRatchet : public Rule {
     }
     if (!best) return std::nullopt;
     if (!Few(least, f.telling.size()) && (f.all == 0 || !Few(f.fell(), f.all)))
-      return Pass("the second moment is able to fall", Describe(c, f));
+      return Pass("the second moment can fall", Describe(c, f));
     if (!Few(most, f.telling.size()) || f.fell() > 0) return std::nullopt;
-    v1::Verdict verdict = Found(
-        c, f, *best,
-        absl::StrFormat("Replaying the update (%s, beta2 = %g) in %s gives the recorded bits of %d "
-                        "of %d sampled elements; without any gradient that arithmetic would lower "
-                        "%d of them: what should be taken away is rounded away. Of %d that had to "
-                        "fall (g^2 < v/2) none did.",
-                        best->arithmetic->name, best->beta2, DTypeName(c.moment_dtype),
-                        best->telling, f.telling.size(), most, f.all),
-        "elements able to fall", most, f.telling.size());
+    v1::Verdict verdict =
+        Found(c, f, *best,
+              absl::StrFormat(
+                  "A replay of the update (%s, beta2 = %g) in %s gives the recorded bits of %d of "
+                  "%d sampled elements. Without any gradient this arithmetic would lower %d of "
+                  "them: the decay is rounded away. Of %d that had to fall (g^2 < v/2) none did.",
+                  best->arithmetic->name, best->beta2, DTypeName(c.moment_dtype), best->telling,
+                  f.telling.size(), most, f.all),
+              "elements that can fall", most, f.telling.size());
     Put(*verdict.mutable_details(), "explained", static_cast<double>(best->telling));
     Put(*verdict.mutable_details(), "able", static_cast<double>(most));
     return Complete(config, *best, std::move(verdict));

@@ -22,16 +22,8 @@ The first NaN or infinity: in which step, which operation and on which rank it a
 that rank had seen right before.
 
 **Why.** One infinity in one element of one rank is all NaN everywhere two steps later: attention mixes
-it over the sequence, the all-reduce over the ranks, the optimizer into the weights. The loss shows it then,
-when nothing tells where it came from. fp16 ends at 65,504: an activation of 256 squared is beyond it.
-
-**What it checks.** Every tensor, update and sampled reduction that was observed, in the order in which the
-ranks made their observations. The first one that holds a NaN or an infinity is the finding; everything it floods afterwards, in the same
-step and the ones that follow without a clean one between, is the same incident. A weight that
-held it when its step began (`run.watch` looks at the weights as soon as a loss or a gradient is no number; an update's sampled
-elements before it) comes before all else of that step. What was looked at before, and what was not, is stated. Losses and gradient norms are
-`health/loss-non-finite`'s. They come every step and tensors in some: if a loss was NaN before a tensor was looked at, the finding states since when.
-A loss comes before the gradients that are made from it; the finding names the gradient, and states that the loss is to be looked at first.
+it over the sequence, the all-reduce over the ranks, the optimizer into the weights. The loss shows it
+later, when its origin is not visible any more. fp16 ends at 65,504: an activation of 256 squared is beyond it.
 
 **Bad.** `step 812, rank 3: layers.17.mlp/activation has 2 infinities; before it, layers.17.norm reached
 6.1e4, 93 % of the largest f16`.
@@ -46,17 +38,26 @@ A loss comes before the gradients that are made from it; the finding names the g
 - The first is on one rank alone, with the same inputs elsewhere: test that device.
 - Find the operation itself with `torch.autograd.set_detect_anomaly(True)` from a checkpoint of this step.
 
+**What it checks.** Every tensor, update and sampled reduction that was observed, in the order in which the
+ranks made their observations. The first one that holds a NaN or an infinity is the finding; everything it floods afterwards, in the same
+step and the ones that follow without a clean one between, is the same incident. A weight that
+held it when its step began (`run.watch` looks at the weights as soon as a loss or a gradient is NaN or infinite; an update's
+sampled elements before it) comes before all else of that step. The finding states which tensors were observed before,
+and which were not. Losses and gradient norms are
+`health/loss-non-finite`'s. They come every step and tensors in some: if a loss was NaN before a tensor was observed, the finding states since when.
+A loss comes before the gradients that are made from it; the finding names the gradient, and states that the loss must be checked first.
+
 **Strength.** `proved`: counted over every element (reductions: over the sampled ones).
 
-**Inconclusive when** all there is looks like a mask: −inf beside finite values in activations, or NaN in as
+**Inconclusive when** all there is looks like a mask: −inf among finite values in activations, or NaN in as
 many probabilities as whole rows hold (every key masked).
 
 **Late evidence** (its steps were closed without it) is judged rank by rank when it comes; gradients under a loss scale are not.
 
 **What it cannot see.** Operations without an observation: the first *observed* one is named. Without an
-order of observation (lone dumps without `order`) sites are taken by name, and the finding says so. Each rank
+order of observation (single dumps without `order`) sites are ordered by name, and the finding states this. Each rank
 numbers its own observations; two ranks are put in order by what either saw of the other's site, and where they share
-none (stages of a pipeline) by name, which the finding says too.
+none (stages of a pipeline) by name, which the finding also states.
 
 **Cost.** None beyond the statistics; a step's observations are kept until it closes.
 
@@ -140,10 +141,10 @@ class NonFinite : public Rule {
     }
     if (found_ || observations_ == 0) return;  // scalars only: health/loss-non-finite
     v1::Verdict verdict =
-        values_ == 0 ? Inconclusive("no-values: what was observed holds no values, or no counts")
+        values_ == 0 ? Inconclusive("no-values: the observations contain no values and no counts")
         : masks_     ? Inconclusive(
-                           "masks: -inf or rows of NaN beside finite values alone, as masks make them")
-                 : Pass("every value that was observed is finite");
+                           "masks: only -inf, or rows of NaN, among finite values; masks produce these")
+                 : Pass("every observed value is finite");
     verdict.mutable_site()->set_step_first(run.step_first);
     verdict.mutable_site()->set_step_last(run.step_last);
     Put(*verdict.mutable_details(), "observations", static_cast<double>(observations_));
@@ -254,13 +255,14 @@ class NonFinite : public Rule {
     if (!group.lost_since || *group.lost_since > step) return "";
     if (*group.lost_since < step) {
       return absl::StrFormat(
-          " The loss is not finite since step %d (health/loss-non-finite)%s.", *group.lost_since,
-          group.looked && *group.looked < *group.lost_since ? "; no tensor was looked at between"
+          " The loss is NaN or infinite since step %d (health/loss-non-finite)%s.",
+          *group.lost_since,
+          group.looked && *group.looked < *group.lost_since ? "; no tensor was observed between"
                                                             : "");
     }
     if (!first.behind_loss()) return "";
-    return " The loss of this step is not finite, and gradients are made from it: look at the loss "
-           "first (health/loss-non-finite).";
+    return " The loss of this step is NaN or infinite, and the gradients are computed from it: "
+           "check the loss first (health/loss-non-finite).";
   }
 
   void Tell(const NonFiniteSighting& s, bool backed_off, VerdictSink& out) {
@@ -271,23 +273,21 @@ class NonFinite : public Rule {
     FindingBuilder found(backed_off ? v1::LEVEL_NOTE : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(absl::StrFormat("first non-finite %s: %s", o.what, CountText(o)))
         .Explain(absl::StrFormat(
-            "In step %d %s the first to observe a value that is no number: %s of %d in %s/%s "
-            "(%s). %s%s",
+            "In step %d %s the first to observe a NaN or infinite value: %s of %d in %s/%s (%s). "
+            "%s%s",
             s.step, s.WhoText(), CountText(o), o.count, o.layer, o.op, DTypeName(o.dtype),
-            s.HistoryText(),
-            backed_off ? " The loss scale backed off from it, as it is meant to." : ""))
+            s.HistoryText(), backed_off ? " The loss scaler reduced its scale, as intended." : ""))
         .Cause(s.Cause(backed_off), s.Confidence(backed_off))
-        .Measured("values that are no numbers", static_cast<double>(o.non_finite()), "values")
+        .Measured("NaN or infinite values", static_cast<double>(o.non_finite()), "values")
         .Threshold(0, "none is expected")
-        .Fix(backed_off ? "Nothing, while it stays rare (health/loss-scale counts it)."
+        .Fix(backed_off ? "Do nothing while it is rare (health/loss-scale counts it)."
              : s.first.at_start()
-                 ? "Look at the gradient of the step before, if it was not observed, and at what "
-                   "else writes "
-                   "to this weight: the update of the step before, loading, "
-                   "averaging, an initialisation, code between two steps; on one rank alone, "
-                   "test that device."
-                 : "Compute what lies between the last finite tensor and the first bad one in "
-                   "bf16 or fp32; or a clamp or a norm there, a loss scale under fp16; "
+                 ? "Check the gradient of the step before, if it was not observed, and find what "
+                   "else writes to this weight: the update of the step before, loading, averaging, "
+                   "an initialisation, code between two steps. If one rank alone is affected, test "
+                   "its device."
+                 : "Compute the operations between the last finite tensor and the first bad one in "
+                   "bf16 or fp32. Or add a clamp or a norm there, or a loss scale under fp16. Run "
                    "torch.autograd.set_detect_anomaly(True) from this step's checkpoint.");
     s.Fill(found.verdict());
     out.Add(found.Take());

@@ -26,18 +26,15 @@ Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is
 |---|---|---|
 | one, within the bound of fp32 sums | pass | nothing |
 | up to 2⁻¹³ beyond it, or anything that has an honest explanation | inconclusive | 0.01 % of the layer's output |
-| more, up to 2.5 (normal logits) or 16 (uniform rows) over 4,096 keys | warning | the output is as many times too large, more with every doubling of the context: what was trained at one length fails at another (Dao et al., 2022, keep the statistics in fp32) |
-
-**What it checks.** Tensors of role `probabilities`, row by row over their last axis: |Σp − 1| must not
-exceed ½·Σulp(p) + (n+2)·2⁻²⁴, that is every p rounded once to its dtype after sums and divisions in fp32.
-Values that are all bf16 or fp16 numbers inside a wider dtype count as such. A finding needs a row that
-sums to *more* than one and has no other explanation (below).
+| more, up to 2.5 (normal logits) or 16 (uniform rows) over 4,096 keys | warning | the output is as many times too
+large, more with every doubling of the context: what was trained at one length fails at another (Dao et al., 2022,
+keep the statistics in fp32) |
 
 **Bad.** `61 of 64 rows sum to more than one, up to 2.72`.
 
 Where every row that is off is so by what the replay of such a sum gives (p divided by the row's largest, added one by
-one in bf16 or fp16, stops at the very number that the row was divided by), no factor explains it better, and the
-finding says what it was divided by.
+one in bf16 or fp16, stops at the very number that the row was divided by), no factor explains it better, and
+the finding states the divisor.
 
 **Good.** Softmax and losses in fp32, rounded to 16 bits once at the end.
 
@@ -46,6 +43,11 @@ finding says what it was divided by.
 - Megatron-LM: `--attention-softmax-in-fp32`; its fused softmax kernels sum in fp32.
 - Hand-written Triton and CUDA kernels: keep the running maximum and sum in fp32, whatever the inputs are.
 - Losses and log-probabilities: `logits.float()` before the log-sum-exp; a bf16 log-probability of −8 is known to 1.6 %.
+
+**What it checks.** Tensors of role `probabilities`, row by row over their last axis: |Σp − 1| must not
+exceed ½·Σulp(p) + (n+2)·2⁻²⁴, that is every p rounded once to its dtype after sums and divisions in fp32.
+Values that are all bf16 or fp16 numbers inside a wider dtype count as such. A finding needs a row that
+sums to *more* than one and has no other explanation (below).
 
 **Strength.** `bounded`: on the assumption that the rows are meant to be distributions.
 
@@ -58,7 +60,7 @@ the vocabulary, a top-k that was not renormalised), or values that are few level
 scale). Rows of zeros or with NaN (fully masked) are set aside. Up to 2⁻¹³ beyond the bound it is inconclusive
 too: `exp(x - logsumexp(x))` of fp32 logits in the thousands errs so.
 
-**What it cannot see.** Sums that err downwards only; attention with dropout; layer norms (hand over a row of their weights).
+**What it cannot see.** Sums that err downwards only; attention with dropout; layer norms (record a row of their weights).
 
 **Cost.** One pass over the sampled rows.
 
@@ -98,25 +100,25 @@ RowCounts Count(const std::vector<ProbabilityRow>& rows) {
 // Returns the innocent explanation of sums that are not one. If there is none, returns "".
 std::string Explanation(const std::vector<ProbabilityRow>& rows, const RowCounts& tally) {
   if (tally.of(RowKind::kNoShare) > 0)
-    return "not-shares: values below zero or above one (dropout's scale, or scores that are no "
-           "probabilities)";
+    return "not-shares: values are below zero or above one (scaled by dropout, or scores that are "
+           "not probabilities)";
   if (StoppedNormaliser(rows)) return "";
-  if (OneFactor(rows)) return "one-factor: unlike rows have the same sum: they were scaled";
+  if (OneFactor(rows)) return "one-factor: different rows have the same sum, so they were scaled";
   if (DropoutFactor(rows))
-    return "dropout-factor: the rows are scaled as dropout scales those of which it drops nothing";
-  if (OneFloor(rows)) return "floored: a floor was put under the values";
+    return "dropout-factor: the rows are scaled as dropout scales rows without a dropped value";
+  if (OneFloor(rows)) return "floored: a lower bound was applied to the values";
   if (tally.of(RowKind::kNotOne) > 0)
-    return "not-distributions: sums further from one than any sum in 16 bits explains, or parts of "
-           "rows (a shard, a top-k, sigmoids)";
+    return "not-distributions: sums differ from one by more than any 16-bit sum explains, or rows "
+           "are incomplete (a shard, a top-k, sigmoids)";
   if (tally.of(RowKind::kSteps) > 0)
-    return "quantised: the values are few levels, as integers or 8 bits with a scale have them";
+    return "quantised: the values have few levels, as integers or scaled 8-bit values";
   if (tally.of(RowKind::kGaps) > 0)
-    return "gaps: zeros between the values (dropout, a top-k or a sparse mask)";
+    return "gaps: there are zeros between the values (dropout, a top-k or a sparse mask)";
   if (tally.worst != nullptr) return "";
   if (tally.of(RowKind::kDeficit) > 0)
-    return "deficit: rows sum to less than one; the rest may lie elsewhere (a sink, a shard)";
+    return "deficit: rows sum to less than one; the rest may be in a sink or another shard";
   if (tally.of(RowKind::kNearOne) > 0)
-    return "near-one: rows are beyond the bound by less than exp of an fp32 logarithm errs";
+    return "near-one: rows exceed the bound by less than the error of exp of an fp32 logarithm";
   return "";
 }
 
@@ -139,9 +141,10 @@ class Normalisation : public Rule {
     if (state.role() != "probabilities") return std::nullopt;
     const auto c = DecodeTensor(state);
     if (!c.ok()) return Inconclusive(std::string(c.status().message()));
-    if (!IsFloating(c->dtype)) return Inconclusive("no-probabilities: the values are not floating");
+    if (!IsFloating(c->dtype))
+      return Inconclusive("no-probabilities: the values are not floating point");
     if (c->rows == 0 || c->columns < 2)
-      return Inconclusive("no-rows: rows of at least two values are needed, whole");
+      return Inconclusive("no-rows: the rule needs complete rows of at least two values");
     const std::vector<ProbabilityRow> rows = LookAtRows(*c);
     const RowCounts tally = Count(rows);
     if (const std::string why = Explanation(rows, tally); !why.empty())
@@ -158,16 +161,15 @@ class Normalisation : public Rule {
     const bool stopped = worst.stopped;
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
     found.Title("probabilities sum to more than one")
-        .Explain(absl::StrFormat("%d of %d rows of %d values sum to more than one beyond what fp32 "
-                                 "sums and one rounding "
-                                 "to %s allow; row %d sums to %.6g, %.3g times its bound away%s.",
-                                 tally.of(RowKind::kExcess), c.rows, c.columns,
-                                 DTypeName(RowsDType(c)), worst.index, worst.sum, off / worst.bound,
-                                 stopped
-                                     ? absl::StrFormat(": it was divided by %.5g, where a sum of "
-                                                       "its values in 16 bits stops",
-                                                       1 / worst.largest)
-                                     : ""))
+        .Explain(absl::StrFormat(
+            "%d of %d rows of %d values sum to more than one, beyond the error of fp32 sums and "
+            "one rounding to %s. Row %d sums to %.6g; its error is %.3g times the bound%s.",
+            tally.of(RowKind::kExcess), c.rows, c.columns, DTypeName(RowsDType(c)), worst.index,
+            worst.sum, off / worst.bound,
+            stopped ? absl::StrFormat(": it was divided by %.5g, the value at which a 16-bit sum "
+                                      "of its values stops growing",
+                                      1 / worst.largest)
+                    : ""))
         .Cause("16-bit-normaliser", stopped ? 0.95 : 0.9)
         .Measured("sum of a row minus one", off, "")
         .Threshold(worst.bound, "half an ulp of each value and (n + 2) 2^-24")
@@ -179,7 +181,7 @@ class Normalisation : public Rule {
         .Witness("sum", worst.sum)
         .Witness("largest", worst.largest);
     *found.verdict().mutable_details() = Describe(c, tally);
-    found.verdict().add_assumptions("each row of the last axis is meant to be one distribution");
+    found.verdict().add_assumptions("each row of the last axis is one distribution");
     return found.Take();
   }
 

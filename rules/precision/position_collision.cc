@@ -17,17 +17,12 @@ namespace {
 constexpr char kPage[] = R"page(
 # precision/position-collision
 
-Two positions of one sequence are one value in the dtype they are kept in: the model cannot tell those tokens'
-places apart.
+Two positions of one sequence have the same value in their dtype: the model cannot distinguish the places of
+those tokens.
 
 **Why.** bf16 has 8 bits: from 256 on positions go in steps of 2, from 2,048 in steps of 16. Of the positions
 0 to 4,095 it holds 769. fp16 holds every position to 2,048. RoPE in bf16 turns runs of 16 tokens
 by one angle; the loss at short contexts shows nothing, and long ones fail to extrapolate.
-
-**What it checks.** Tensors of role `positions` with a floating dtype, row by row over their last axis. A
-stretch of a row that equals round((s + i)·c) to the bit, for a whole start s and a step c (1, 1/k, or one
-over the length) that its own values fix, is a rounded count; two neighbours with one value in it are a
-collision. f32 values that are all bf16 or fp16 numbers were rounded before they were saved, and count as such.
 
 **Bad.** `4,096 positions have 769 values in bf16: 256 and 257 are both 256`.
 
@@ -40,8 +35,15 @@ collision. f32 values that are all bf16 or fp16 numbers were rounded before they
   (`MixedPrecision(buffer_dtype=torch.float32)`; `model.half()` converts `inv_freq`).
 - Megatron-LM: its rotary embedding is fp32; check ported ones (`--position-embedding-type rope`).
 
-**Inverse frequencies.** Tensors whose name ends in `inv_freq` in bf16 or fp16 (`run.watch` looks at a model's buffers): between the first, 1, and the last
-lie base^(-2i/d), and what rounding took from them grows with the position. If it is half a turn within 1,048,576 positions: a warning, `bounded`, with the first such position.
+**What it checks.** Tensors of role `positions` with a floating dtype, row by row over their last axis. A
+stretch of a row that equals round((s + i)·c) to the bit, for a whole start s and a step c (1, 1/k, or one
+over the length) that its own values fix, is a rounded count; two neighbours with one value in it are a
+collision. f32 values that are all bf16 or fp16 numbers were rounded before they were saved, and count as such.
+
+**Inverse frequencies.** Tensors whose name ends in `inv_freq` in bf16 or fp16 (`run.watch` observes a model's
+buffers): between the first, 1, and the last
+lie base^(-2i/d), and the error of rounding grows with the position. If it is half a turn within 1,048,576 positions:
+a warning, `bounded`, with the first such position.
 
 **Strength.** `proved`: both positions are rounded and give the recorded value.
 
@@ -129,14 +131,13 @@ class PositionCollision : public Rule {
     }
     const auto c = DecodeTensor(state);
     if (!c.ok()) return Inconclusive(std::string(c.status().message()));
-    if (c->rows == 0) return Inconclusive("no-rows: whole rows of positions are needed");
+    if (c->rows == 0) return Inconclusive("no-rows: the rule needs complete rows of positions");
     const DType used = CoarsestDType(c->values, c->dtype, 64);
     Looked looked = LookAtRows(*c, used);
     if (looked.worst_row >= 0) return Found(*c, used, looked);
     if (looked.gave_up) {
-      return Inconclusive(
-          "not-positions: the values are so far apart in their dtype that any count explains them",
-          Describe(*c, used, looked));
+      return Inconclusive("not-positions: the values are too coarse in their dtype to show a count",
+                          Describe(*c, used, looked));
     }
     if (looked.repeats) {
       return Inconclusive(
@@ -145,7 +146,8 @@ class PositionCollision : public Rule {
           Describe(*c, used, looked));
     }
     if (looked.counted == 0)
-      return Inconclusive("no-count: the values do not count up", Describe(*c, used, looked));
+      return Inconclusive("no-count: the values do not increase by a constant step",
+                          Describe(*c, used, looked));
     return Pass("every position has its own value", Describe(*c, used, looked));
   }
 
@@ -163,7 +165,8 @@ class PositionCollision : public Rule {
     Put(details, "frequencies", static_cast<double>(f.size()));
     if (f.size() != state.summary().count() || f.size() < kFewestFrequencies || !(f.front() == 1) ||
         !(f.back() > 0) || !(f.back() < 1)) {
-      return Inconclusive("not-geometric: no row of frequencies that falls from 1", details);
+      return Inconclusive("not-geometric: the values are not frequencies that fall from 1",
+                          details);
     }
     if (used != DType::kBF16 && used != DType::kF16)
       return Pass("inverse frequencies are kept in more than 16 bits", details);
@@ -177,7 +180,7 @@ class PositionCollision : public Rule {
     for (size_t i = 0; i < f.size(); ++i) {
       const double exact = std::exp(static_cast<double>(i) * sum / squares);
       if (!(std::fabs(f[i] - exact) <= 2 * UlpOf(exact, used)))
-        return Inconclusive("not-geometric: the frequencies are no powers of one ratio", details);
+        return Inconclusive("not-geometric: the frequencies are not powers of one ratio", details);
       if (std::fabs(f[i] - exact) > error) {
         error = std::fabs(f[i] - exact);
         worst = i;
@@ -186,20 +189,20 @@ class PositionCollision : public Rule {
     const double half_turn = std::acos(-1.0) / error;
     Put(details, "half_turn_at", half_turn);
     if (!(half_turn < kMostPositions))
-      return Pass("their rounding turns no position by half a turn", details);
+      return Pass("their rounding changes no angle by half a turn", details);
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
     found.Title(absl::StrFormat("inverse frequencies are kept in %s", DTypeName(used)))
         .Explain(absl::StrFormat(
-            "Frequency %d of %d is %.9g in %s and %.9g by the ratio of all of them: from position "
-            "%.0f on the angle is off by half a turn, and positions before it by a share of that.",
+            "Frequency %d of %d is %.9g in %s; the exact value is %.9g. From position %.0f on the "
+            "error of the angle is half a turn; earlier positions have a part of this error.",
             worst, f.size(), f[worst], DTypeName(used),
             std::exp(static_cast<double>(worst) * sum / squares), std::ceil(half_turn)))
         .Cause("coarse-frequencies", 0.9)
-        .Measured("position at which the angle is off by half a turn", half_turn, "positions")
+        .Measured("position at which the error of the angle is half a turn", half_turn, "positions")
         .Threshold(kMostPositions, "positions")
         .Fix(
-            "Keep inv_freq out of .to(torch.bfloat16) and .half() (register it again in fp32, or "
-            "compute it in forward), and make cosine and sine in fp32.")
+            "Exclude inv_freq from .to(torch.bfloat16) and .half() (register it again in fp32, or "
+            "compute it in forward), and compute cosine and sine in fp32.")
         .Samples(f.size())
         .Witness("frequency", static_cast<double>(worst))
         .Witness("error", error);
@@ -223,11 +226,11 @@ class PositionCollision : public Rule {
                             first, first + s.step, value, DTypeName(used), UlpOf(value, used),
                             looked.collided_rows, c.columns == 1 ? 1 : c.rows))
         .Cause(used == c.dtype ? "coarse-dtype" : "cast-too-late", 1)
-        .Measured("distinct values over positions",
+        .Measured("distinct values / positions",
                   static_cast<double>(s.distinct) / static_cast<double>(s.length()), "share")
         .Threshold(1, "each position has its own value")
         .Fix(
-            "Keep positions in an integer dtype or fp32 and round after sine and cosine "
+            "Keep positions in an integer dtype or fp32, and round after sine and cosine "
             "(position_ids.float() outside autocast; FSDP buffer_dtype=torch.float32).")
         .Samples(static_cast<uint64_t>(c.values.size()))
         .Witness("row", static_cast<double>(looked.worst_row) + static_cast<double>(c.first_row))

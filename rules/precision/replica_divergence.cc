@@ -28,19 +28,6 @@ flipped bit of 2^34 on one of 64 ranks (bit 30 turns 0.02 into 6.8e36, bit 22 tu
 appears in a loss that is averaged over them; ranks that stopped sharing gradients train 64
 models, and a checkpoint holds rank 0's.
 
-**What it checks.** The 128-bit digest of a tensor (a sum over its elements of a hash of index and bits) on
-each rank of a step, micro-batch by micro-batch. Ranks that declare one `replicas` group hold copies. A strict
-majority names the odd ranks; of two, both are named and neither is accused. With sampled values the first
-differing element is named, its bits on either side and how many of them differ. The results of a sampled
-reduction are copies too: each rank's values at the sampled elements are compared, where half of them at least are
-the same (a reduce to one rank, a scatter or an average that ranks keep apart shows none). Where a trainer tells the
-series `weights_checksum` (`run.watch` does, under DistributedDataParallel: 48 bits over all weights that ranks hold
-copies of, after each update, or as often as it stays cheap), a divergence is told in the first step in which the
-ranks' numbers differ, with the last in which they agreed; the next look at the weights names the tensor.
-Several processes that train without a wrapper and sum nothing over their process group (`run.watch` sends a checksum of all weights before
-the first update, `unsummed/before`, and after the 4th, 8th, 16th, ..., `unsummed/after`): a warning at the end of the run if they began with the
-same bits and no two of them agree since.
-
 **Bad.** `rank 2 differs from ranks 0, 1, 3: element 8,841 is 0x3ca3d70a there, 0x3ce3d70a here`.
 
 **Good.** One digest.
@@ -52,6 +39,19 @@ same bits and no two of them agree since.
   wrapping, `find_unused_parameters`; Megatron-LM: `--check-weight-hash-across-dp-replicas-interval`, the
   norms' gradients under sequence parallelism; FSDP HYBRID_SHARD: the replicate group.
 - Buffers: `broadcast_buffers=True`; seeds that differ by rank where they must not.
+
+**What it checks.** The 128-bit digest of a tensor (a sum over its elements of a hash of index and bits) on
+each rank of a step, micro-batch by micro-batch. Ranks that declare one `replicas` group hold copies. A strict
+majority names the odd ranks; of two, both are named and neither is accused. With sampled values the first
+differing element is named, its bits on either side and how many of them differ. The results of a sampled
+reduction are copies too: each rank's values at the sampled elements are compared, where half of them at least are
+the same (a reduce to one rank, a scatter or an average that ranks keep apart shows none). If a trainer records the
+series `weights_checksum` (`run.watch` does, under DistributedDataParallel: 48 bits over all weights that ranks hold
+copies of, after each update, or as often as it stays cheap), a divergence is reported in the first step in
+which the ranks' numbers differ, with the last in which they agreed; the next observation of the weights names the tensor.
+Several processes that train without a wrapper and sum nothing over their process group (`run.watch` sends a checksum of all weights before
+the first update, `unsummed/before`, and after the 4th, 8th, 16th, ..., `unsummed/after`): a warning at the end of the run if they began with the
+same bits and no two of them agree since.
 
 **Strength.** `proved`: different digests are different bits. Undeclared tensors are judged only where the
 evidence itself shows that they are copies: they were equal, not constant, and changed together in
@@ -162,8 +162,8 @@ class ReplicaDivergence : public Rule {
       return Inconclusive(
           declared ? "not-comparable: declared replicas differ in shape or dtype, or lack a "
                      "digest"
-                   : "not-declared: tensors of several ranks differ in shape; set "
-                     "replicas where they are copies");
+                   : "not-declared: tensors of several ranks differ in shape; if they are copies, "
+                     "set option replicas");
     }
     History& history = HistoryOf(step, copies);
     if (copies.equal()) {
@@ -186,8 +186,8 @@ class ReplicaDivergence : public Rule {
     const auto difference = Compare(*copies.states[reference], *copies.states[example]);
     if (copies.alike_in_nan() && (!difference || difference->differ == 0)) {
       return Inconclusive(
-          "nan: each copy holds as many NaN, whose bits mean nothing, and no other difference is "
-          "known (precision/non-finite tells where they came from)",
+          "nan: each copy has the same number of NaN, whose bits have no meaning, and no other "
+          "difference is known (precision/non-finite finds their origin)",
           Describe(copies));
     }
     const std::string basis = Basis(copies, history, majority.has_value(), difference);
@@ -196,8 +196,8 @@ class ReplicaDivergence : public Rule {
       // time, by design.
       history.equal.reset();
       return Inconclusive(
-          "not-declared: tensors of several ranks differ, as shards do; set replicas where they "
-          "are copies",
+          "not-declared: tensors of several ranks differ, as shards do; if they are copies, set "
+          "option replicas",
           Describe(copies));
     }
     *diverged = true;
@@ -239,16 +239,16 @@ class ReplicaDivergence : public Rule {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found
         .Title(split.majority
-                   ? absl::StrCat(names, " got another result of a reduction than the others")
+                   ? absl::StrCat(names, " got a different result of a reduction than the others")
                    : absl::StrCat(names, " got different results of one reduction"))
         .Explain(absl::StrFormat(
             "Call %d of %s: %s %d of %d sampled elements differ, first %d: %.9g on rank %d, %.9g "
-            "on rank %d. What is updated with it differs from then on.",
+            "on rank %d. Tensors updated with it differ from then on.",
             joined.sequence, GroupWords(joined.group),
-            split.majority ? absl::StrFormat("%d of %d ranks got one result.",
-                                             split.ranks.size() - odd.size(), split.ranks.size())
-                           : "no majority of the ranks has one result: which of them is right "
-                             "cannot be told.",
+            split.majority
+                ? absl::StrFormat("%d of %d ranks got the same result.",
+                                  split.ranks.size() - odd.size(), split.ranks.size())
+                : "no majority of the ranks has the same result, so the correct one is not known.",
             split.differ, split.compared, split.element, split.value_a, split.rank_a, split.value_b,
             split.rank_b))
         .Cause("reduction-result", 1)
@@ -266,7 +266,7 @@ class ReplicaDivergence : public Rule {
     Put(*found.verdict().mutable_details(), "ranks", static_cast<double>(split.ranks.size()));
     Put(*found.verdict().mutable_details(), "group", joined.group);
     found.verdict().add_assumptions(
-        "every rank gets the result (an all-reduce), as most of its values show");
+        "every rank gets the result (an all-reduce), as most values show");
     return found.Take();
   }
 
@@ -294,8 +294,7 @@ class ReplicaDivergence : public Rule {
       return "the ranks hold copies: they were equal in an earlier step and nearly all elements "
              "still are";
     if (majority && copies.ranks.size() >= 3 && copies.varied())
-      return "the ranks hold copies: a majority is equal, and nearly all elements of the odd one "
-             "are";
+      return "the ranks hold copies: a majority is equal, and nearly all elements of the other are";
     return "";
   }
 
@@ -308,9 +307,10 @@ class ReplicaDivergence : public Rule {
 
   static std::string DifferenceText(const Copies& copies, size_t reference, size_t example,
                                     const std::optional<Difference>& d) {
-    if (!d) return " No values were sampled at the same places on both.";
+    if (!d) return " The sampled elements of the two do not overlap.";
     if (d->differ == 0)
-      return absl::StrFormat(" All %d sampled elements agree: few others differ.", d->compared);
+      return absl::StrFormat(" All %d sampled elements are equal, so few elements differ.",
+                             d->compared);
     return absl::StrFormat(
         " %d of %d %selements differ, first %d: %s (%.9g) on rank %d, %s (%.9g) on rank %d, %d %s "
         "apart.",
@@ -327,16 +327,15 @@ class ReplicaDivergence : public Rule {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found
         .Title(majority ? absl::StrCat(names, odd.size() == 1 ? " holds" : " hold",
-                                       " another copy than the other ranks")
+                                       " a different copy than the other ranks")
                         : absl::StrCat(names, " hold different copies"))
         .Explain(absl::StrCat(
-            majority
-                ? absl::StrFormat("%d of %d ranks have one digest, %s %s.",
-                                  copies.ranks.size() - odd.size(), copies.ranks.size(), names,
-                                  odd.size() == 1 ? "another" : "others")
-                : absl::StrFormat("No majority of the %d ranks has one digest: which of them is "
-                                  "right cannot be told.",
-                                  copies.ranks.size()),
+            majority ? absl::StrFormat("%d of %d ranks have the same digest; %s %s.",
+                                       copies.ranks.size() - odd.size(), copies.ranks.size(), names,
+                                       odd.size() == 1 ? "another" : "others")
+                     : absl::StrFormat("No majority of the %d ranks has the same digest, so the "
+                                       "correct copy is not known.",
+                                       copies.ranks.size()),
             DifferenceText(copies, majority.value_or(0), example, d)))
         .Cause(Cause(d), flip ? 0.9 : 0.5)
         .Measured("ranks that differ", static_cast<double>(odd.size()), "ranks")
@@ -344,11 +343,11 @@ class ReplicaDivergence : public Rule {
         .Fix(flip && !majority
                  ? "Test the memory of these ranks (dcgmi diag -r 3, ECC counters); reload the "
                    "weights of all from a checkpoint that is known to be good."
-             : flip ? "Test that rank's memory (dcgmi diag -r 3, ECC counters), reload its weights "
-                      "from another replica."
-                    : "Find what is not shared: DDP no_sync or parameters added after wrapping, "
-                      "Megatron-LM --check-weight-hash-across-dp-replicas-interval, seeds, "
-                      "buffers.");
+             : flip
+                 ? "Test that rank's memory (dcgmi diag -r 3, ECC counters), reload its weights "
+                   "from another replica."
+                 : "Find what is not synchronised: DDP no_sync, parameters added after wrapping, "
+                   "Megatron-LM --check-weight-hash-across-dp-replicas-interval, seeds, buffers.");
     for (const uint32_t rank : odd) found.verdict().mutable_site()->add_ranks(rank);
     found.Samples(copies.states[0]->summary().count());
     google::protobuf::Struct& witness = *found.finding().mutable_witness();

@@ -30,17 +30,11 @@ of the tokens other experts than fp32 would; training and inference round differ
 | scores | tokens that a library's order decides | level | what it means for the run |
 |---|---|---|---|
 | f32, or fewer than 64 experts | below 0.5 % | pass | nothing |
-| bf16, 64 experts and more | 4.3 % (64), 7.6 % (256) | note | those tokens go elsewhere on another backend; a rollout engine's routing differs from the trainer's |
+| bf16, 64 experts and more | 4.3 % (64), 7.6 % (256) | note | those tokens go elsewhere on another backend; a rollout
+engine's routing differs from the trainer's |
 | 16 bits, more than 1 % measured | as measured | warning | as above, and experts with low numbers get more than their share |
 
 Fedus et al. (2021) found bf16 routers unstable and keep them in f32; none of it makes a gradient wrong, so no error.
-
-**What it checks.** The dtype of the recorded scores, and the share of tokens whose own choice that dtype
-leaves open: the k-th and the (k+1)-th score are within 2 ulp. bf16 scores with 64 experts or more are a
-note; a tied share above 1 % of 16-bit scores is a warning. Scores recorded as f32 of which every one is
-a bf16 number were rounded to bf16 on the way (the gate's product was taken in bf16 and cast too late)
-and count as bf16; of these only exact ties show. Steps on which every token ties are those of a router
-that was initialised to zero, and are counted apart.
 
 **Bad.** `scores are bf16 with 256 experts: 33 % of the tokens are tied`.
 
@@ -54,16 +48,23 @@ that was initialised to zero, and are counted apart.
   a float input.
 - In inference engines, the same: the gate is a small matrix.
 
+**What it checks.** The dtype of the recorded scores, and the share of tokens whose own choice that dtype
+leaves open: the k-th and the (k+1)-th score are within 2 ulp. bf16 scores with 64 experts or more are a
+note; a tied share above 1 % of 16-bit scores is a warning. Scores recorded as f32 of which every one is
+a bf16 number were rounded to bf16 on the way (the gate's product was taken in bf16 and cast too late)
+and count as bf16; of these only exact ties show. Steps on which every token ties are those of a router
+that was initialised to zero, and are counted apart.
+
 **Strength.** `heuristic`: 64 experts and 1 % are customary. The dtype and the ties are facts of the
 recording.
 
-**Inconclusive when** no evidence says the dtype (a recording without samples, made before it was noted
-beside them), every score is NaN or infinite, or fewer than 1,000 tokens were seen.
+**Inconclusive when** no evidence contains the dtype (a recording without samples, made before the
+dtype was recorded), every score is NaN or infinite, or fewer than 1,000 tokens were seen.
 
 **What it cannot see.** Scores that are handed to the probe in another dtype than the router used; a top-k
 taken on the softmax of the logits, which ties more.
 
-**Cost.** One look at a sample until it shows an f32 that is no bf16.
+**Cost.** One check per sample until it shows an f32 that is not a bf16 value.
 
 **Sources.** Fedus et al., "Switch Transformers", 2021, on selective precision of the router.
 )page";
@@ -73,14 +74,15 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kInteger,
      .unit = "experts",
      .default_value = "64",
-     .reason = "from here on more than 4 % of the tokens have equal scores at the choice's edge",
+     .reason = "from this number of experts on, more than 4 % of the tokens have equal k-th and "
+               "next scores",
      .low = 2,
      .high = 512},
     {.name = "tied-share",
      .type = OptionInfo::Type::kNumber,
      .unit = "share of tokens",
      .default_value = "0.01",
-     .reason = "customary: a router that is undecided on one token in a hundred is not noise",
+     .reason = "customary: ties on one token in a hundred affect training",
      .low = 0,
      .high = 1},
 };
@@ -251,12 +253,12 @@ class RouterDtype : public Rule {
   v1::Verdict Found(const v1::Site& site, const Layer& layer, bool ties) const {
     FindingBuilder found(ties ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
     found.Title(ties ? "router scores tie in 16 bits" : "router scores are bf16 over many experts")
-        .Explain(ties ? absl::StrFormat("Scores are %s; of %d tokens %.1f %% have a k-th and a "
-                                        "next score within 2 ulp.",
+        .Explain(ties ? absl::StrFormat("Scores are %s; for %d tokens, %.1f %% have a k-th and a "
+                                        "next score within 2 ulp of each other.",
                                         layer.coarsest.name(), layer.tokens, 100 * layer.share)
-                      : absl::StrFormat(
-                            "Scores are %s with %d experts; 8 bits do not tell so many apart.",
-                            layer.coarsest.name(), layer.experts))
+                      : absl::StrFormat("Scores are %s with %d experts; 8 significand bits cannot "
+                                        "distinguish so many.",
+                                        layer.coarsest.name(), layer.experts))
         .Cause(layer.coarsest.rounded ? "cast-too-late" : "16-bit-scores", 1)
         .Measured(ties ? "tied tokens" : "experts",
                   ties ? layer.share : static_cast<double>(layer.experts), ties ? "share" : "")
@@ -272,7 +274,7 @@ class RouterDtype : public Rule {
 
   v1::Verdict Rest(const Layer& layer) const {
     if (layer.coarsest.dtype == v1::DTYPE_UNSPECIFIED) {
-      return Inconclusive("dtype-unknown: no evidence says in which dtype the scores were kept");
+      return Inconclusive("dtype-unknown: no evidence contains the dtype of the scores");
     }
     if (layer.seen == 0 && layer.non_finite > 0)
       return Inconclusive("non-finite: every row holds a NaN or infinite score");
@@ -281,11 +283,12 @@ class RouterDtype : public Rule {
     }
     if (!layer.weighed && layer.tokens == 0 && layer.untrained_calls > 0) {
       return Inconclusive(
-          "untrained: every token of every call ties, as with a router initialised to zero");
+          "untrained: every token of every call has tied scores, as with a router initialised to "
+          "zero");
     }
     if (!layer.weighed) {
-      return Inconclusive(absl::StrCat("few-tokens: ", layer.tokens, " tokens were seen, of ",
-                                       kFewTokens, " needed"));
+      return Inconclusive(absl::StrCat("few-tokens: ", layer.tokens,
+                                       " tokens were recorded; the rule needs ", kFewTokens));
     }
     return Pass("few tokens tie in 16 bits");
   }

@@ -18,15 +18,11 @@ The factors of an f32 product are cut to 11 bits (tf32) or 8 (bf16) before they 
 **Why.** tf32 keeps three decimal digits. A product of normal factors with K = 4,096 is then right to 17 bits of
 sum|ab|, and errs by 0.03 % of the result, where f32 keeps 24 bits: harmless for most weights, not for a loss, a router, a normalisation, rotary
 positions, or a Gram matrix that is inverted. Whether it is on depends on the library's version, on the
-environment, and on the GPU; the code says f32 all along.
-
-**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
-columns, with the factors as they are and cut to tf32 (to nearest even, to nearest away, truncated) or bf16. A
-finding is a class whose every member cuts, while every candidate that does not fails on k = ln(10^6 C) samples.
+environment, and on the GPU; the code always states f32.
 
 **Bad.** `64 of 64 elements: inputs cut to tf32-nearest-away`.
 
-**Good.** f32 products, or tf32 where it was asked for (dumps: `input_format` = tf32).
+**Good.** f32 products, or tf32 if it was requested (dumps: `input_format` = tf32).
 
 **How to fix it.**
 - PyTorch: `torch.backends.cuda.matmul.allow_tf32 = False`, `torch.backends.cudnn.allow_tf32 = False` (on by
@@ -34,6 +30,10 @@ finding is a class whose every member cuts, while every candidate that does not 
 - JAX: `jax.default_matmul_precision("float32")`; TensorFlow: `tf.config.experimental.
   enable_tensor_float_32_execution(False)`.
 - Environment: `NVIDIA_TF32_OVERRIDE=0`. oneDNN on CPUs: `ONEDNN_DEFAULT_FPMATH_MODE=STRICT`.
+
+**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
+columns, with the factors as they are and cut to tf32 (to nearest even, to nearest away, truncated) or bf16. A
+finding is a class whose every member cuts, while every candidate that does not fails on k = ln(10^6 C) samples.
 
 **Strength.** `proved` by replay.
 
@@ -47,14 +47,18 @@ same), or no candidate explains the elements.
 **Sources.** NVIDIA, "TensorFloat-32 precision format", 2020; PyTorch documentation, "CUDA semantics".
 )page";
 
-constexpr RuleInfo kInfo = {
-    "precision/silent-tf32", "fp32 inputs are cut to tf32", v1::LEVEL_WARNING, "0.1.0", kPage, {}};
+constexpr RuleInfo kInfo = {"precision/silent-tf32",
+                            "fp32 inputs are rounded to tf32",
+                            v1::LEVEL_WARNING,
+                            "0.1.0",
+                            kPage,
+                            {}};
 
 constexpr int kF32Bits = 24;
 constexpr char kFix[] =
     "torch.backends.cuda.matmul.allow_tf32=False, torch.backends.cudnn.allow_tf32=False, "
-    "torch.set_float32_matmul_precision(\"highest\"); or NVIDIA_TF32_OVERRIDE=0. Where tf32 is "
-    "meant, declare it (input_format tf32).";
+    "torch.set_float32_matmul_precision(\"highest\"); or NVIDIA_TF32_OVERRIDE=0. If tf32 is "
+    "intended, declare it (input_format tf32).";
 
 bool Cut(const MatmulModel& m) { return m.cut != InputCut::kNone; }
 
@@ -80,7 +84,7 @@ class SilentTf32 : public Rule {
  private:
   static v1::Verdict One(const MatmulAnalysis& a) {
     if (a.replay.samples == 0)
-      return Inconclusive("non-finite: every sample has a factor that is not finite");
+      return Inconclusive("non-finite: every sample has a NaN or infinite factor");
     if (a.c.tf32_declared) return Pass("tf32 was declared");
     if (!a.replay.explained())
       return Inconclusive(
@@ -88,10 +92,11 @@ class SilentTf32 : public Rule {
           "precision/gemm-accumulator)");
     if (a.cuts()) return Found(a);
     if (std::none_of(a.replay.accepted.begin(), a.replay.accepted.end(), Cut))
-      return Pass("the factors are used as they are: " + a.replay.Words());
-    return Inconclusive(a.replay.Holds(Cut)
-                            ? "few-samples: too few elements tell cut factors from whole ones"
-                            : "factors-fit: cut and whole factors give the same elements");
+      return Pass("the factors are used unchanged: " + a.replay.Words());
+    return Inconclusive(
+        a.replay.Holds(Cut)
+            ? "few-samples: too few elements distinguish rounded factors from unchanged ones"
+            : "factors-fit: rounded and unchanged factors give the same elements");
   }
 
   static v1::Verdict Found(const MatmulAnalysis& a) {
@@ -100,12 +105,12 @@ class SilentTf32 : public Rule {
       bits = std::max(bits, CutBits(m.cut, DType::kF32));
     const char* format = bits == FormatOf(DType::kBF16).precision ? "bf16" : "tf32";
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
-    found.Title(absl::StrCat("the factors of an f32 product are cut to ", format))
-        .Explain(absl::StrFormat(
-            "%d of %d elements: %s; the only match among %d candidates (with whole factors at "
-            "best %s, %d).",
-            a.replay.matches, a.replay.samples, a.replay.Words(), a.replay.candidates,
-            a.replay.runner_up, a.replay.runner_up_matches))
+    found.Title(absl::StrCat("the factors of an f32 product are rounded to ", format))
+        .Explain(absl::StrFormat("%d of %d elements: %s; it is the only match among %d candidates "
+                                 "(the best with unchanged factors: %s, %d).",
+                                 a.replay.matches, a.replay.samples, a.replay.Words(),
+                                 a.replay.candidates, a.replay.runner_up,
+                                 a.replay.runner_up_matches))
         .Cause(absl::StrCat(format, "-inputs"), 1)
         .Measured("significand bits of a factor", static_cast<double>(bits), "bits")
         .Threshold(kF32Bits, "f32")

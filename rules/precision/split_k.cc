@@ -15,14 +15,10 @@ constexpr char kPage[] = R"page(
 
 A matrix product is split along K, and its partial sums are stored in 16 bits before they are added.
 
-**Why.** Small outputs with long K are split over blocks of the GPU, and the workspace has D's dtype unless
-told otherwise. With 16 parts in bf16 and normal factors, K = 4,096, the rms error is 1.4 times that of one
+**Why.** Small outputs with long K are split over blocks of the GPU, and the workspace has D's dtype by
+default. With 16 parts in bf16 and normal factors, K = 4,096, the rms error is 1.4 times that of one
 rounding where the parts are added in f32, 3.3 times in bf16; where parts cancel nothing bounds it by the result.
 A batch of another size takes another kernel, and trainer and inference engine then differ.
-
-**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
-columns under every candidate. A finding is a class whose every member stores parts in 16 bits, while every
-other candidate fails on k = ln(10^6 C) samples. It names the length of a part where all of the class share it.
 
 **Bad.** `256 of 256 elements: exact parts of 256 stored in f16 and added in f32`.
 
@@ -34,10 +30,14 @@ other candidate fails on k = ln(10^6 C) samples. It names the length of a part w
   cuBLAS: `CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`.
 - Triton: partial sums in an fp32 buffer, or `tl.atomic_add` on fp32.
 
+**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
+columns under every candidate. A finding is a class whose every member stores parts in 16 bits, while every
+other candidate fails on k = ln(10^6 C) samples. It names the length of a part where all of the class share it.
+
 **Strength.** `proved` by replay.
 
 **Inconclusive when** no candidate explains the elements, or the class holds members with and without 16-bit
-parts (too few elements tell them apart: sample more).
+parts (too few elements distinguish them: sample more).
 
 **What it cannot see.** Splits whose parts are kept in f32 (harmless; they are `promoted` sums).
 
@@ -76,9 +76,9 @@ class SplitK : public Rule {
  private:
   static v1::Verdict One(const MatmulAnalysis& a) {
     if (a.replay.samples == 0)
-      return Inconclusive("non-finite: every sample has a factor that is not finite");
+      return Inconclusive("non-finite: every sample has a NaN or infinite factor");
     if (FormatOf(a.c.d_dtype).precision > FormatOf(DType::kF16).precision)
-      return Pass("the result has 32 bits, and so would parts in its dtype");
+      return Pass("the result has 32 bits, so its partial sums have 32 bits too");
     if (!a.replay.explained())
       return Inconclusive(
           "unexplained: no candidate gives every element (see "
@@ -86,8 +86,9 @@ class SplitK : public Rule {
     if (a.splits()) return Found(a);
     const bool some = std::any_of(a.replay.accepted.begin(), a.replay.accepted.end(), NarrowParts);
     if (a.replay.Holds(NarrowParts) || some)
-      return Inconclusive("few-samples: parts in 16 bits and other arithmetics give every element");
-    return Pass("no parts in 16 bits: " + a.replay.Words());
+      return Inconclusive(
+          "few-samples: both 16-bit partial sums and other arithmetics give every element");
+    return Pass("no 16-bit partial sums: " + a.replay.Words());
   }
 
   static v1::Verdict Found(const MatmulAnalysis& a) {
@@ -97,15 +98,15 @@ class SplitK : public Rule {
     const int parts = (a.c.inner + length - 1) / length;
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
     found.Title("a product is split along K with partial sums in 16 bits")
-        .Explain(absl::StrFormat(
-            "%d of %d elements are sums of %s stored in %s (%s); the only match among %d "
-            "candidates (the nearest other kind: %s, %d).",
-            a.replay.matches, a.replay.samples,
-            known ? absl::StrCat(parts, " parts of ", length) : "parts", DTypeName(a.c.d_dtype),
-            a.replay.Words(), a.replay.candidates, a.replay.runner_up, a.replay.runner_up_matches))
+        .Explain(absl::StrFormat("%d of %d elements are sums of %s stored in %s (%s); it is the "
+                                 "only match among %d candidates (the best other kind: %s, %d).",
+                                 a.replay.matches, a.replay.samples,
+                                 known ? absl::StrCat(parts, " parts of ", length) : "parts",
+                                 DTypeName(a.c.d_dtype), a.replay.Words(), a.replay.candidates,
+                                 a.replay.runner_up, a.replay.runner_up_matches))
         .Cause("16-bit-parts", 1)
         .Measured("length of a part", static_cast<double>(length), "products")
-        .Threshold(static_cast<double>(a.c.inner), "K: no part is set aside in 16 bits")
+        .Threshold(static_cast<double>(a.c.inner), "K: no partial sum is stored in 16 bits")
         .Fix(kFix)
         .Samples(static_cast<uint64_t>(a.replay.samples));
     return found.Take();

@@ -20,55 +20,57 @@ namespace {
 constexpr char kPage[] = R"page(
 # precision/stale-gradient
 
-Nobody clears the gradients: each step adds its own to the one that the step before has used already.
+The gradients are never cleared: each step adds its own to the gradient that the previous step has already used.
 
 **Why.** Without `zero_grad` the optimizer follows the sum of all gradients of the run. After 100 steps whose
 gradients agree it is 100 times too large; where they do not, the newest one is a hundredth of what moves the
 weights. That is momentum without decay: the loss falls at first, then swings wider and wider, and looks like a
 learning rate that is too high. Gradient clipping hides the size and leaves the direction wrong.
 
-**What it checks.** At up to 128 elements of a parameter, what was in `.grad` when a step ended (what its optimizer
-saw: clipped, unscaled) against what the first micro-batch of the next step finds there. `watch_accumulation`
-records both (reductions of algorithm `left-gradient`: `inputs` what was left, `output` what was found) where the
-weights were updated in between. A finding needs two steps of one rank in each of which at least 64 of these elements were
-not zero, and every such element has the same bits. Records that hold running sums alone (dumps of reductions of algorithm
-`accumulation`) tell it where consecutive steps recorded the same elements: every step's first addend is what the step before
-came to, at 64 elements at least, and no step began anew. That is told at the end of the run, and supposes that each step
-ends with an update.
-
-*Several optimizers, each with a backward pass of its own*: `run.watch` reports the cosine between the gradients that the pass of another optimizer's
-update has left in an optimizer's parameters, and those that its own pass adds (`left/cosine`, `left/share`; in the first 8 steps, then at powers of two).
-A warning, `heuristic`, if in 6 steps or more, and in three quarters of them, the cosine is -0.3 or below and the part that was left has 5 % of the norm
-of the other: in a game (GAN, actor and critic) one side is trained against itself.
-
 **Bad.** `step 41 begins with the gradient that step 40 left: 128 of 128 elements that are not zero have the same bits`.
 
 **Good.** The elements are zero, or there is no gradient.
 
 **How to fix it.**
-- PyTorch: `optimizer.zero_grad()` once a step, behind `optimizer.step()` or in front of the first backward pass.
+- PyTorch: `optimizer.zero_grad()` once per step, after `optimizer.step()` or before the first backward pass.
 - Several optimizers: each clears its own parameters; `model.zero_grad()` clears all of the model.
 - Parameters that no optimizer holds (added later, frozen by leaving them out): `p.requires_grad_(False)`, or clear them too.
 - A buffer of one's own for gradients (`main_grad` in Megatron-LM, `param.main_grad.zero_()`): `zero_grad_buffer()`.
 
+**What it checks.** At up to 128 elements of a parameter, what was in `.grad` when a step ended (what its optimizer
+saw: clipped, unscaled) against what the first micro-batch of the next step finds there. `watch_accumulation`
+records both (reductions of algorithm `left-gradient`: `inputs` what was left, `output` what was found) where the
+weights were updated in between. A finding needs two steps of one rank in each of which at least 64 of these elements were
+not zero, and every such element has the same bits. Records that hold running sums alone (dumps of reductions of algorithm
+`accumulation`) show it if consecutive steps recorded the same elements: every step's first addend is the sum of the step
+before, at 64 elements at least, and no step started from zero. That is reported at the end of the run, and assumes that each
+step ends with an update.
+
+*Several optimizers, each with a backward pass of its own*: `run.watch` reports the cosine between the gradients that the pass of another optimizer's
+update has left in an optimizer's parameters, and those that its own pass adds (`left/cosine`, `left/share`; in the
+first 8 steps, then at powers of two).
+A warning, `heuristic`, if in 6 steps or more, and in three quarters of them, the cosine is -0.3 or below and the part
+that was left has 5 % of the norm
+of the other: in a game (GAN, actor and critic) one side is trained against itself.
+
 **Strength.** `proved`: the bits are the same, and the weights moved in between (of sums alone: that they did is an assumption).
 
-**Inconclusive when** no two steps in a row were looked at with an update between them, or recorded sums at the same
+**Inconclusive when** no two consecutive steps were observed with an update between them, or recorded sums at the same
 elements, fewer than 64 of the
 elements were not zero, only one step was looked at, all values are NaN or infinite, or something changed the gradient
 between the steps without clearing it.
 
-**What it cannot see.** Parameters that `watch_accumulation` does not watch (16, the largest); weights that are
-written behind torch's back (`p.data.copy_(master)`): then nothing says that an update lies in between. Sums that go on
-over several steps of the trainer's counting are no fault, and are silent: no update lies in between.
+**What it cannot see.** Parameters that `watch_accumulation` does not watch (16, the largest); weights that
+are written without torch's knowledge (`p.data.copy_(master)`): then the update in between is not visible. Sums over
+several steps of the trainer's count are not a fault, and are not reported: there is no update in between.
 
-**Cost.** 128 elements a parameter, copied at the end of a step whose next one is looked at.
+**Cost.** 128 elements a parameter, copied at the end of a step whose next one is observed.
 
-**Sources.** PyTorch, "Zeroing out gradients", tutorials; `torch.Tensor._version` tells an update.
+**Sources.** PyTorch, "Zeroing out gradients", tutorials; `torch.Tensor._version` shows an update.
 )page";
 
 constexpr RuleInfo kInfo = {"precision/stale-gradient",
-                            "gradients of the step before are not cleared",
+                            "gradients of the previous step are not cleared",
                             v1::LEVEL_ERROR,
                             "0.1.0",
                             kPage,
@@ -200,14 +202,16 @@ class StaleGradient : public Rule {
     }
     FindingBuilder found = Begin(carried.steps, carried.telling);
     found
-        .Explain(absl::StrFormat(
-            "On rank %d the first addend of each of %d steps, the first %d, is what the step "
-            "before it came to: all %d elements that both recorded and that are not zero have the "
-            "same bits. No step began anew: nobody clears the gradients.",
-            *ranks.begin(), carried.steps, carried.step_first, carried.telling))
+        .Explain(
+            absl::StrFormat("On rank %d the first addend of each of %d steps (the first is step "
+                            "%d) is the sum of the step before: all %d non-zero elements recorded "
+                            "in both have the same bits. The gradients are never cleared.",
+                            *ranks.begin(), carried.steps, carried.step_first, carried.telling))
         .Witness("step", static_cast<double>(carried.step_first))
         .Witness("rank", *ranks.begin())
-        .Assume("each recorded step ends with an update: sums that go on by intent look the same")
+        .Assume(
+            "each recorded step ends with an update (accumulation over steps on purpose looks the "
+            "same)")
         .At(std::get<1>(key), std::get<2>(key), carried.step_first, carried.step, ranks);
     *found.verdict().mutable_details() = Describe(parameter);
     return found.Take();
@@ -218,12 +222,10 @@ class StaleGradient : public Rule {
     FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
     found.Title(kInfo.title)
         .Cause("not-cleared", 1)
-        .Measured("steps that begin with the gradient of the step before",
+        .Measured("steps that start with the gradient of the previous step",
                   static_cast<double>(steps), "steps")
-        .Threshold(static_cast<double>(kFewSteps), "steps, of 64 equal elements at least")
-        .Fix(
-            "Call optimizer.zero_grad() once a step (of several optimizers, each its own), or "
-            "model.zero_grad().")
+        .Threshold(static_cast<double>(kFewSteps), "steps, with at least 64 equal elements each")
+        .Fix("Call optimizer.zero_grad() once per step (for each optimizer), or model.zero_grad().")
         .Samples(telling);
     return found;
   }
@@ -268,9 +270,9 @@ class StaleGradient : public Rule {
     FindingBuilder found = Begin(stale.steps, seen.telling);
     found
         .Explain(absl::StrFormat(
-            "On rank %d, step %d begins with the gradient that the step before left and the "
-            "optimizer has used: all %d of its sampled elements that are not zero have the same "
-            "bits. It was so in %d steps, the first %d: nobody clears the gradients.",
+            "On rank %d, step %d starts with the gradient of the previous step, which the "
+            "optimizer has already used: all %d non-zero sampled elements have the same bits. This "
+            "was so in %d steps, first in step %d: the gradients are never cleared.",
             rank, step.step, seen.telling, stale.steps, stale.step_first))
         .Witness("element", static_cast<double>(seen.element))
         .Witness("value", seen.example)
@@ -291,23 +293,23 @@ class StaleGradient : public Rule {
   static v1::Verdict Rest(const Parameter& p) {
     const bool one_stale = !p.stale.empty();
     if (p.looked == 0 && BegunAnew(p))
-      return Pass("each recorded sum begins with a gradient of its own");
+      return Pass("each recorded sum starts with its own gradient");
     if (p.looked == 0)
-      return Inconclusive(
-          "not-looked: nothing says what a step left before the next one added to it");
+      return Inconclusive("not-looked: the gradient between two steps was not observed");
     if (p.malformed == p.looked)
-      return Inconclusive("malformed: left and found differ in shape or dtype, or hold nothing");
+      return Inconclusive(
+          "malformed: the gradients before and after differ in shape or dtype, or are empty");
     if (one_stale)
       return Inconclusive(
-          "one-step: one step began with the gradient that the step before left; a second would "
-          "prove it");
+          "one-step: one step started with the gradient of the previous step; a second one would "
+          "prove the fault");
     if (p.changed > 0)
       return Inconclusive(
-          "changed: steps began with a gradient that is neither zero nor what the step before "
-          "left");
-    if (p.cleared > 0) return Pass("each step that was looked at began with a cleared gradient");
+          "changed: steps started with a gradient that is neither zero nor that of the previous "
+          "step");
+    if (p.cleared > 0) return Pass("each observed step started with a cleared gradient");
     if (p.poisoned > 0)
-      return Inconclusive("poisoned: what the steps left is NaN or infinite throughout");
+      return Inconclusive("poisoned: all gradients between steps are NaN or infinite");
     return Inconclusive(absl::StrCat("few-elements: fewer than ", LeftGradient::kFewElements,
                                      " sampled elements were not zero"));
   }

@@ -6,6 +6,7 @@
 
 #include "analysis/frame/frame.h"
 #include "base/printable.h"
+#include "rules/words/false_alarm.h"
 #include "rules/words/in_short.h"
 #include "rules/words/words.h"
 
@@ -71,7 +72,8 @@ void AddNumbers(const v1::Finding& finding, Json* json) {
   }
   if (finding.has_false_alarm()) {
     (*json)["false_alarm"] = {{"kind", Text(finding.false_alarm().kind())},
-                              {"value", NumberJson(finding.false_alarm().value())}};
+                              {"value", NumberJson(finding.false_alarm().value())},
+                              {"text", Text(FalseAlarmText(finding))}};
   }
   if (finding.has_forecast()) (*json)["forecast"] = StructJson(finding.forecast(), kMostElements);
 }
@@ -102,6 +104,7 @@ Json PageFinding(const v1::Finding& finding) {
   Json json = {{"rule", Text(finding.rule())},
                {"level", LevelName(finding.level())},
                {"strength", StrengthName(finding.strength())},
+               {"how_sure", Text(HowSureText(finding))},
                {"title", Text(finding.title())},
                {"explanation", Text(finding.explanation())},
                {"cause",

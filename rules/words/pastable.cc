@@ -45,16 +45,16 @@ constexpr Line kLines[] = {
 };
 
 constexpr Line kPlaceholders[] = {
-    {"COEFFICIENT", "a number that is larger than yours"},
-    {"HOST", "where the engine runs"},
+    {"COEFFICIENT", "a number that is larger than your current value"},
+    {"HOST", "the host of the engine"},
     {"LOGITS", "a batch of the router's logits, tokens by experts"},
-    {"PATH", "a file or folder of yours"},
-    {"PID", "the process of a named rank, on its host"},
-    {"PORT", "where the engine answers"},
-    {"RATE", "a number that is larger than yours"},
+    {"PATH", "your file or folder"},
+    {"PID", "the process of the named rank, on its host"},
+    {"PORT", "the host of the engine"},
+    {"RATE", "a number that is larger than your current value"},
     {"ROUTE", "your router: a callable from logits to indices"},
     {"SCALE", "a power of two"},
-    {"STATE_DICT", "the state that was saved"},
+    {"STATE_DICT", "the saved state"},
     {"STEPS", "a number of steps"},
 };
 

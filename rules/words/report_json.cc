@@ -2,6 +2,7 @@
 
 #include "analysis/frame/frame.h"
 #include "base/printable.h"
+#include "rules/words/false_alarm.h"
 #include "rules/words/in_short.h"
 #include "rules/words/words.h"
 
@@ -50,7 +51,8 @@ Json FindingValue(const v1::Finding& finding) {
   json["sample_size"] = finding.sample_size();
   if (finding.has_false_alarm()) {
     json["false_alarm"] = {{"kind", Valid(finding.false_alarm().kind())},
-                           {"value", NumberJson(finding.false_alarm().value())}};
+                           {"value", NumberJson(finding.false_alarm().value())},
+                           {"text", FalseAlarmText(finding)}};
   }
   json["assumptions"] = Json::array();
   for (const std::string& assumption : finding.assumptions())

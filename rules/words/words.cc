@@ -1,6 +1,22 @@
 #include "rules/words/words.h"
 
+#include <algorithm>
+
 namespace plumbline::rules {
+namespace {
+
+// Returns the code before the colon: lower-case letters, digits and hyphens. If there is none,
+// returns an empty view.
+std::string_view ReasonCode(std::string_view reason) {
+  const std::string_view code = reason.substr(0, reason.find(':'));
+  const bool coded =
+      code.size() < reason.size() && std::all_of(code.begin(), code.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+      });
+  return coded ? code : std::string_view();
+}
+
+}  // namespace
 
 const char* StrengthName(v1::Strength strength) {
   switch (strength) {
@@ -41,6 +57,21 @@ const char* StateName(v1::Incident::State state) {
     default:
       return "open";
   }
+}
+
+std::string ReasonSentence(std::string_view reason) {
+  const std::string_view code = ReasonCode(reason);
+  if (code.empty()) return std::string(reason);
+  const size_t at = reason.find_first_not_of(' ', code.size() + 1);
+  return std::string(at == std::string_view::npos ? code : reason.substr(at));
+}
+
+std::string ReasonName(std::string_view reason) {
+  std::string name(ReasonCode(reason));
+  if (name.empty()) return std::string(reason);
+  if (name == "poisoned" || name == "no-number") return "NaN or infinite values";
+  std::replace(name.begin(), name.end(), '-', ' ');
+  return name;
 }
 
 bool IsPicture(std::string_view key) {

@@ -2,6 +2,7 @@
 // analysis/frame (LevelName).
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "plumbline/v1/finding.pb.h"
@@ -15,6 +16,11 @@ const char* StrengthName(v1::Strength strength);
 const char* VerdictName(v1::Verdict::Kind kind);
 // Returns "open", "acknowledged", "silenced" or "resolved". For any other value, returns "open".
 const char* StateName(v1::Incident::State state);
+
+// A reason of an inconclusive verdict is "code: sentence", or a sentence. Returns the sentence.
+std::string ReasonSentence(std::string_view reason);
+// Returns the code as words: "few steps". If the reason has no code, returns the reason.
+std::string ReasonName(std::string_view reason);
 
 // Returns true for a key of a witness whose arrays are drawn, not printed in a line: "queue",
 // "scatter", "lanes", "waits".

@@ -88,17 +88,18 @@ absl::StatusOr<Grant> AccessList::Identify(const Caller& caller, int64_t now_uni
     }
   }
   if (caller.token && token == Fit::kExpired) {
-    return absl::UnauthenticatedError("this token has expired: ask for another one");
+    return absl::UnauthenticatedError("this token has expired: request a new one");
   }
   if (caller.token && token == Fit::kNo) {
-    return absl::UnauthenticatedError("this token is not known here: it is wrong, or was revoked");
+    return absl::UnauthenticatedError(
+        "this server does not know this token: it is wrong, or was revoked");
   }
   if (parts.empty()) {
     return absl::UnauthenticatedError(
-        caller.token         ? "this token is accepted only with the certificate it belongs to"
-        : caller.certificate ? "no [[access]] entry fits the names in this certificate"
-                             : "this server asks who you are: set PLUMBLINE_TOKEN_FILE "
-                               "(--token-file), or show a certificate");
+        caller.token         ? "this token is accepted only with its certificate"
+        : caller.certificate ? "no [[access]] entry matches the names in this certificate"
+                             : "this server requires authentication: set PLUMBLINE_TOKEN_FILE "
+                               "(--token-file), or present a client certificate");
   }
   return Grant(std::move(parts));
 }

@@ -67,7 +67,7 @@ absl::Status Lease::Check(Scope scope, const std::string& run) const {
   if (grant_.Over(scope, run)) return absl::OkStatus();
   ++counters_->forbidden;
   return absl::PermissionDeniedError(absl::StrCat("run \"", run, "\": the access entry ",
-                                                  grant_.Names(), " does not give ",
+                                                  grant_.Names(), " does not grant ",
                                                   ScopeName(scope), " over it"));
 }
 
@@ -143,7 +143,7 @@ absl::StatusOr<Grant> Gate::Identify(const Caller& caller) const {
   const int64_t now = NowUnixSeconds();
   if (caller.certificate) {
     if (now >= caller.certificate->expires_unix_s) {
-      return absl::UnauthenticatedError("this certificate has expired: show a renewed one");
+      return absl::UnauthenticatedError("this certificate has expired: present a renewed one");
     }
     const MutexLock lock(mutex_);
     if (revoked_.Holds(*caller.certificate)) {
@@ -268,9 +268,9 @@ void Gate::LookAgain() {
     }
     if (problems != problems_) {
       for (const std::string& problem : problems) {
-        LogError("{}; what it opens is closed until that is mended", problem);
+        LogError("{}; access through it is refused until this is fixed", problem);
       }
-      if (problems.empty()) LogInfo("every list of tokens and certificates can be read again");
+      if (problems.empty()) LogInfo("all lists of tokens and certificates are readable again");
       problems_ = std::move(problems);
     }
   }
@@ -284,9 +284,9 @@ void Gate::LookAgain() {
     const auto grant = Identify(lease->caller_);
     if (grant.ok() && *grant == lease->grant_) continue;
     ++counters_->revoked_calls;
-    lease->Revoke(grant.ok() ? absl::UnauthenticatedError("what you may do here has changed: "
-                                                          "connect again")
-                             : grant.status());
+    lease->Revoke(grant.ok()
+                      ? absl::UnauthenticatedError("your access rights have changed: connect again")
+                      : grant.status());
   }
 }
 

@@ -45,7 +45,8 @@ Owned<X509> ReadCertificate(const std::string& key, const std::string& path,
   }
   Owned<X509> certificate(PEM_read_bio_X509(Memory(*text).get(), nullptr, nullptr, nullptr));
   ERR_clear_error();
-  if (certificate == nullptr) mistakes->Add(key, absl::StrCat(expected, path, ", which is none"));
+  if (certificate == nullptr)
+    mistakes->Add(key, absl::StrCat(expected, path, ", which is not one"));
   return certificate;
 }
 
@@ -60,7 +61,7 @@ Owned<EVP_PKEY> ReadKey(const std::string& path, ConfigMistakes* mistakes) {
   if (key == nullptr) {
     mistakes->Add("tls.key", absl::StrCat("expected a private key in PEM, without a passphrase, "
                                           "found ",
-                                          path, ", which is none"));
+                                          path, ", which is not one"));
   }
   return key;
 }
@@ -75,10 +76,10 @@ void CheckTlsFiles(const Config& config, ConfigMistakes* mistakes) {
     ERR_clear_error();
     mistakes->Add("tls.key",
                   absl::StrCat("expected the key of the certificate in ", config.tls_cert,
-                               ", found that of another in ", config.tls_key));
+                               ", found the key of another one in ", config.tls_key));
   }
   if (cert != nullptr && X509_cmp_current_time(X509_get0_notAfter(cert.get())) < 0) {
-    LogWarning("{}: this certificate has run out: clients will refuse it", config.tls_cert);
+    LogWarning("{}: this certificate has expired: clients will refuse it", config.tls_cert);
   }
   if (!config.tls_client_ca.empty())
     ReadCertificate("tls.client_ca", config.tls_client_ca, mistakes);

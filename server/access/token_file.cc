@@ -121,7 +121,7 @@ absl::StatusOr<std::vector<AcceptedToken>> ReadTokenFile(const std::string& path
 absl::StatusOr<std::string> MakeToken(const std::string& path) {
   unsigned char random[32];
   if (RAND_bytes(random, sizeof random) != 1) {
-    return absl::UnavailableError("no random numbers can be had from the system");
+    return absl::UnavailableError("the system returned no random numbers");
   }
   const std::string token =
       "plumb_" + absl::BytesToHexString({reinterpret_cast<const char*>(random), sizeof random});

@@ -12,7 +12,7 @@ namespace plumbline::server {
 absl::StatusOr<std::string> WebSessions::Open(const TokenDigest& token, int64_t now_unix_s) {
   unsigned char random[32];
   if (RAND_bytes(random, sizeof random) != 1) {
-    return absl::UnavailableError("no random numbers can be had from the system");
+    return absl::UnavailableError("the system returned no random numbers");
   }
   const std::string id =
       absl::BytesToHexString({reinterpret_cast<const char*>(random), sizeof random});

@@ -110,7 +110,7 @@ absl::Status AlertCenter::TakeUp() {
   if (position->first == incident_table_->identity()) {
     known = std::min(known, incident_table_->CursorOf(position->second));
   } else if (!position->first.empty()) {
-    LogWarning("alerts: the log is of another journal's incidents: what is open is told again");
+    LogWarning("alerts: the log belongs to another journal: open incidents are notified again");
     if (auto s = log_->Forget(); !s.ok()) return s;
   }
   auto told = log_->AllTold();

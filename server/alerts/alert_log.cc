@@ -82,7 +82,7 @@ const char* StateWord(AlertDelivery::State state) {
 absl::StatusOr<std::unique_ptr<AlertLog>> AlertLog::Open(const std::string& path) {
   auto database = TryOpen(path.empty() ? ":memory:" : path);
   if (!path.empty() && database.status().code() == absl::StatusCode::kDataLoss) {
-    LogError("{}; it is renamed to {}.aside, and what is open is told again",
+    LogError("{}; it is renamed to {}.aside, and open incidents are notified again",
              std::string(database.status().message()), path);
     if (auto s = SetDatabaseAside(path); !s.ok()) return s;
     database = TryOpen(path);
@@ -126,8 +126,8 @@ absl::Status AlertLog::Prepare() {
       {&get_meta_, "SELECT value FROM meta WHERE key=?"},
       {&unfinished_, "SELECT DISTINCT route FROM alerts WHERE state IN (0,3)"},
       {&give_up_,
-       "UPDATE alerts SET state=2, done_ns=?, problem='the route is configured no more'"
-       " WHERE route=? AND state IN (0,3)"},
+       "UPDATE alerts SET state=2, done_ns=?, problem='the route is no longer configured' WHERE "
+       "route=? AND state IN (0,3)"},
       {&retain_, "DELETE FROM alerts WHERE state IN (1,2,4) AND done_ns<?"},
   };
   for (const auto& one : all) {
@@ -330,7 +330,8 @@ absl::Status AlertLog::GiveUpOthers(const std::set<std::string>& routes, int64_t
   });
   if (!listed.ok()) return listed;
   for (const std::string& route : gone) {
-    LogWarning("alerts: route {:?} is configured no more: what waited for it is given up", route);
+    LogWarning("alerts: route {:?} is no longer configured: its pending notifications are dropped",
+               route);
     if (auto s = give_up_.Bind(1, unix_ns).BindText(2, route).Run(); !s.ok()) return s;
   }
   return absl::OkStatus();

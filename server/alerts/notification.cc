@@ -216,13 +216,14 @@ std::string What(AlertEvent event, const IncidentTable::Change& change, v1::Leve
     case AlertEvent::kEscalated:
       return absl::StrCat("Was ", rules::LevelName(previous), " before.\n");
     case AlertEvent::kReturned:
-      return "Found again after it was resolved.\n";
+      return "The fault was found again after the incident was resolved.\n";
     case AlertEvent::kReopened:
       return absl::StrCat("Open again", reason.empty() ? "" : " (" + reason + ")", ".\n");
     case AlertEvent::kMoved:
-      return "Told before as another incident; what causes it is known better now.\n";
+      return "Notified before as another incident; its cause is now known better.\n";
     case AlertEvent::kResolved:
-      return absl::StrCat("Last found in step ", quiet_from, ", then quiet; it had opened at ",
+      return absl::StrCat("Last found in step ", quiet_from,
+                          ", then no more; the incident was opened at ",
                           AlertTime(change.incident.opened_unix_ns()), ".\n");
     default:
       return "";
@@ -362,9 +363,8 @@ Notification MakeSummary(const std::string& id, const std::vector<Notification>&
   json["incidents"] = std::move(listed);
   json["check"] = {"plumb query incidents"};
   if (!page.empty()) json["link"] = page;
-  std::string text = absl::StrCat(held.size(),
-                                  " notifications were held back: more than this route takes in a "
-                                  "minute.\n");
+  std::string text = absl::StrCat(
+      held.size(), " notifications were not sent: they exceed this route's limit per minute.\n");
   for (const auto& [kind, count] : kinds) absl::StrAppend(&text, "  ", count, "  ", kind, "\n");
   json["text"] = absl::StrCat(text, "Check:\n  plumb query incidents\n");
   n.body = Dump(json);
@@ -375,7 +375,7 @@ Notification MakeTest(const std::string& route, int64_t unix_ns) {
   Notification n;
   n.id = absl::StrCat("test-", unix_ns);
   Json json = Head(n.event, n.id, route, unix_ns);
-  json["text"] = "A test of plumbd --test-alerts: nothing is wrong.\n";
+  json["text"] = "A test of plumbd --test-alerts: there is no fault.\n";
   n.body = Dump(json);
   return n;
 }

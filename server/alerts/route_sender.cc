@@ -140,13 +140,13 @@ RouteSender::Clock::time_point RouteSender::Deliver(WaitingAlert alert) {
   const double hours = static_cast<double>(clock_() - alert.decided_unix_ns) / 3.6e12;
   if (result.kind == SendResult::Kind::kRefused || hours >= route_.retry_hours) {
     ++counts_.given_up;
-    LogError("alerts: route {:?}: {} is given up after {} tries: {}", route_.name,
+    LogError("alerts: route {:?}: {} is dropped after {} attempts: {}", route_.name,
              alert.notification.id, alert.tries + 1, result.detail);
     Kept(log_->Done(alert.row, AlertDelivery::State::kGivenUp, clock_(), result.detail));
     return now;
   }
   if (alert.tries == 0) {
-    LogWarning("alerts: route {:?}: {} is tried again: {}", route_.name, alert.notification.id,
+    LogWarning("alerts: route {:?}: {} will be retried: {}", route_.name, alert.notification.id,
                result.detail);
   }
   Kept(log_->Tried(alert.row, result.detail));
@@ -172,7 +172,7 @@ RouteSender::Clock::time_point RouteSender::Idle(bool stopping) {
   if (result.kind != SendResult::Kind::kDelivered) {
     ++counts_.failed_tries;
     if (pause_.count() == 0) {
-      LogWarning("alerts: route {:?}: what is open cannot be told again: {}", route_.name,
+      LogWarning("alerts: route {:?}: open incidents cannot be notified again: {}", route_.name,
                  result.detail);
     }
     return Pause();

@@ -89,10 +89,9 @@ uint64_t KeepBytesOf(int64_t configured, const std::string& directory) {
   DiskSpace space;
   if (!SpaceOf(directory, &space)) return kMost;
   const uint64_t keep = std::min(kMost, (space.free + JournalBytes(directory)) / 2);
-  LogInfo(
-      "journal: its newest {:.1f} GiB are kept, {} (journal.keep_bytes says another bound)",
-      static_cast<double>(keep) / (1 << 30),
-      keep == kMost ? "less than half of the disk that is free" : "half of the disk that is free");
+  LogInfo("journal: its newest {:.1f} GiB are kept, {} (journal.keep_bytes sets another limit)",
+          static_cast<double>(keep) / (1 << 30),
+          keep == kMost ? "less than half of the free disk space" : "half of the free disk space");
   return keep;
 }
 
@@ -194,12 +193,14 @@ absl::Status Pipeline::MakeJudge(const Config& config) {
 
 absl::Status Pipeline::Open(const Config& config, const std::string& version) {
   JournalOptions journal = JournalOptionsOf(config, version);
-  LogInfo("open steps of all runs may hold {:.1f} GiB of memory{}",
+  LogInfo("open steps of all runs may use {:.1f} GiB of memory{}",
           static_cast<double>(OpenBytesOf(config)) / (1 << 30),
-          config.open_bytes > 0 ? "" : ", a quarter of what there is (limits.open_bytes)");
+          config.open_bytes > 0 ? "" : ", a quarter of the memory (limits.open_bytes)");
   Replay replay;
   if (config.data_directory.empty()) {
-    LogWarning("no --data: nothing is kept; what was acknowledged is lost with this process");
+    LogWarning(
+        "no --data: nothing is stored on disk; acknowledged evidence is lost when this process "
+        "ends");
     gaps_ = GapTable::InMemory();
     quarantine_ = std::make_unique<Quarantine>("", [] { return static_cast<int64_t>(UnixNs()); });
     if (auto s = OpenStore(config, 0); !s.ok()) return s;
@@ -269,8 +270,10 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
     if (event.number > restored.event) replay->events.push_back(std::move(event));
   }
   if (replay->from > restored.entry + 1) {
-    LogError("journal: entries {} to {} are gone and no checkpoint knows them: rules begin anew",
-             restored.entry + 1, replay->from - 1);
+    LogError(
+        "journal: entries {} to {} are missing and no checkpoint includes them: rules start from "
+        "the beginning",
+        restored.entry + 1, replay->from - 1);
   }
   retention_ = std::make_unique<JournalRetention>(
       data_->journal(), RetentionOptionsOf(config, data_->journal()), gaps_.get());
@@ -308,7 +311,7 @@ absl::Status Pipeline::RestoreNewest(const Config& config,
                                      Checkpoint* restored) {
   for (const CheckpointName& name : checkpoints) {
     if (!Usable(name)) {
-      LogWarning("{} is not used: the store stands at entry {}", name.path, store_->held_entry());
+      LogWarning("{} is not used: the store is at entry {}", name.path, store_->held_entry());
       continue;
     }
     auto checkpoint = ReadCheckpoint(name.path);
@@ -319,7 +322,7 @@ absl::Status Pipeline::RestoreNewest(const Config& config,
     }
     if (usable.ok()) {
       *restored = std::move(*checkpoint);
-      LogInfo("checkpoint at entry {} taken up", restored->entry);
+      LogInfo("checkpoint at entry {} loaded", restored->entry);
       return absl::OkStatus();
     }
     LogWarning("{} is not used: {}", name.path, std::string(usable.message()));
@@ -428,7 +431,7 @@ void Pipeline::ReportScan() {
   }
   for (const LostEntries& lost : all) {
     if (auto s = gaps_->AddLost(lost); !s.ok()) {
-      LogError("journal: a gap cannot be noted: {}", std::string(s.message()));
+      LogError("journal: a gap cannot be recorded: {}", std::string(s.message()));
     }
   }
   if (scan_.oldest > 0) {

@@ -87,8 +87,8 @@ class CapsuleCopy {
       fs::remove_all(to_ / name, ignored);
       if (!status.ok()) return status;
       if (same)
-        return absl::DataLossError(absl::StrCat(missing, ": expected what a rank sent, which ",
-                                                name, "/", kCapsuleInfo, " names, found none"));
+        return absl::DataLossError(absl::StrCat(missing, ": expected the part of a rank that ",
+                                                name, "/", kCapsuleInfo, " lists, found none"));
     }
     return absl::UnavailableError(absl::StrCat((from_ / name).string(), ": changed ", kCapsuleTries,
                                                " times while it was copied"));

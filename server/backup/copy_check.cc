@@ -109,7 +109,7 @@ class Check {
     return absl::DataLossError(
         absl::StrCat(where, "; expected entries ", first, " to ", last,
                      ", which the server does not list as lost (from ", unknown,
-                     " on); a start of the server lists what it has lost (plumb runs)"));
+                     " on); the server lists its losses at each start (plumb runs)"));
   }
 
   const std::string journal_, checkpoint_, gaps_path_;

@@ -72,7 +72,7 @@ absl::Status WriteManifest(const std::string& directory, const Manifest& manifes
   auto read = ReadManifest(directory);
   if (!read.ok()) return read.status();
   return read->files == manifest.files ? absl::OkStatus()
-                                       : Damaged(path, "is not what was written");
+                                       : Damaged(path, "differs from the written bytes");
 }
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& directory) {
@@ -93,11 +93,11 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& directory) {
   try {
     Manifest manifest = Read(json);
     for (const auto& [name, digest] : manifest.files) {
-      if (!Inside(name)) return Damaged(path, absl::StrCat("\"", name, "\" lies outside"));
+      if (!Inside(name)) return Damaged(path, absl::StrCat("\"", name, "\" is outside the backup"));
     }
     if (json.at("bytes").get<uint64_t>() != manifest.bytes())
-      return Damaged(path, absl::StrCat("expected files of ", json.at("bytes").dump(),
-                                        " bytes in all, found ", manifest.bytes()));
+      return Damaged(path, absl::StrCat("expected files with ", json.at("bytes").dump(),
+                                        " bytes in total, found ", manifest.bytes()));
     return manifest;
   } catch (const nlohmann::json::exception& e) {
     return Damaged(path, e.what());

@@ -66,8 +66,8 @@ class Backup {
     const std::string id = data_ + "/journal/id";
     if (!(std::ifstream(id) >> manifest_.journal_id)) {
       return absl::NotFoundError(
-          absl::StrCat(id, ": expected the name of a journal, found none that can be read: is ",
-                       data_, " the data directory of a plumbd?"));
+          absl::StrCat(id, ": expected the name of a journal, found no readable one: is ", data_,
+                       " the data directory of a plumbd?"));
     }
     return CheckJournalFormat(data_ + "/journal");
   }
@@ -214,7 +214,7 @@ class Backup {
     }
     if (state_.known_lost > 0)
       absl::StrAppend(&out, "; ", state_.known_lost,
-                      " entries were gone before and are listed as gaps");
+                      " entries were already missing and are listed as gaps");
     return out;
   }
 

@@ -46,7 +46,7 @@ absl::Status MayReplace(const std::string& directory, const std::string& id) {
   if (older->journal_id != id)
     return absl::FailedPreconditionError(absl::StrCat(
         directory, ": expected a backup of the journal ", id, ", found one of the journal ",
-        older->journal_id, ", which may be the only one there is: give another folder"));
+        older->journal_id, ", which may be the only one: use another folder"));
   return absl::OkStatus();
 }
 
@@ -74,7 +74,7 @@ absl::StatusOr<BackupTarget> BackupTarget::Open(const std::string& directory,
                                                 const std::string& data, const std::string& id) {
   if (LiesInside(directory, data))
     return absl::FailedPreconditionError(
-        absl::StrCat(directory, ": lies in the data directory ", data, "; give another folder"));
+        absl::StrCat(directory, ": is inside the data directory ", data, "; use another folder"));
   if (auto s = MayReplace(directory, id); !s.ok()) return s;
   const std::string path = directory + kUnfinished;
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
@@ -84,7 +84,7 @@ absl::StatusOr<BackupTarget> BackupTarget::Open(const std::string& directory,
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     close(fd);
     return absl::FailedPreconditionError(
-        absl::StrCat(path, ": another plumbd writes a backup there"));
+        absl::StrCat(path, ": another plumbd writes a backup into it"));
   }
   // Removes what an interrupted process has left.
   std::error_code error;
@@ -112,7 +112,7 @@ absl::Status BackupTarget::Finish(const Manifest& manifest) {
     return absl::FailedPreconditionError(
         absl::StrCat(directory_, ": expected a backup up to entry ", manifest.last_entry,
                      " or older, found one ", "up to entry ", older->last_entry,
-                     ", which is kept: give another folder"));
+                     ", which is not overwritten: use another folder"));
   if (auto s = WriteManifest(path_, manifest); !s.ok()) return s;
   if (auto s = SyncAll(path_); !s.ok()) return s;
   if (auto s = Exchange(); !s.ok()) return s;

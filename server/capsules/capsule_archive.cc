@@ -73,7 +73,7 @@ absl::StatusOr<std::string> CapsuleArchive(const std::string& name, const v1::Ca
   for (const auto& [index, bytes] : held) {
     v1::Batch batch;
     if (!batch.ParseFromString(bytes) || batch.sources_size() != 1 || batch.evidence().empty())
-      return absl::DataLossError("what is held of a rank cannot be read");
+      return absl::DataLossError("the stored data of a rank cannot be read");
     const std::string record = CapsuleRecord(batch, bytes);
     const std::string file = FileName(batch.sources(0));
     Json said = Digest(file, record);

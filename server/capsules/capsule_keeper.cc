@@ -125,8 +125,8 @@ void CapsuleKeeper::OnPart(uint64_t stream_id, v1::CapsulePart part) {
 void CapsuleKeeper::OnReport(uint64_t stream_id, const v1::DirectiveReport& report) {
   if (report.reason().empty()) return;
   ++counters_->directives_cut;
-  LogInfo("stream {:016x} {:?} {:?}: asked to sample each {}. step, samples {}: {:?}", stream_id,
-          report.site().layer(), report.site().op(), report.asked_every(),
+  LogInfo("stream {:016x} {:?} {:?}: asked to sample every {}. step, samples every {}: {:?}",
+          stream_id, report.site().layer(), report.site().op(), report.asked_every(),
           report.every() == 0 ? "none" : absl::StrCat("each ", report.every(), "."),
           report.reason());
 }
@@ -156,7 +156,7 @@ void CapsuleKeeper::Request(const v1::Finding& finding, bool anew,
                             std::function<void(absl::StatusOr<v1::CapsuleInfo>)> done) {
   if (!keeps()) {
     return done(absl::FailedPreconditionError(
-        "this server keeps nothing: start plumbd with --data DIR for capsules"));
+        "this server stores nothing on disk: start plumbd with --data DIR for capsules"));
   }
   const auto work = [this, finding, anew, done] {
     auto known = capsules_.find(finding.fingerprint());
@@ -208,7 +208,7 @@ void CapsuleKeeper::Look(Capsule* capsule, Clock::time_point now) {
     const Rank& rank = capsule->ranks[static_cast<size_t>(i)];
     if (capsule->info.ranks(i).state() != v1::CapsuleRank::STATE_ASKED) continue;
     if (rank.stream == 0 && now >= rank.gone_at) {
-      FailRank(capsule, i, "gone: the process has not come back");
+      FailRank(capsule, i, "gone: the process did not reconnect");
     } else if (rank.stream != 0 && now >= rank.spoke + options_.silence) {
       Ask(capsule, i);
     }

@@ -111,10 +111,10 @@ absl::Status CapsuleKeeper::Check(const Capsule& capsule, int index,
       data.size() > part.total() - part.offset() ||
       (rank.total() != 0 && rank.total() != part.total()) ||
       part.last() != (part.offset() + data.size() == part.total())) {
-    return absl::DataLossError("the part's sizes do not fit");
+    return absl::DataLossError("the sizes of the part do not match");
   }
   if (Crc32c(data.data(), data.size()) != part.crc32c()) {
-    return absl::DataLossError("the part's checksum does not fit");
+    return absl::DataLossError("the checksum of the part does not match");
   }
   return absl::OkStatus();
 }
@@ -131,10 +131,10 @@ absl::Status CapsuleKeeper::Finish(Capsule* capsule, int index, const v1::Capsul
   if (!whole.ok()) return whole.status();
   std::string digest = Sha256Of(*whole);
   v1::Batch batch;
-  if (digest != part.sha256()) return absl::DataLossError("the digest does not fit");
+  if (digest != part.sha256()) return absl::DataLossError("the digest does not match");
   if (!batch.ParseFromString(*whole) || batch.sources_size() != 1 ||
       !SameProcess(batch.sources(0), source)) {
-    return absl::DataLossError("what was sent is no evidence of this rank");
+    return absl::DataLossError("the received data are not evidence of this rank");
   }
   if (auto s = Redact(capsule->info, &rank, &batch, &digest); !s.ok()) return s;
   if (auto s = files_.Keep(capsule->info, source); !s.ok()) return s;

@@ -107,7 +107,7 @@ void CapsuleKeeper::Take(Capsule* capsule) {
     info.set_state(v1::CapsuleInfo::STATE_FAILED);
     return Save(*capsule);
   }
-  LogInfo("capsule {:016x}: {} {:?} {:?}, {} ranks are asked", info.id(), info.finding().rule(),
+  LogInfo("capsule {:016x}: {} {:?} {:?}, {} ranks are queried", info.id(), info.finding().rule(),
           info.finding().site().run(), info.finding().site().layer(), info.ranks_size());
   AskAll(capsule);
 }
@@ -139,8 +139,8 @@ void CapsuleKeeper::AddRanks(Capsule* capsule) {
     const RunProcesses::Stream& stream = *run_processes_.Of(id);
     if (stream.follows) continue;
     rank.set_state(v1::CapsuleRank::STATE_FAILED);
-    rank.set_error(
-        absl::StrCat("old-agent: its agent (", stream.tool_version, ") takes no directives"));
+    rank.set_error(absl::StrCat("old-agent: its agent (", stream.tool_version,
+                                ") does not support directives"));
   }
   capsule->info.set_omitted_ranks(
       static_cast<uint32_t>(found.size() - static_cast<size_t>(capsule->info.ranks_size())));

@@ -183,16 +183,18 @@ std::string RefusalOf(int status) {
     int status;
     const char *name, *text;
   } all[] = {
-      {400, "Bad Request", "this is no HTTP request that can be understood"},
+      {400, "Bad Request", "this is not a valid HTTP request"},
       {405, "Method Not Allowed",
-       "GET and HEAD are answered here, POST and DELETE of a session, POST of an incident's state"},
-      {408, "Request Timeout", "a request must be whole within 5 s"},
-      {413, "Content Too Large", "no request here has a body"},
-      {414, "URI Too Long", "a path may have 8 KiB"},
-      {415, "Unsupported Media Type", "no request here has a body, packed or not"},
-      {431, "Request Header Fields Too Large", "the head of a request may have 64 KiB, 100 lines"},
-      {503, "Service Unavailable", "too many answers wait to be taken"},
-      {505, "HTTP Version Not Supported", "only version 1 of HTTP is spoken here"},
+       "this server answers GET and HEAD, POST and DELETE of a session, and POST of an incident's "
+       "state"},
+      {408, "Request Timeout", "a request must be complete within 5 s"},
+      {413, "Content Too Large", "this server accepts no request with a body"},
+      {414, "URI Too Long", "a path may have at most 8 KiB"},
+      {415, "Unsupported Media Type", "this server accepts no request with a body"},
+      {431, "Request Header Fields Too Large",
+       "the head of a request may have at most 64 KiB and 100 lines"},
+      {503, "Service Unavailable", "too many answers have not been read by their clients"},
+      {505, "HTTP Version Not Supported", "this server supports only HTTP version 1"},
   };
   const auto* const found = std::find_if(
       std::begin(all), std::end(all), [status](const auto& one) { return one.status == status; });

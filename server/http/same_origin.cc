@@ -38,7 +38,7 @@ absl::Status CheckNotForeign(const WebRequest& request) {
   const bool other_origin =
       !request.origin.empty() && !SameHost(HostOfOrigin(request.origin), request.host);
   if (!other_site && !other_origin) return absl::OkStatus();
-  return absl::PermissionDeniedError("this was sent by another site's page: refused");
+  return absl::PermissionDeniedError("this request was sent by a page of another site: refused");
 }
 
 absl::Status CheckSameOrigin(const WebRequest& request) {
@@ -46,7 +46,7 @@ absl::Status CheckSameOrigin(const WebRequest& request) {
   const bool of_our_page = !request.origin.empty() || !request.fetch_site.empty();
   if (of_our_page || !request.caller.authorization.empty()) return absl::OkStatus();
   return absl::PermissionDeniedError(
-      "a change is sent by this server's page, or with a token in the Authorization header");
+      "a change must come from this server's page, or with a token in the Authorization header");
 }
 
 }  // namespace plumbline::server

@@ -164,7 +164,7 @@ void IncidentTable::Merge(Entry* from, Entry* into, v1::Finding last, int64_t no
   into->status.add_absorbed(from->status.fingerprint());
   Touch(from, now);
   Say(*from, Revision::CHANGE_MERGED, "plumbd",
-      absl::StrCat("its last finding is in incident ", into->incident.id(), " now, cause ",
+      absl::StrCat("its last finding is now in incident ", into->incident.id(), " now, cause ",
                    into->status.cause()),
       pending);
 }
@@ -207,17 +207,16 @@ IncidentTable::Placed IncidentTable::Put(const v1::Finding& finding, uint64_t co
           : returned ? Revision::CHANGE_RETURNED
                      : Revision::CHANGE_STRONGER,
           from == nullptr ? "" : "plumbd",
-          from == nullptr
-              ? ""
-              : absl::StrCat("a finding of incident ", from->incident.id(), " has another cause"),
+          from == nullptr ? ""
+                          : absl::StrCat("a finding of incident ", from->incident.id(),
+                                         " has a different cause"),
           &pending);
     }
     if (from != nullptr) Left(from, to, std::move(last), now, &pending);
     if (finding.site().run() == kPlantedRun) {
       Touch(to, now);
       SetState(to, v1::Incident::STATE_RESOLVED);
-      Say(*to, Revision::CHANGE_RESOLVED, "plumbd", "plumb doctor planted it to see it come back",
-          &pending);
+      Say(*to, Revision::CHANGE_RESOLVED, "plumbd", "plumb doctor created it as a test", &pending);
     }
     Run& run = runs_[finding.site().run()];
     run.due = std::min(run.due, DueOf(*to));

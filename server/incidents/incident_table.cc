@@ -137,7 +137,7 @@ bool IncidentTable::ByItself(Entry* entry, int64_t step, PendingCalls* pending) 
         absl::StrCat("not found again for ", QuietOf(*entry), " steps"), pending);
   } else {
     SetState(entry, v1::Incident::STATE_OPEN);
-    Say(*entry, Revision::CHANGE_REOPENED, "plumbd", "the silence is over", pending);
+    Say(*entry, Revision::CHANGE_REOPENED, "plumbd", "the silence has ended", pending);
   }
   return true;
 }
@@ -151,7 +151,7 @@ void IncidentTable::WentOn(const std::string& name, const std::string& rule,
 void IncidentTable::RunForgotten(const std::string& run) {
   ResolveEach(
       run, [](const Entry&) { return true; },
-      "its run is over, and more runs are than the server keeps");
+      "its run is over, and the server keeps only a limited number of ended runs");
 }
 
 void IncidentTable::Forget(const std::string& name) {
@@ -191,16 +191,16 @@ void IncidentTable::ResolveEach(const std::string& name,
 
 absl::Status CheckUpdate(const v1::IncidentUpdate& update) {
   if (update.who().empty() || update.reason().empty())
-    return absl::InvalidArgumentError("an update of an incident says who and why");
+    return absl::InvalidArgumentError("an update of an incident needs a name and a reason");
   switch (update.action()) {
     case v1::IncidentUpdate::ACTION_ACKNOWLEDGE:
     case v1::IncidentUpdate::ACTION_REOPEN:
       return absl::OkStatus();
     case v1::IncidentUpdate::ACTION_SILENCE:
       if (update.has_until_step() || update.has_until_unix_ns()) return absl::OkStatus();
-      return absl::InvalidArgumentError("a silence ends: at a step or at a time");
+      return absl::InvalidArgumentError("a silence needs an end: a step or a time");
     default:
-      return absl::InvalidArgumentError("expected to acknowledge, silence or open again");
+      return absl::InvalidArgumentError("expected one of acknowledge, silence and reopen");
   }
 }
 
@@ -259,7 +259,7 @@ std::vector<v1::IncidentUpdate> IncidentTable::SilencesOver(int64_t unix_ns) con
     update.set_fingerprint(entry->status.fingerprint());
     update.set_action(v1::IncidentUpdate::ACTION_REOPEN);
     update.set_who("plumbd");
-    update.set_reason("the silence is over");
+    update.set_reason("the silence has ended");
   }
   return over;
 }

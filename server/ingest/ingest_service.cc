@@ -94,7 +94,7 @@ class IngestServiceImpl : public IngestService,
     session->Begin();
     if (!room) {
       session->End({grpc::StatusCode::RESOURCE_EXHAUSTED,
-                    "too many calls at once (ingest.max_streams); come back later"});
+                    "too many calls at once (ingest.max_streams); try again later"});
     }
     return session.get();
   }

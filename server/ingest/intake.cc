@@ -22,9 +22,8 @@ std::set<std::string> RunsOf(const v1::Hello& hello) {
 absl::Status CheckRuns(const std::set<std::string>& runs, const v1::Batch& batch) {
   for (int i = 0; i < batch.sources_size(); ++i) {
     if (runs.contains(batch.sources(i).run())) continue;
-    return absl::PermissionDeniedError(
-        absl::StrCat("sources[", i, "]: expected a run that the hello names, found \"",
-                     batch.sources(i).run(), "\""));
+    return absl::PermissionDeniedError(absl::StrCat(
+        "sources[", i, "]: expected a run of the hello, found \"", batch.sources(i).run(), "\""));
   }
   return absl::OkStatus();
 }
@@ -217,7 +216,7 @@ absl::Status Intake::ClaimLocked(StreamState& stream, const v1::Source& source) 
   if (stream.ranks.size() >= ranks ||
       (runs.size() >= limits_.max_runs && !runs.contains(source.run()))) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("this stream speaks for ", stream.ranks.size(), " ranks of ", runs.size(),
+        absl::StrCat("this stream reports for ", stream.ranks.size(), " ranks of ", runs.size(),
                      " runs already, at most ", ranks, " of ", limits_.max_runs, " are accepted"));
   }
   if (auto s = table_->Claim(stream.id, source); !s.ok()) return s;
@@ -443,7 +442,7 @@ void Intake::RefuseLocked(const std::shared_ptr<StreamState>& stream, uint64_t s
 void Intake::SkipLocked(const std::shared_ptr<StreamState>& stream, uint64_t first, uint64_t last) {
   v1::JournalSkip skip;
   skip.set_first(first);
-  skip.set_reason("the agent does not hold them any more");
+  skip.set_reason("the agent no longer has them");
   JournalEntry entry;
   entry.type = FrameType::kJournalSkip;
   entry.stream_id = stream->id;

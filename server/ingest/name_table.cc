@@ -138,8 +138,8 @@ absl::Status NameTable::AddCause(const std::string& name, Run* run, const Cost& 
   constexpr size_t kMostCauses = 64;
   const WriterLock lock(run->mutex);
   if (run->causes.size() >= kMostCauses && !run->causes.contains(cost.hash)) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "run \"", name, "\" reports losses of ", kMostCauses, " causes, and may not report more"));
+    return absl::ResourceExhaustedError(absl::StrCat("run \"", name, "\" reports losses of ",
+                                                     kMostCauses, " causes, which is the limit"));
   }
   run->causes.insert(cost.hash);
   return absl::OkStatus();
@@ -158,13 +158,13 @@ absl::Status NameTable::Add(const std::string& name, Run* run, const Cost& cost)
   if (!list && known.size() >= max_names_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("run \"", name, "\" has ", max_names_,
-                     " names of series and sites, and may not have more (ingest.max_series)"));
+                     " names of series and sites, which is the limit (ingest.max_series)"));
   }
   if (bytes_ != nullptr && bytes_->most() > 0 &&
       run->bytes.bytes() + cost.bytes > bytes_->most() / 4) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "run \"", name, "\": its names of series and sites take ", run->bytes.bytes() >> 10,
-        " KiB, and may not take more (a quarter of limits.name_bytes)"));
+        " KiB, which is the limit (a quarter of limits.name_bytes)"));
   }
   if (auto full = run->bytes.Take(cost.bytes); !full.ok()) return full;
   known.insert(cost.hash);

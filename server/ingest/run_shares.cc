@@ -89,7 +89,7 @@ absl::Status RunShares::Full(const Sender& sender) const {
       " more, kept for new runs of each address that is connected, ", of_addresses_.left,
       " are left, ", sender.address.empty() ? "this sender" : sender.address, " has ",
       CountOf(of_addresses_.taken, sender.address), " and this connection ",
-      CountOf(of_connections_, sender.connection), "; come back later"));
+      CountOf(of_connections_, sender.connection), "; try again later"));
 }
 
 }  // namespace plumbline::server

@@ -129,13 +129,13 @@ bool Session::Consume() {
   ++messages_;
   if (!parsed) {
     return Unusable(message, speaks_of,
-                    absl::StrCat("message ", messages_, " is no valid AgentMessage"));
+                    absl::StrCat("message ", messages_, " is not a valid AgentMessage"));
   }
   if (damaged) {
     ++context_->counters->damaged_batches;
     return Unusable(message, message.batch().stream_id(),
                     absl::StrCat("batch ", message.batch().sequence(),
-                                 " is not as it was sent: its checksum (CRC-32C) does not fit"));
+                                 " was damaged on the way: its checksum (CRC-32C) does not match"));
   }
   switch (message.what_case()) {
     case v1::AgentMessage::kHello:
@@ -367,8 +367,8 @@ bool Session::Offer(const CallStreamPtr& call_stream, uint64_t sequence, ParsedB
   }
   if (taken.outcome == Intake::Outcome::kOverflow) {
     return Fail(call_stream, grpc::StatusCode::FAILED_PRECONDITION,
-                absl::StrCat("batch ", sequence, " came, but too much waits for batch ", taken.next,
-                             "; send again from there"));
+                absl::StrCat("batch ", sequence, " arrived, but too many bytes wait for batch ",
+                             taken.next, "; send again from there"));
   }
   // Its sender has not received the acknowledgement.
   if (taken.outcome == Intake::Outcome::kDuplicate) OnHeld(call_stream, taken.held, false);

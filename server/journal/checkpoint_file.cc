@@ -164,10 +164,11 @@ absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& path) {
     if (!good) break;
     header |= type == FrameType::kCheckpointHeader;
   }
-  return absl::DataLossError(absl::StrCat(
-      path, ": ",
-      (*log)->error().empty() ? absl::StrCat("byte ", (*log)->offset(), ": not a whole checkpoint")
-                              : (*log)->error()));
+  return absl::DataLossError(
+      absl::StrCat(path, ": ",
+                   (*log)->error().empty()
+                       ? absl::StrCat("byte ", (*log)->offset(), ": not a complete checkpoint")
+                       : (*log)->error()));
 }
 
 }  // namespace plumbline::server

@@ -63,8 +63,7 @@ void Checkpointer::Loop() {
 absl::Status Checkpointer::TakeAndWrite(const Waiting& waiting) const {
   CheckpointWriter writer(directory_, tool_version_);
   if (absl::Status taken = waiting.take(&writer); !taken.ok()) return taken;
-  if (!waiting.ready())
-    return absl::UnavailableError("the store does not write what belongs to it");
+  if (!waiting.ready()) return absl::UnavailableError("the store could not write its part");
   return writer.Finish();
 }
 

@@ -53,7 +53,7 @@ void CloseToOthers(const std::string& directory) {
     }
   }
   if (closed > 0)
-    LogInfo("--data {}: {} files and folders were open to other users and are not any more",
+    LogInfo("--data {}: {} files and folders were accessible to other users; this was changed",
             directory, closed);
 }
 
@@ -63,9 +63,8 @@ void SayWhoMayLookIn(const std::string& directory) {
   struct stat info {};
   if (stat(directory.c_str(), &info) != 0 || (info.st_mode & 066) == 0) return;
   LogWarning(
-      "--data {}: other users may {} this folder, which was there before (mode {:03o}); what "
-      "plumbd "
-      "keeps in it is closed to them; chmod 700 closes the folder too",
+      "--data {}: other users may {} this existing folder (mode {:03o}); they cannot read the "
+      "files of plumbd in it; chmod 700 closes the folder too",
       directory, (info.st_mode & 022) != 0 ? "write to" : "list", info.st_mode & 0777);
 }
 
@@ -109,7 +108,7 @@ absl::StatusOr<std::unique_ptr<DataDirectoryLock>> DataDirectoryLock::Take(
     std::string holder = Holder(fd);
     while (!holder.empty() && holder.back() == '\n') holder.pop_back();
     return absl::FailedPreconditionError(absl::StrCat(
-        "--data ", path, ": another plumbd keeps its journal there (process ", holder, ")"));
+        "--data ", path, ": another plumbd uses this data directory (process ", holder, ")"));
   }
   const std::string id = absl::StrCat(getpid(), "\n");
   if (ftruncate(fd, 0) != 0 || pwrite(fd, id.data(), id.size(), 0) < 0) {
@@ -127,7 +126,7 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
   std::error_code error;
   if (std::filesystem::exists(path + "/" + kUnfinishedRestore, error))
     return absl::FailedPreconditionError(
-        absl::StrCat("--data ", path, ": a restore into it was cut off and is not complete; ",
+        absl::StrCat("--data ", path, ": a restore into it was interrupted and is incomplete; ",
                      "plumbd restore DIR --data ", path, " completes it"));
   std::unique_ptr<DataDirectory> held(new DataDirectory(path, std::move(*lock)));
   for (const std::string& directory : {held->journal(), held->checkpoint()}) {

@@ -17,11 +17,11 @@ namespace {
 constexpr uint32_t kFileVersion = 1;  // of base/framed_log_format.h
 
 absl::Status Other(const std::string& path, const std::string& found, const std::string& by) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      path, ": expected the format ", kJournalSchema, ", found ", found,
-      by.empty() ? "" : " by plumbd ", by,
-      ": start that version, or this one with another data directory (docs/operating.md); "
-      "nothing here was changed"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": expected the format ", kJournalSchema, ", found ", found,
+                   by.empty() ? "" : " by plumbd ", by,
+                   ": start that version, or this one with another data directory "
+                   "(docs/operating.md); no file was changed"));
 }
 
 // Returns 0 if the file is not a framed log, or its header is damaged.

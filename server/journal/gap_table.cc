@@ -47,8 +47,8 @@ absl::StatusOr<std::unique_ptr<GapTable>> GapTable::Open(const std::string& path
   const std::vector<v1::JournalGaps> known = ReadAll(path, &damaged);
   if (damaged) {
     LogError(
-        "{}: damaged; reports may lack gaps that it listed, and say so again only where the "
-        "journal shows them; it is set aside as {}.damaged",
+        "{}: damaged; reports may lack gaps that it listed, unless the journal shows them; it is "
+        "renamed to {}.damaged",
         path, path);
     std::rename(path.c_str(), (path + ".damaged").c_str());
   }

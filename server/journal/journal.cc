@@ -189,7 +189,7 @@ bool Journal::Commit(std::vector<Item>& batch) {
     delay = std::min<std::chrono::nanoseconds>(2 * delay, kLastRetry);
   }
   if (stalled) {
-    LogWarning("journal: written again");
+    LogWarning("journal: writing works again");
     SetState(absl::OkStatus());
     if (options_.on_stall) options_.on_stall(false);
   }
@@ -230,7 +230,7 @@ absl::Status Journal::Write(const std::vector<Item>& batch, size_t entries) {
   }
   if (auto s = writer_->SyncIfDue(Clock::now()); !s.ok()) {
     ++counters_->journal_failures;
-    LogError("journal: {}; what was written since the last sync may be lost with the host",
+    LogError("journal: {}; data written since the last sync may be lost if the host fails",
              std::string(s.message()));
   }
   ++counters_->journal_commits;
@@ -264,7 +264,7 @@ bool Journal::WaitToRetry(std::chrono::nanoseconds delay) {
 void Journal::SyncIdle() {
   if (auto s = writer_->SyncIfDue(Clock::now()); !s.ok()) {
     ++counters_->journal_failures;
-    LogError("journal: {}; what was written since the last sync may be lost with the host",
+    LogError("journal: {}; data written since the last sync may be lost if the host fails",
              std::string(s.message()));
   }
 }

@@ -55,7 +55,7 @@ void JournalCheck::Read() {
     const JournalReader::Result result = (*reader)->Next(&entry);
     if (result == JournalReader::Result::kLost) Tell((*reader)->lost());
     if (result != JournalReader::Result::kEnd) continue;
-    LogDebug("journal: entries {} to {} looked at", first, options_.last);
+    LogDebug("journal: entries {} to {} checked", first, options_.last);
     return;
   }
 }
@@ -65,7 +65,7 @@ void JournalCheck::Tell(const LostEntries& lost) {
   const auto segments = ListSegments(options_.directory);
   if (segments.ok() && !segments->empty() && lost.last < segments->front().first) return;
   if (auto s = gaps_->AddLost(lost); !s.ok())
-    LogError("journal: a gap cannot be noted: {}", std::string(s.message()));
+    LogError("journal: a gap cannot be recorded: {}", std::string(s.message()));
 }
 
 }  // namespace plumbline::server

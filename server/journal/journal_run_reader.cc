@@ -126,7 +126,7 @@ absl::Status Cursor::Start() {
     found_ |= gap.run() == run_;
     *header_.add_gaps() = std::move(gap);
   }
-  if (!found_) return absl::NotFoundError(absl::StrCat("the journal holds nothing of ", run_));
+  if (!found_) return absl::NotFoundError(absl::StrCat("the journal contains nothing of ", run_));
   return Rewind();
 }
 
@@ -161,7 +161,7 @@ absl::Status Cursor::FindEvents() {
 absl::Status Cursor::Lost(const LostEntries& lost, bool* known) {
   auto segments = ListSegments(directory_);
   if (segments.ok() && !segments->empty() && lost.last < segments->front().first) {
-    return absl::AbortedError("retention took what was being read; ask again");
+    return absl::AbortedError("retention removed the data during the read; try again");
   }
   return gaps_->AddLost(lost, known);
 }

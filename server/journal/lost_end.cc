@@ -21,8 +21,8 @@ void AddLostEnd(const std::string& journal, const std::vector<CheckpointName>& c
   if (newest <= scan->last) return;
   const bool kept = std::max(restored.entry, restored.event) > scan->last;
   const std::string where =
-      absl::StrCat(journal, ": it ends at entry ", scan->last, ", and there is a checkpoint of ",
-                   newest, kept ? ": what was found is kept, the evidence is gone" : "");
+      absl::StrCat(journal, ": it ends at entry ", scan->last, ", but there is a checkpoint of ",
+                   newest, kept ? ": the findings are kept, the evidence is lost" : "");
   if (!scan->lost.empty() && scan->lost.back().last == scan->last) {  // the end is damaged, too
     scan->lost.back().last = newest;
     scan->lost.back().where += absl::StrCat("; ", where);

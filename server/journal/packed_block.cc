@@ -160,11 +160,11 @@ bool BlockReader::Open(std::string_view block, std::string* why) {
     const size_t size = entry.size;
     if (size > text.size() || size > kMostBlock - s.whole.size() ||
         !s.Place(text.substr(0, size), &entry)) {
-      return wrong("entries as long as it says");
+      return wrong("entries with the stated lengths");
     }
     text.remove_prefix(size);
   }
-  if (!text.empty() || s.whole.size() != h.whole) return wrong("entries as long as it says");
+  if (!text.empty() || s.whole.size() != h.whole) return wrong("entries with the stated lengths");
   if (!s.columns.Decode(s.codec, block.substr(h.packed_text), &s.whole)) {
     return wrong("the columns of its entries");
   }

@@ -131,7 +131,8 @@ bool SegmentPacker::WriteAgain(const Segment& segment, uint64_t last_entry, bool
   // A packed file is smaller; an unpacked one takes about four times as much.
   const uint64_t most = options_.pack ? before : 8 * before;
   if (SpaceOf(options_.directory, &space) && space.free < most + Health::kLeastFree) {
-    status = absl::ResourceExhaustedError(absl::StrCat(most, " bytes of disk are not free"));
+    status = absl::ResourceExhaustedError(
+        absl::StrCat(most, " bytes of free disk space are not available"));
   } else {
     RewriteOptions options;
     options.pack = options_.pack;
@@ -146,7 +147,7 @@ bool SegmentPacker::WriteAgain(const Segment& segment, uint64_t last_entry, bool
     try {
       status = RewriteSegment(segment, last_entry, options);
     } catch (const std::bad_alloc&) {
-      status = absl::ResourceExhaustedError("no memory for it");
+      status = absl::ResourceExhaustedError("not enough memory");
     }
   }
   if (status.ok()) status = Replace(segment, before, edit);
@@ -160,7 +161,7 @@ bool SegmentPacker::WriteAgain(const Segment& segment, uint64_t last_entry, bool
     return true;
   }
   if (absl::IsCancelled(status) || absl::IsNotFound(status)) return false;
-  LogWarning("journal: entries {} to {} stay as they are: {}", segment.first, last_entry,
+  LogWarning("journal: entries {} to {} are not packed: {}", segment.first, last_entry,
              std::string(status.message()));
   if (absl::IsDataLoss(status) || absl::IsAlreadyExists(status)) {
     done_.insert(segment.first);
@@ -177,11 +178,11 @@ absl::Status SegmentPacker::Replace(const Segment& segment, uint64_t size, bool 
   const MutexLock lock(*files_);
   if (!std::filesystem::exists(segment.path, error)) {
     std::filesystem::remove(fresh, error);
-    return absl::NotFoundError("retention took it");
+    return absl::NotFoundError("retention removed it");
   }
   if (options_.pack && !edit && SizeOf(fresh) >= size) {
     std::filesystem::remove(fresh, error);
-    return absl::AlreadyExistsError("packed they would not be smaller");
+    return absl::AlreadyExistsError("they would not become smaller");
   }
   std::filesystem::rename(fresh, segment.path, error);
   if (error) {

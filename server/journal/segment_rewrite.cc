@@ -70,7 +70,7 @@ class Rewrite {
 
   absl::Status TakeHeader() {
     v1::JournalHeader header;
-    if (!header.ParseFromString(payload_)) return Damaged("its header is none");
+    if (!header.ParseFromString(payload_)) return Damaged("its header is invalid");
     header.set_schema(options_.pack ? kPackedSchema : kJournalSchema);
     header.set_tool_version(options_.tool_version);
     if (options_.edit) header.set_samples_removed(true);
@@ -101,7 +101,7 @@ class Rewrite {
   absl::Status WriteBlock() {
     if (block_.bytes() == 0) return absl::OkStatus();
     if (!block_.Finish(&packed_)) {
-      return Damaged(absl::StrCat("entries before ", next_, " would not come back as they were"));
+      return Damaged(absl::StrCat("entries before ", next_, " would not be restored exactly"));
     }
     return Append(FrameType::kJournalPacked, packed_, false);
   }

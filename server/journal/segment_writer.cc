@@ -41,9 +41,10 @@ bool MayGrow(uint64_t size, std::span<const FrameToAppend> frames) {
 // Explains a commit that can never fit, because "File too large" would not name the limit.
 absl::Status NeverFits(uint64_t bytes) {
   return absl::ResourceExhaustedError(absl::StrCat(
-      "a commit of ", bytes, " bytes fits into no file: this process may write files of at most ",
-      LargestFile(), " bytes (ulimit -f, LimitFSIZE= of the unit); raise that, or prlimit --pid ",
-      getpid(), " --fsize=unlimited: it goes on by itself"));
+      "a commit of ", bytes, " bytes is larger than the file size limit of this process, ",
+      LargestFile(),
+      " bytes (ulimit -f, LimitFSIZE= of the unit); raise the limit, or run prlimit --pid ",
+      getpid(), " --fsize=unlimited: plumbd then continues by itself"));
 }
 
 }  // namespace

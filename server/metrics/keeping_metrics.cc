@@ -22,7 +22,7 @@ void AddCheckpoint(const MetricSources& s, double started, double now, MetricFam
   if (s.checkpointer == nullptr) return;
   const int64_t written = s.checkpointer->last_unix_ns();
   out->Gauge("plumbline_checkpoint_age_seconds",
-             "Since the newest checkpoint was written, or since the start where there is none.",
+             "Time since the newest checkpoint, or since the start if there is none.",
              now - (written == 0 ? started : static_cast<double>(written) / 1e9));
   if (s.judge == nullptr) return;
   const uint64_t judged = s.judge->judged_entry(), last = s.checkpointer->last_entry();
@@ -35,7 +35,8 @@ void AddCheckpoint(const MetricSources& s, double started, double now, MetricFam
 
 void AddKeeping(const MetricSources& s, double started_unix_s, double unix_s, MetricFamilies* out) {
   if (s.serving) {
-    out->Gauge("plumbline_serving", "1: what comes can be acknowledged; 0: /healthz says why not.",
+    out->Gauge("plumbline_serving",
+               "1: evidence can be acknowledged; 0: it cannot, /healthz returns the reason.",
                s.serving().ok() ? 1 : 0);
   }
   AddDisk(s, out);
@@ -43,14 +44,14 @@ void AddKeeping(const MetricSources& s, double started_unix_s, double unix_s, Me
   if (s.certificates) {
     for (const auto& one : s.certificates()) {
       out->Gauge("plumbline_certificate_expiry_timestamp_seconds",
-                 "When a certificate of [tls] runs out.", static_cast<double>(one.unix_s),
+                 "Expiry time of a certificate of [tls].", static_cast<double>(one.unix_s),
                  {{"file", one.of}});
     }
   }
   if (s.tokens) {
     for (const auto& one : s.tokens()) {
       out->Gauge("plumbline_token_expiry_timestamp_seconds",
-                 "When the next of an access entry's tokens runs out.",
+                 "Expiry time of the next token of an access entry.",
                  static_cast<double>(one.unix_s), {{"entry", one.of}});
     }
   }

@@ -42,7 +42,7 @@ void AddProcess(MetricFamilies* out) {
   out->Gauge("process_open_fds", "Open file descriptors.", OpenFiles());
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    out->Gauge("process_max_fds", "File descriptors that may be open.",
+    out->Gauge("process_max_fds", "Limit of open file descriptors.",
                static_cast<double>(files.rlim_cur));
   }
 }

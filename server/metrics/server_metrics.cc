@@ -24,45 +24,47 @@ void AddJudge(const MetricSources& s, double now, MetricFamilies* out) {
   out->Gauge("plumbline_judge_queue_items", "Items that wait for the rules.",
              static_cast<double>(s.judge->queued()));
   out->Gauge("plumbline_judge_queue_bytes",
-             "Bytes of batches on their way to the rules, through the journal too.",
+             "Bytes of batches that are not judged yet, including those in the journal.",
              static_cast<double>(s.judge->queued_bytes()));
-  out->Gauge("plumbline_open_step_bytes", "Memory of the steps that wait for ranks, of all runs.",
+  out->Gauge("plumbline_open_step_bytes", "Memory of open steps (they wait for ranks) of all runs.",
              static_cast<double>(s.judge->open_step_bytes()));
   out->Gauge("plumbline_quarantined_runs",
-             "Runs that are kept and not judged until somebody decides (plumb runs).",
+             "Runs in quarantine: stored but not judged until an operator decides (plumb runs).",
              static_cast<double>(s.judge->quarantine().waiting()));
   out->Counter("plumbline_quarantined_evidence_total",
-               "Items that came of runs in quarantine: kept, not judged.",
+               "Items of runs in quarantine: stored, not judged.",
                static_cast<double>(s.judge->quarantine().unjudged()));
   out->Gauge("plumbline_open_step_limit_bytes",
-             "What those steps may take together (limits.open_bytes).",
+             "Limit of the memory of open steps (limits.open_bytes).",
              static_cast<double>(s.judge->open_step_limit()));
-  out->Counter("plumbline_made_room_total",
-               "Times that the oldest steps of a run closed because all runs together held more.",
-               static_cast<double>(s.judge->made_room()));
+  out->Counter(
+      "plumbline_made_room_total",
+      "Times that the oldest steps of a run closed because of the memory limit for all runs.",
+      static_cast<double>(s.judge->made_room()));
   out->Gauge("plumbline_rule_memory_bytes",
-             "What the rules remember of all runs, as a checkpoint would write it.",
+             "Size of the state of the rules for all runs, as written in a checkpoint.",
              static_cast<double>(s.judge->rule_bytes()));
   out->Gauge("plumbline_rules_set_aside",
-             "Rules that judge a run no further, because they would remember too much of it.",
+             "Rules that stopped judging a run because their state was too large.",
              static_cast<double>(s.judge->rules_set_aside()));
-  out->Gauge("plumbline_series_not_judged",
-             "Series that are stored and not judged, because their run has too many of their role.",
-             static_cast<double>(s.judge->series_left_out()));
+  out->Gauge(
+      "plumbline_series_not_judged",
+      "Series that are stored but not judged, because their run has too many series of their role.",
+      static_cast<double>(s.judge->series_left_out()));
   out->Counter("plumbline_report_left_out_total",
-               "Findings and lines that the report of a run had no room for.",
+               "Findings and lines that did not fit into the report of a run.",
                static_cast<double>(s.judge->left_out()));
   const int64_t oldest = s.judge->oldest_queued_unix_ns();
   out->Gauge("plumbline_judge_lag_seconds",
-             "Age of the oldest batch that the rules have not seen; 0: they have seen all.",
+             "Age of the oldest batch that is not judged yet; 0: all are judged.",
              oldest == 0 ? 0 : std::max(0.0, now - Seconds(oldest)));
   out->Gauge("plumbline_judge_catching_up",
-             "1 while what a former process left is being judged again.",
+             "1 while the journal of an earlier process is judged again.",
              s.judge->catching_up() ? 1 : 0);
   if (s.journal == nullptr) return;
   const uint64_t committed = s.journal->committed();
   const uint64_t judged = s.judge->judged_entry();
-  out->Gauge("plumbline_journal_lag_entries", "Entries that are committed and not judged.",
+  out->Gauge("plumbline_journal_lag_entries", "Entries that are committed but not judged yet.",
              committed > judged ? static_cast<double>(committed - judged) : 0);
 }
 
@@ -77,8 +79,7 @@ void AddIncidents(const IncidentTable& incident_table, const AlertCenter* alerts
         "plumbline_open_incidents",
         "Incidents neither resolved nor suppressed, acknowledged and silenced ones included.",
         static_cast<double>(count), labels);
-    out->Gauge("plumbline_unrouted_incidents",
-               "Of the open incidents, those that no [[alerts.route]] matches.",
+    out->Gauge("plumbline_unrouted_incidents", "Open incidents that no [[alerts.route]] matches.",
                static_cast<double>(unrouted[key]), labels);
   }
 }
@@ -92,9 +93,10 @@ void AddLate(const v1::RunInfo& run, MetricFamilies* out) {
                                    LateCause::kNextAttempt};
   uint64_t other = run.late();
   const auto add = [&](const char* cause, uint64_t items) {
-    out->Counter("plumbline_run_late_evidence_total",
-                 "Evidence items that came after their step had been closed, by why it had been.",
-                 static_cast<double>(items), {{"cause", cause}, {"run", run.run()}});
+    out->Counter(
+        "plumbline_run_late_evidence_total",
+        "Evidence items that arrived after their step was closed, by the reason of the close.",
+        static_cast<double>(items), {{"cause", cause}, {"run", run.run()}});
   };
   for (const LateCause cause : kCauses) {
     const auto found = run.late_by_cause().find(rules::LossCauseOf(cause));
@@ -124,11 +126,11 @@ void AddRuns(const Judge& judge, MetricFamilies* out) {
                static_cast<double>(run.newest_step()), labels);
     out->Gauge("plumbline_run_closed_step", "Newest step judged.",
                static_cast<double>(run.closed_step()), labels);
-    out->Gauge("plumbline_run_last_seen_timestamp_seconds", "When evidence came last.",
+    out->Gauge("plumbline_run_last_seen_timestamp_seconds", "Time of the last evidence.",
                Seconds(run.last_seen_unix_ns()), labels);
     out->Gauge("plumbline_run_ranks_connected", "Ranks whose stream is open.",
                static_cast<double>(run.ranks_connected()), labels);
-    out->Gauge("plumbline_run_world_size", "Ranks that the run says it has.",
+    out->Gauge("plumbline_run_world_size", "World size that the run declared.",
                static_cast<double>(run.world_size()), labels);
     out->Gauge("plumbline_run_open_incidents", "Incidents neither resolved nor suppressed.",
                static_cast<double>(run.open_incidents()), labels);
@@ -142,15 +144,15 @@ void AddStore(Store* store, MetricFamilies* out) {
   const v1::StoreInfo info = store->Info();
   out->Gauge("plumbline_store_bytes", "Bytes of the store on disk.",
              static_cast<double>(info.bytes()));
-  out->Counter("plumbline_store_samples_total", "Values put into the store.",
+  out->Counter("plumbline_store_samples_total", "Values written to the store.",
                static_cast<double>(info.samples()));
   out->Counter("plumbline_store_tiles_total", "Tiles sealed.", static_cast<double>(info.tiles()));
-  out->Counter("plumbline_store_dropped_tiles_total", "Tiles that retention took.",
+  out->Counter("plumbline_store_dropped_tiles_total", "Tiles removed by retention.",
                static_cast<double>(info.dropped_tiles()));
   out->Gauge("plumbline_store_longest_seal_wait_seconds",
              "Longest time that the rules waited for the store.",
              Seconds(info.longest_seal_wait_ns()));
-  out->Gauge("plumbline_store_has_problem", "1: the store says that something happened to it.",
+  out->Gauge("plumbline_store_has_problem", "1: the store reports a problem.",
              info.problem().empty() ? 0 : 1);
 }
 
@@ -210,10 +212,11 @@ std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
   const double now = UnixSeconds();
   out.Gauge("plumbline_build_info", "The version of this server.", 1,
             {{"version", sources_.version}});
-  out.Gauge("plumbline_start_time_seconds", "When this process began to serve.", started_unix_s_);
+  out.Gauge("plumbline_start_time_seconds", "Start time of the service of this process.",
+            started_unix_s_);
   if (sources_.counters != nullptr) AddCounters(*sources_.counters, &out);
   if (sources_.streams)
-    out.Gauge("plumbline_streams_connected", "Calls of agents and relays that are open.",
+    out.Gauge("plumbline_streams_connected", "Open calls of agents and relays.",
               static_cast<double>(sources_.streams()));
   if (sources_.judge != nullptr) {
     AddJudge(sources_, now, &out);

@@ -28,8 +28,8 @@ int64_t ConfirmedClock::Now() {
   if (!jump_ || std::llabs(offset - jump_->offset) > kJump) {
     jump_ = Jump{offset, elapsed};
     LogWarning(
-        "the clock was set {:.1f} hours ahead: nothing is deleted for its age until a later look "
-        "finds it there again",
+        "the clock was set {:.1f} hours ahead: nothing is deleted because of its age until a later "
+        "check confirms the time",
         static_cast<double>(offset - offset_) / 3.6e12);
   }
   if (elapsed - jump_->since < kConfirm) return elapsed + offset_;

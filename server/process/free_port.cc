@@ -28,7 +28,7 @@ int WhyNot(const addrinfo& at) {
 std::string Why(int error, const std::string& port, const std::string& option) {
   if (error == EADDRINUSE)
     return absl::StrCat("port ", port, " is in use; is another plumbd running? (", option,
-                        " HOST:PORT takes another)");
+                        " HOST:PORT selects another one)");
   if (error == EADDRNOTAVAIL) return absl::StrCat("no address of this host (", option, ")");
   return absl::StrCat(std::strerror(error), " (", option, ")");
 }

@@ -57,7 +57,7 @@ absl::Status Health::Look() const {
   if (SpaceOf(sources_.directory, &space) && space.free < kLeastFree) {
     return absl::UnavailableError(
         absl::StrCat("the disk of ", sources_.directory, " has ", space.free >> 20,
-                     " MiB left, and the journal needs ", kLeastFree >> 20));
+                     " MiB free, and the journal needs ", kLeastFree >> 20));
   }
   return absl::OkStatus();
 }
@@ -79,7 +79,8 @@ void Health::Loop() {
     lock.Unlock();
     const absl::Status now = Look();
     const bool stands = Stands();
-    if (stands && !stood) LogCritical("a thread has been at one thing for a minute: it stands");
+    if (stands && !stood)
+      LogCritical("a thread has been busy with one task for a minute: it is blocked");
     stood = stands;
     const auto clock = std::chrono::steady_clock::now();
     if (sources_.period.count() > 0 && clock >= next_word && !stands) {

@@ -37,9 +37,9 @@ std::vector<std::string> LogLimit::LeftOut(Time now, bool all) {
   if (unsaid_ == 0 || (!all && now - said_ < kSayEach)) return lines;
   for (auto& [name, kind] : kinds_) {
     if (kind.left_out == 0) continue;
-    lines.push_back(absl::StrCat(kind.left_out, " lines were left out that are like \"", name,
+    lines.push_back(absl::StrCat(kind.left_out, " similar lines were not logged, such as \"", name,
                                  "\" (at most ", kBurst, " at once and ", kPerSecond,
-                                 " a second are logged)"));
+                                 " per second are logged)"));
     kind.left_out = 0;
   }
   unsaid_ = 0;

@@ -81,14 +81,15 @@ absl::StatusOr<std::unique_ptr<ProcessCopy>> ProcessCopy::StartPieces(
     const std::function<void(const Pieces&)>& make) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    return absl::UnavailableError(absl::StrCat("no pipe to a copy of the process: ", Errno()));
+    return absl::UnavailableError(
+        absl::StrCat("cannot create a pipe to the copy of the process: ", Errno()));
   const pid_t pid = fork();
   if (pid == 0) RunCopy(ends[1], make);
   const std::string why = pid < 0 ? Errno() : "";
   close(ends[1]);
   if (pid < 0) {
     close(ends[0]);
-    return absl::UnavailableError(absl::StrCat("no copy of the process: ", why));
+    return absl::UnavailableError(absl::StrCat("cannot copy the process: ", why));
   }
   return std::unique_ptr<ProcessCopy>(new ProcessCopy(pid, ends[0]));
 }
@@ -144,7 +145,7 @@ absl::Status ProcessCopy::Read(std::chrono::nanoseconds patience, const Pieces& 
   return absl::UnavailableError(
       WIFSIGNALED(status)
           ? absl::StrCat("the copy of the process was ended by signal ", WTERMSIG(status))
-          : std::string("the copy of the process could not write what it knows"));
+          : std::string("the copy of the process could not write its data"));
 }
 
 }  // namespace plumbline::server

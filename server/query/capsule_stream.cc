@@ -52,7 +52,8 @@ grpc::Status CapsuleStream::Open() {
   std::erase_if(held, [this](const v1::CapsuleInfo& info) {
     return !lease_->Over(Scope::kRead, info.finding().site().run());
   });
-  if (held.empty()) return {grpc::StatusCode::NOT_FOUND, "no capsule of that finding is held"};
+  if (held.empty())
+    return {grpc::StatusCode::NOT_FOUND, "the server has no capsule of that finding"};
   if (held.size() > 1) {
     return {grpc::StatusCode::INVALID_ARGUMENT,
             absl::StrCat(held.size(), " capsules begin with ", fingerprint_)};
@@ -80,7 +81,7 @@ grpc::Status CapsuleStream::Advance() {
   }
   std::string data(std::min(left_, kPiece), '\0');
   if (!file_.read(data.data(), static_cast<std::streamsize>(data.size()))) {
-    return {grpc::StatusCode::ABORTED, "the capsule was removed or taken anew meanwhile"};
+    return {grpc::StatusCode::ABORTED, "the capsule was removed or replaced in the meantime"};
   }
   left_ -= data.size();
   v1::CapsuleBytes& bytes = *response_.mutable_bytes();

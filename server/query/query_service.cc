@@ -288,9 +288,9 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   // An answer about all runs requires read access to all of them.
   static absl::Status CheckNamed(const Lease& lease, const std::string& run) {
     if (!run.empty() || lease.Everywhere(Scope::kRead)) return lease.Check(Scope::kRead, run);
-    return absl::PermissionDeniedError(absl::StrCat("the access entry ", lease.Names(),
-                                                    " does not give read over every run: "
-                                                    "name one (--run)"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("the access entry ", lease.Names(),
+                     " does not grant read over every run: name one (--run)"));
   }
 
   // Resolves a name. Incidents of runs for which the caller has no scope are treated as missing,
@@ -312,7 +312,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
       return change.status();
     }
     return absl::PermissionDeniedError(absl::StrCat("the access entry ", lease.Names(),
-                                                    " does not give ", ScopeName(scope),
+                                                    " does not grant ", ScopeName(scope),
                                                     " over the run of this incident"));
   }
 
@@ -336,7 +336,8 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   }
 
   absl::StatusOr<v1::Finding> FindingOf(const Lease& lease, const std::string& prefix) const {
-    if (sources_.capsules == nullptr) return absl::FailedPreconditionError("no capsules here");
+    if (sources_.capsules == nullptr)
+      return absl::FailedPreconditionError("this server has no capsules");
     return sources_.incident_table->FindingOf(prefix, SeenBy(lease));
   }
 

@@ -49,7 +49,7 @@ grpc::Status RunStream::CheckSources() const {
   if (lease_->Everywhere(Scope::kRead) || !response_.item().has_batch()) return grpc::Status::OK;
   v1::Batch batch;
   if (!batch.ParseFromString(response_.item().batch())) {
-    return {grpc::StatusCode::DATA_LOSS, "an item of the journal is no batch"};
+    return {grpc::StatusCode::DATA_LOSS, "an item of the journal is not a batch"};
   }
   for (const v1::Source& source : batch.sources()) {
     if (auto s = lease_->Check(Scope::kRead, source.run()); !s.ok()) return ToGrpc(s);
@@ -61,7 +61,7 @@ grpc::Status RunStream::Open() {
   if (auto s = lease_->Check(Scope::kRead, run_); !s.ok()) return ToGrpc(s);
   if (reader_ == nullptr) {
     return {grpc::StatusCode::FAILED_PRECONDITION,
-            "this server keeps no journal: start plumbd with --data DIR"};
+            "this server has no journal: start plumbd with --data DIR"};
   }
   auto cursor = reader_->Read(run_);
   if (!cursor.ok()) return ToGrpc(cursor.status());

@@ -72,14 +72,14 @@ void StoreRebuild::Run() {
     values_ += store_->AddRebuilt(next_, series);
   });
   LogInfo(
-      "the store holds entries up to {}, the judge begins after {}: what lies between is read "
-      "again",
+      "the store contains entries up to {}, the judge begins after {}: the entries between them "
+      "are read again",
       options_.range.after, options_.range.through);
   std::vector<StoredEvent> events;
   if (!ReadEvents(&events) || !ReadBatches(events, engine->get())) return;
   store_->EndRebuild();
   done_ = true;
-  LogInfo("the store is rebuilt: {} values came back", values_);
+  LogInfo("the store is rebuilt: {} values restored", values_);
 }
 
 // Returns false if stopped. Events are written after the batches that follow them in judged order.

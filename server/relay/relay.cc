@@ -126,7 +126,7 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     if (stream_id_ == 0) return Hello();
     const MessageHead head = HeadOf(incoming_);
     if (head.stream_id != stream_id_) {
-      End({grpc::StatusCode::INVALID_ARGUMENT, "a message of another stream than the hello's"});
+      End({grpc::StatusCode::INVALID_ARGUMENT, "a message of a different stream than the hello"});
     } else if (head.member == v1::AgentMessage::kHelloFieldNumber) {
       End({grpc::StatusCode::FAILED_PRECONDITION, "a second hello on one stream"});
     } else {
@@ -143,7 +143,7 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     if (!parsed || !message.has_hello() || message.hello().stream_id() == 0) {
       End({grpc::StatusCode::FAILED_PRECONDITION, "the first message must be a hello"});
     } else if (message.hello().shared()) {
-      End({grpc::StatusCode::FAILED_PRECONDITION, "a relay takes one stream a call"});
+      End({grpc::StatusCode::FAILED_PRECONDITION, "a relay accepts one stream per call"});
     } else if (auto s = CheckRuns(message.hello()); !s.ok()) {
       End(ToGrpc(s));
     } else {
@@ -172,8 +172,8 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   void CutOffLocked() PLUMB_REQUIRES(mutex_) {
     const uint64_t ended = ++board_->counters().unread;
     LogWarning(
-        "stream {:016x} ended: its process does not read the answers, and {} bytes wait ({} such "
-        "streams so far)",
+        "stream {:016x} ended: its process does not read the answers, and {} bytes are pending ({} "
+        "such streams so far)",
         stream_id_, outgoing_bytes_, ended);
     ending_ = true;
     status_ = {grpc::StatusCode::RESOURCE_EXHAUSTED, "the answers are not read"};

@@ -156,7 +156,7 @@ std::shared_ptr<StreamMultiplexer::Upstream> StreamMultiplexer::CallLocked(grpc:
       if (!channel.ok()) {
         const std::string text(channel.status().message());
         LogError("relay: {}", text);
-        *why = {grpc::StatusCode::UNAVAILABLE, "the relay cannot prove who it is: " + text};
+        *why = {grpc::StatusCode::UNAVAILABLE, "the relay cannot authenticate itself: " + text};
         return nullptr;
       }
       channel_ = *std::move(channel);
@@ -282,9 +282,10 @@ void StreamMultiplexer::OnMessage(const Upstream* from, const grpc::ByteBuffer& 
                       : message.has_ack()   ? message.ack().stream_id()
                                             : message.directive().stream_id();
   if (id == 0) {
-    LogError("{} takes one stream a call: it is older than this relay", target_);
-    return OnEnded(from, {grpc::StatusCode::UNIMPLEMENTED,
-                          "the server above takes one stream a call; connect to it directly"});
+    LogError("{} accepts one stream per call: it is older than this relay", target_);
+    return OnEnded(from,
+                   {grpc::StatusCode::UNIMPLEMENTED,
+                    "the upstream server accepts one stream per call; connect to it directly"});
   }
   if (message.has_welcome()) return OnWelcome(message.welcome(), buffer);
   if (!message.ack().ended().empty()) return OnStreamEnded(message.ack());
@@ -372,14 +373,15 @@ void StreamMultiplexer::OnEnded(const Upstream* from, const grpc::Status& status
     over = std::exchange(upstream_, nullptr);
     lines = TakeAllLocked();
     if (!shut_ && !lines.empty()) {
-      LogWarning("{}: {}; {} streams wait", target_,
+      LogWarning("{}: {}; {} streams are waiting", target_,
                  status.ok() ? "ended the call" : transport::TextOf(status), lines.size());
     }
   }
   over->Cancel();
   const bool told = !status.ok() && status.error_code() != grpc::StatusCode::CANCELLED;
   const grpc::Status reason =
-      told ? status : grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server above is gone");
+      told ? status
+           : grpc::Status(grpc::StatusCode::UNAVAILABLE, "the upstream server does not answer");
   for (const auto& line : lines) line->End(reason);
 }
 

@@ -98,9 +98,8 @@ void SampleRetention::Done(const Segment& segment, bool replaced) {
   old_since_.erase(segment.first);
   if (!replaced) return;
   counters_->samples_expired += removed_;
-  LogInfo(
-      "retention: samples of {} items removed from the entries from {} on, {} kept for findings",
-      removed_, segment.first, kept_);
+  LogInfo("retention: samples of {} items removed in entries from {} on, {} kept for findings",
+          removed_, segment.first, kept_);
 }
 
 }  // namespace plumbline::server

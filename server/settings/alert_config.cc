@@ -67,8 +67,9 @@ class RouteCheck {
     HttpUrl parsed;
     if (auto s = ParseHttpUrl(url, &parsed); !s.ok()) return Wrong(name, std::string(s.message()));
     if (parsed.encrypted || parsed.loopback || insecure_) return;
-    Wrong(name, absl::StrCat("expected https://, or listen.insecure on a network you trust, found ",
-                             url, ", which is not on loopback: nothing would be encrypted"));
+    Wrong(name,
+          absl::StrCat("expected https://, or listen.insecure on a network you trust, found ", url,
+                       ", which is not on loopback: the connection would not be encrypted"));
   }
 
   void CheckCommand() {
@@ -86,9 +87,9 @@ class RouteCheck {
   void CheckWhatBelongs() {
     const bool webhook = route_.sink() == AlertRoute::Sink::kWebhook;
     if (webhook && route_.secret_file.empty())
-      Wrong("secret_file", "expected secret_file = \"FILE\", found none: a webhook is signed");
+      Wrong("secret_file", "expected secret_file = \"FILE\", found none: webhooks are signed");
     if (!webhook && !route_.secret_file.empty())
-      Wrong("secret_file", "expected none without webhook, which it signs");
+      Wrong("secret_file", "expected none without a webhook (it signs the webhook)");
     if (route_.sink() != AlertRoute::Sink::kCommand) return;
     if (!route_.token_file.empty()) Wrong("token_file", "expected none without a URL");
     if (!route_.ca_file.empty()) Wrong("ca_file", "expected none without a URL");
@@ -157,8 +158,8 @@ absl::Status ParseHttpUrl(const std::string& url, HttpUrl* out) {
   std::string authority = url.substr(host, slash - host);
   if (authority.find('@') != std::string::npos)
     return absl::InvalidArgumentError(
-        "expected no user or password in a URL (configurations are read by many): put a token "
-        "into a file and name it as token_file");
+        "expected no user or password in a URL (many people can read configurations): put a token "
+        "into a file, and name the file in token_file");
   for (const char c : url) {
     if (static_cast<unsigned char>(c) <= ' ' || c == 0x7F || c == '#')
       return expected("a space, a control character or a #");
@@ -206,8 +207,8 @@ void ValidateAlerts(const AlertConfig& config, bool insecure, ConfigMistakes* mi
     const std::string key = absl::StrCat("alerts.route[", i, "]");
     RouteCheck(route, key, insecure, mistakes).Run();
     if (!route.name.empty() && !names.insert(route.name).second)
-      mistakes->Add(key + ".name", "expected a name of its own, found \"" + route.name +
-                                       "\", which another route has");
+      mistakes->Add(key + ".name", "expected a unique name, found \"" + route.name +
+                                       "\", which another route uses");
   }
 }
 

@@ -37,22 +37,21 @@ void CheckAddress(const std::string& key, const std::string& address, const Conf
   const bool encrypted = !c.tls_cert.empty();
   if (!c.access.empty() && !encrypted) {
     if (KeepsTokens(address)) return;
-    mistakes->Add(key, absl::StrCat("expected 127.0.0.1, [::1], localhost or unix:PATH with "
-                                    "[[access]] and without [tls], found \"",
-                                    address, "\": tokens do not cross a network in the clear"));
+    mistakes->Add(
+        key, absl::StrCat("expected 127.0.0.1, [::1], localhost or unix:PATH with "
+                          "[[access]] and without [tls], found \"",
+                          address, "\": tokens are not sent over a network without encryption"));
     return;
   }
   if (IsLoopback(address) || c.insecure || (encrypted && !c.access.empty())) return;
   mistakes->Add(
-      key,
-      absl::StrCat(
-          "expected a loopback address, found \"", address, "\": ",
-          encrypted
-              ? "whoever reaches it could do everything: say who may in [[access]] (\"encrypted\" "
-                "is not \"authenticated\")"
-              : "nothing would be encrypted or authenticated: give [tls] and [[access]] in the "
-                "configuration file, use 127.0.0.1 behind a tunnel",
-          ", or --insecure on a network you trust (docs/security.md)"));
+      key, absl::StrCat(
+               "expected a loopback address, found \"", address, "\": ",
+               encrypted ? "any client that reaches it would have all rights: declare clients in "
+                           "[[access]] (\"encrypted\" is not \"authenticated\")"
+                         : "nothing would be encrypted or authenticated: add [tls] and [[access]] "
+                           "to the configuration file, use 127.0.0.1 through a tunnel",
+               ", or --insecure on a network you trust (docs/security.md)"));
 }
 
 void CheckTls(const Config& c, ConfigMistakes* mistakes) {
@@ -61,16 +60,16 @@ void CheckTls(const Config& c, ConfigMistakes* mistakes) {
     const bool cert = c.tls_cert.empty();
     mistakes->Add(cert ? "tls.cert" : "tls.key",
                   absl::StrCat("expected a file, as ", cert ? "tls.key" : "tls.cert",
-                               " names one, found none: both, or neither"));
+                               " names one, found none: set both, or neither"));
   }
   if (!c.tls_revoked.empty() && c.tls_client_ca.empty()) {
     mistakes->Add("tls.revoked",
-                  "expected tls.client_ca beside it, found none: nobody shows a certificate");
+                  "expected tls.client_ca too, found none: clients present no certificate");
   }
   if (!c.tls_client_ca.empty() && c.tls_cert.empty()) {
-    mistakes->Add("tls.client_ca",
-                  "expected tls.cert and tls.key beside it, found none: only TLS clients show "
-                  "certificates");
+    mistakes->Add(
+        "tls.client_ca",
+        "expected tls.cert and tls.key too, found none: only TLS clients present certificates");
   }
 }
 
@@ -88,8 +87,7 @@ void CheckEntry(const std::string& key, const AccessEntry& entry, const Config& 
                 ConfigMistakes* mistakes) {
   // otherwise a misspelt key could be reported as missing
   const bool read_whole = !mistakes->Has(key);
-  if (read_whole && entry.name.empty())
-    mistakes->Add(key + ".name", "expected a name of its own, found none");
+  if (read_whole && entry.name.empty()) mistakes->Add(key + ".name", "expected a name, found none");
   for (const std::string& scope : entry.scopes) {
     if (const std::string wrong = NoneOf({"read", "write", "admin"}, scope); !wrong.empty())
       mistakes->Add(key + ".scopes", wrong);
@@ -97,11 +95,12 @@ void CheckEntry(const std::string& key, const AccessEntry& entry, const Config& 
   if (read_whole && entry.scopes.empty())
     mistakes->Add(key + ".scopes", "expected some of read, write and admin, found none");
   if (read_whole && entry.san.empty() && entry.token_file.empty())
-    mistakes->Add(key, "expected san, token_file or both, found neither: it lets everybody in");
+    mistakes->Add(
+        key, "expected san, token_file or both, found neither: the entry would allow every client");
   if (!entry.san.empty() && c.tls_client_ca.empty() && !mistakes->Has("tls"))
-    mistakes->Add(key + ".san",
-                  "expected tls.client_ca to be set, found that it is not: a san is known only of "
-                  "clients that show a certificate");
+    mistakes->Add(
+        key + ".san",
+        "expected tls.client_ca too, found none: only clients with a certificate have a san");
   CheckKind(key + ".san", entry.san, mistakes);
   if (!(entry.share >= 0 && entry.share <= 1))
     mistakes->Add(key + ".share",
@@ -117,25 +116,25 @@ void CheckAccess(const Config& c, ConfigMistakes* mistakes) {
     const std::string key = absl::StrCat("access[", i, "]");
     CheckEntry(key, entry, c, mistakes);
     if (!entry.name.empty() && !names.insert(entry.name).second)
-      mistakes->Add(key + ".name", absl::StrCat("expected a name of its own, found \"", entry.name,
-                                                "\", which another entry has"));
+      mistakes->Add(key + ".name", absl::StrCat("expected a unique name, found \"", entry.name,
+                                                "\", which another entry uses"));
   }
 }
 
 void CheckRelay(const Config& c, ConfigMistakes* mistakes) {
   if (c.relay_upstream.empty()) return;
-  const std::string none = "expected none beside relay.upstream: ";
+  const std::string none = "expected none together with relay.upstream: ";
   for (const auto& [key, given] :
        {std::pair("data.directory", !c.data_directory.empty()),
         std::pair("rules.run", !c.rules.empty()), std::pair("rules.set", !c.settings.empty())}) {
     if (!given) continue;
     mistakes->Add(key, none +
-                           "a relay judges and keeps nothing, this belongs to the server above "
-                           "(agents keep what it has not acknowledged, in their spools)");
+                           "a relay judges and stores nothing; set this on the upstream server "
+                           "(agents store unacknowledged evidence in their spools)");
   }
   if (!c.alerts.routes.empty())
     mistakes->Add("alerts.route[0]",
-                  none + "a relay knows no incidents, this belongs to the server above");
+                  none + "a relay has no incidents; set this on the upstream server");
   const std::string key = "relay.upstream";
   if (c.relay_upstream == c.grpc)
     mistakes->Add(key, "expected another server, found its own address " + c.relay_upstream);
@@ -159,8 +158,8 @@ void CheckRedact(const Config& c, ConfigMistakes* mistakes) {
   if (c.redact_ids && !c.relay_upstream.empty())
     mistakes->Add(
         "redact.ids",
-        "expected none beside relay.upstream: a relay passes on what comes as it is, this "
-        "belongs to the server above, or to the agents (PLUMBLINE_REDACT)");
+        "expected none together with relay.upstream: a relay forwards evidence unchanged; set this "
+        "on the upstream server, or in the agents (PLUMBLINE_REDACT)");
 }
 
 void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
@@ -168,7 +167,7 @@ void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
     mistakes->Add(
         "limits.receive_bytes",
         absl::StrCat("expected ingest.message_bytes (", c.message_bytes, ") or more, found ",
-                     c.receive_bytes, ": no message of that size could ever come"));
+                     c.receive_bytes, ": a message of that size cannot arrive"));
   const struct {
     const char* key;
     double value, low, high;
@@ -214,7 +213,7 @@ void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
   for (const auto& [key, value] : {std::pair("limits.open_bytes", c.open_bytes),
                                    std::pair("limits.name_bytes", c.name_bytes)}) {
     if (value > 0 && value < kLeast) {
-      mistakes->Add(key, absl::StrCat("expected 0 (by the memory there is) or ", kLeast,
+      mistakes->Add(key, absl::StrCat("expected 0 (derived from the memory) or ", kLeast,
                                       " and more, found ", value));
     }
   }

@@ -72,7 +72,8 @@ void SuppressionFile::Loop() {
     lock.Unlock();
     if (asked || StampNow() != seen_) {
       if (auto s = ReadAndTell(); !s.ok()) {
-        LogError("suppressions: {}; what held before still holds", std::string(s.message()));
+        LogError("suppressions: {}; the earlier suppressions stay in force",
+                 std::string(s.message()));
       }
     }
     lock.Lock();

@@ -126,8 +126,8 @@ void StopSender::Keep(const v1::StopTraining& stop, size_t processes) {
     if (noted_.size() >= kMostNoted) noted_.clear();
     if (!noted_.insert(absl::StrCat(stop.incident(), " ", change->opened_at)).second) return;
   }
-  LogWarning("{} at step {}: ordered {} processes to end their training (stop_on)", stop.rule(),
-             stop.step_last(), processes);
+  LogWarning("{} at step {}: {} processes were ordered to end their training (stop_on)",
+             stop.rule(), stop.step_last(), processes);
   v1::IncidentUpdate update;
   update.set_fingerprint(stop.incident());
   update.set_action(v1::IncidentUpdate::ACTION_STOP);

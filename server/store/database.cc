@@ -146,7 +146,7 @@ absl::Status Database::CopyTo(const std::string& path) const {
   const std::string found(*row ? check->Bytes(0) : "nothing");
   if (found == "ok") return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat(path_, ": expected a database that is whole, found in its copy: ", found));
+      absl::StrCat(path_, ": expected an intact database, found in its copy: ", found));
 }
 
 }  // namespace plumbline::server

@@ -68,8 +68,8 @@ absl::Status CheckOrigin(const Database& database, const StoreOrigin& origin, ui
     return absl::FailedPreconditionError(
         absl::StrCat(database.path(), ": it was derived from another journal"));
   if (position <= origin.newest_entry) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(database.path(), ": it stands at entry ",
-                                                    position, " of the journal, which ends at ",
+  return absl::FailedPreconditionError(absl::StrCat(database.path(), ": it is at entry ", position,
+                                                    " of the journal, which ends at ",
                                                     origin.newest_entry));
 }
 
@@ -126,7 +126,7 @@ absl::StatusOr<OpenedDatabase> OpenDatabase(const std::string& path, const Store
   opened = TryOpen(path, origin);
   if (opened.ok()) {
     opened->problem = absl::StrCat(std::string(why.message()), "; it was renamed to ", path,
-                                   ".aside and is rebuilt as far as the journal reaches");
+                                   ".aside and is rebuilt from the journal as far as possible");
   }
   return opened;
 }

@@ -177,7 +177,7 @@ class Query {
       return absl::InvalidArgumentError(
           absl::StrCat(SeriesText(series_[0].layer, series_[0].op), " has ", ranks_[0].size(),
                        " ranks, more than the ", cells,
-                       " cells asked for: name ranks, or reduce over them (over_ranks)"));
+                       " requested cells: select ranks, or reduce over them (over_ranks)"));
     }
     response->set_omitted(series_.size() - taken);
     series_.resize(taken);

@@ -13,8 +13,8 @@ absl::Status ViewRun(const Catalogue& catalogue, const std::string& run_name,
                      const std::string& glob, RunView* view) {
   const uint32_t run = catalogue.FindRun(run_name);
   if (run == 0) {
-    return absl::NotFoundError(
-        absl::StrCat("run \"", run_name, "\" has no series here (plumb runs lists the runs)"));
+    return absl::NotFoundError(absl::StrCat(
+        "run \"", run_name, "\" has no series on this server (plumb runs lists the runs)"));
   }
   for (const SeriesName* s : catalogue.SeriesOf(run)) {
     if (glob.empty() || rules::GlobMatch(glob, SeriesText(s->layer, s->op)))

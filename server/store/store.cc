@@ -422,7 +422,7 @@ class StoreImpl : public Store {
     for (bool said = false;; said = true) {
       const absl::Status status = database_->Write(jobs, options_.limits, unix_s_());
       if (status.ok()) {
-        if (said) LogInfo("{}: written again", options_.path);
+        if (said) LogInfo("{}: writing works again", options_.path);
         return true;
       }
       if (!said) LogError("the store cannot be written: {}", std::string(status.message()));

@@ -34,7 +34,7 @@ absl::Status StoreDatabase::OpenWriter(const std::string& path, const StoreOrigi
 absl::Status StoreDatabase::Write(const std::vector<StoreJob>& jobs, const StoreLimits& limits,
                                   int64_t unix_s) {
   if (damaged_.exchange(false))
-    return absl::DataLossError(absl::StrCat(path_, ": it is damaged, as a query found"));
+    return absl::DataLossError(absl::StrCat(path_, ": a query found that it is damaged"));
   const MutexLock lock(connection_);
   if (auto s = writer_->Write(jobs, unix_s); !s.ok()) return s;
   const absl::Status retained = writer_->Retain(limits, unix_s, &dropped_tiles_);
@@ -59,8 +59,8 @@ void StoreDatabase::SetAside() {
   if (const absl::Status s = OpenWriter(":memory:", {}); !s.ok()) LogCritical("{}", s.ToString());
   problem_ = aside.ok()
                  ? absl::StrCat(path_, ": it was damaged while in use and renamed to ", path_,
-                                ".aside; what is stored now is in memory, and the next "
-                                "start rebuilds it from the journal")
+                                ".aside; new values are stored in memory, and the next start "
+                                "rebuilds the store from the journal")
                  : std::string(aside.message());
   LogError("{}", problem_);
 }

@@ -134,7 +134,7 @@ absl::Status CheckRows(const BatchPlace& place, const v1::SeriesRows& rows, int 
   const int n = rows.step_size();
   if (rows.source_size() != n && rows.source_size() != 1) {
     return place.Bad(absl::StrCat(".source: ", rows.source_size(), " entries for ", n,
-                                  " rows, expected one or one a row"));
+                                  " rows, expected one or one per row"));
   }
   for (const uint32_t source : rows.source()) {
     if (source < static_cast<uint32_t>(sources)) continue;

@@ -307,11 +307,11 @@ std::vector<std::string> RunTable::TakeAwaited(Time now, std::chrono::nanosecond
       if (AllSeen(run, id)) continue;
       role.absent_told = true;
       const std::chrono::duration<double> grace = grace_;
-      told.push_back(absl::StrFormat(
-          "run %s: waits for %s %s of its world of %d, which have not said hello; steps close "
-          "without them %.3g s after the first did (--grace)",
-          Printable(name), role.world - Seen(run, id) == 1 ? "rank" : "ranks", Absent(run, id),
-          role.world, grace.count()));
+      told.push_back(
+          absl::StrFormat("run %s: waits for %s %s of its world of %d, which have not connected; "
+                          "steps close without them %.3g s after the first one connected (--grace)",
+                          Printable(name), role.world - Seen(run, id) == 1 ? "rank" : "ranks",
+                          Absent(run, id), role.world, grace.count()));
     }
   }
   return told;

@@ -31,11 +31,11 @@ void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progre
   if (progress.finished() || !progress.any_step()) return;
   if (run.reborn) {
     run.died = run.reborn = false;
-    SayWentOn(
-        run, rules::kRunDiedRule,
-        absl::StrCat("the run goes on: attempt ", run.attempt, ", step ", progress.newest_step()));
+    SayWentOn(run, rules::kRunDiedRule,
+              absl::StrCat("the run continues: attempt ", run.attempt, ", step ",
+                           progress.newest_step()));
   }
-  const std::string words = absl::StrCat("the run goes on, in step ", progress.newest_step());
+  const std::string words = absl::StrCat("the run continues, in step ", progress.newest_step());
   const auto stuck = run.stuck.find({source.role(), source.rank()});
   if (run.unstuck || (stuck != run.stuck.end() && progress.newest_step() > stuck->second))
     NoteNotStuck(run, source, words);
@@ -69,7 +69,7 @@ void RunTable::NoteNotStuck(Run& run, const v1::Source& source, const std::strin
 void RunTable::NoteNotWaiting(Run& run, const v1::Source& source) {
   if (run.waits.erase({source.role(), source.rank()}) == 0 || !run.waits.empty()) return;
   run.stuck.clear();
-  SayWentOn(run, rules::kHangRule, "all that waited have ended");
+  SayWentOn(run, rules::kHangRule, "all waiting ranks have ended");
 }
 
 std::vector<RunTable::WentOn> RunTable::TakeWentOn(const std::vector<std::string>* runs) {

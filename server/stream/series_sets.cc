@@ -40,7 +40,7 @@ absl::Status SeriesSets::Add(const Declared& sets, size_t max_sets, std::vector<
       added.push_back(std::move(record));
     } else if (earlier->hash != known.hash) {
       return absl::InvalidArgumentError(
-          absl::StrCat("series set ", Name(set.id()), ": declared before with other series"));
+          absl::StrCat("series set ", Name(set.id()), ": declared before with different series"));
     }
   }
   if (sets_.size() + added.size() > max_sets) {

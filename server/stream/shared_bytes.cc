@@ -8,7 +8,7 @@ absl::Status SharedBytes::Take(const std::string& owner, uint64_t bytes) {
   const MutexLock lock(mutex_);
   if (most_ > 0 && used_ + bytes > most_) {
     return absl::ResourceExhaustedError(absl::StrCat(what_, " of all runs take ", used_ >> 10,
-                                                     " KiB, and may take ", most_ >> 10, " (", key_,
+                                                     " KiB; the limit is ", most_ >> 10, " (", key_,
                                                      ")"));
   }
   uint64_t& own = by_owner_[owner];

@@ -36,7 +36,7 @@ std::string Shares::Full(const std::string& owner, size_t all, const char* what,
   const size_t part = Part(owner, all);
   if (part >= all)
     return absl::StrCat("this server already serves ", all, " ", what, " (", key, ")");
-  return absl::StrCat("the access entry ", owner, " has all of its share, ", part, " of ", all, " ",
+  return absl::StrCat("the access entry ", owner, " has used its share, ", part, " of ", all, " ",
                       what, " (", key, "): end some of them, or raise access.share");
 }
 

@@ -167,7 +167,7 @@ absl::Status StreamTable::MayTakeOver(
   }
   if (all_its_own && any_its_own) return absl::OkStatus();
   return absl::PermissionDeniedError(
-      "this stream belongs to another rank: a process draws a stream id of its own");
+      "this stream belongs to another rank: each process must draw its own stream id");
 }
 
 bool StreamTable::EvictIdle(const std::string& name) {

@@ -29,9 +29,8 @@ absl::Status CheckHost(std::string_view host) {
   if (name == "localhost" || IsAddress(name)) return absl::OkStatus();
   if (!name.empty() && name == OwnName()) return absl::OkStatus();
   return absl::PermissionDeniedError(
-      "this plumbd asks nobody for a token, so it answers only where it is called by its address, "
-      "its host's own name or as localhost: open http://127.0.0.1:PORT/, or give it [[access]] "
-      "entries");
+      "this plumbd requires no token, so it answers only under its address, its host name or "
+      "localhost: open http://127.0.0.1:PORT/, or configure [[access]] entries");
 }
 
 absl::Status CheckScrapeHost(std::string_view host) {

@@ -67,7 +67,7 @@ bool InState(const IncidentTable::Change& change, const std::string& state) {
 
 // Parses the page's request. Returns InvalidArgument if it is malformed.
 absl::StatusOr<v1::IncidentUpdate> UpdateOf(const Json& asked) {
-  if (!asked.is_object()) return absl::InvalidArgumentError("an update is a JSON object");
+  if (!asked.is_object()) return absl::InvalidArgumentError("expected an update as a JSON object");
   const auto text = [&](const char* key) {
     const auto found = asked.find(key);
     return found != asked.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -91,7 +91,7 @@ absl::StatusOr<v1::IncidentUpdate> UpdateOf(const Json& asked) {
   if (const std::string until = text("until_time"); !until.empty()) {
     int64_t time = 0;
     if (!absl::SimpleAtoi(until, &time) || time <= static_cast<int64_t>(UnixNs()))
-      return absl::InvalidArgumentError("until_time: expected a time that is still to come");
+      return absl::InvalidArgumentError("until_time: expected a time in the future");
     update.set_until_unix_ns(time);
   }
   if (auto s = CheckUpdate(update); !s.ok()) return s;
@@ -173,12 +173,12 @@ Json WebViews::CapsuleJson(const std::string& fingerprint) const {
   const CapsuleKeeper* const keeper = sources_.query.capsules;
   if (keeper == nullptr || !keeper->keeps()) {
     return {{"state", "none"},
-            {"why", "this server keeps nothing on disk: start it with --data for capsules"}};
+            {"why", "this server stores nothing on disk: start it with --data for capsules"}};
   }
   const auto list = keeper->List("", fingerprint);
   if (list.empty()) {
     return {{"state", "none"},
-            {"why", "none was asked for; plumb capsule asks the ranks while they run"}};
+            {"why", "no capsule was requested; plumb capsule requests one from running ranks"}};
   }
   const v1::CapsuleInfo& info = list.back();
   uint64_t bytes = 0;
@@ -199,14 +199,14 @@ absl::StatusOr<std::pair<std::string, std::string>> WebViews::Capsule(
   const CapsuleKeeper* const keeper = sources_.query.capsules;
   const auto list = keeper == nullptr ? std::vector<v1::CapsuleInfo>()
                                       : keeper->List("", change->incident.finding().fingerprint());
-  if (list.empty()) return absl::NotFoundError("no capsule of this incident is held");
+  if (list.empty()) return absl::NotFoundError("the server has no capsule of this incident");
   const v1::CapsuleInfo& info = list.back();
   uint64_t bytes = 0;
   for (const v1::CapsuleRank& rank : info.ranks()) bytes += rank.total();
   const std::string folder = absl::StrCat("capsule-", fingerprint->substr(0, 12));
   if (bytes > kMostArchiveBytes) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "it has ", bytes >> 20, " MB, more than one answer may: plumb capsule ",
+        "it has ", bytes >> 20, " MB, more than the limit of an answer: use plumb capsule ",
         fingerprint->substr(0, 12), " --server ", sources_.grpc_address, " --output ", folder));
   }
   std::vector<std::pair<int, std::string>> held;
@@ -215,10 +215,10 @@ absl::StatusOr<std::pair<std::string, std::string>> WebViews::Capsule(
     std::ifstream file(keeper->PathOf(info, i), std::ios::binary);
     std::string data(info.ranks(i).total(), '\0');
     if (!file.read(data.data(), static_cast<std::streamsize>(data.size())))
-      return absl::UnavailableError("the capsule was removed or taken anew meanwhile");
+      return absl::UnavailableError("the capsule was removed or replaced in the meantime");
     held.emplace_back(i, std::move(data));
   }
-  if (held.empty()) return absl::NotFoundError("nothing of it is held yet");
+  if (held.empty()) return absl::NotFoundError("no part of it has arrived yet");
   auto archive = CapsuleArchive(folder, info, held);
   if (!archive.ok()) return archive.status();
   return std::make_pair(folder + ".tar", *std::move(archive));
@@ -264,12 +264,11 @@ absl::Status WebViews::CheckStep(const v1::IncidentUpdate& update, const std::st
     if (info.run() != run) continue;
     if (Over(info)) {
       return absl::InvalidArgumentError(
-          "until_step: the run is over and takes no step any more: silence it until a time");
+          "until_step: the run is over and has no further steps: silence it until a time");
     }
     if (update.until_step() <= info.newest_step()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("until_step: expected a step that is still to come, and the run is at step ",
-                       info.newest_step()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "until_step: expected a future step; the run is at step ", info.newest_step()));
     }
   }
   return absl::OkStatus();
@@ -285,9 +284,9 @@ absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& n
   const auto change = sources_.query.incident_table->Get(*fingerprint);
   if (!change.ok()) return change.status();
   if (!lease.Over(Scope::kAdmin, change->incident.finding().site().run())) {
-    return absl::PermissionDeniedError(absl::StrCat("the access entry ", lease.Names(),
-                                                    " does not give admin over this run: you can "
-                                                    "read, and not acknowledge or silence"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        "the access entry ", lease.Names(),
+        " does not grant admin on this run: you can read, but not acknowledge or silence"));
   }
   if (auto s = CheckStep(*update, change->incident.finding().site().run()); !s.ok()) return s;
   // If an incident is found again, its revision changes; its state is what people decided, so the
@@ -296,9 +295,9 @@ absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& n
   if (seen != asked.end() && seen->is_string() &&
       seen->get<std::string>() != rules::StateName(change->incident.state())) {
     return absl::AbortedError(absl::StrCat(
-        "it is ", rules::StateName(change->incident.state()), " by now",
+        "it is ", rules::StateName(change->incident.state()), " now",
         change->status.who().empty() ? "" : absl::StrCat(", by ", change->status.who()),
-        ": look again"));
+        ": reload it"));
   }
   update->set_fingerprint(*fingerprint);
   if (const std::string entry = lease.Names(); !entry.empty()) {
@@ -314,7 +313,7 @@ absl::StatusOr<Json> WebViews::SetState(const Lease& lease, const std::string& n
   sources_.query.update(*update, [done](const absl::Status& s) { done->set_value(s); });
   if (decided.wait_for(kDecided) != std::future_status::ready) {
     return absl::DeadlineExceededError(
-        "the server has not come to it yet: it is kept, and will be done");
+        "the server has not applied it yet: it is stored, and will be applied");
   }
   if (auto s = decided.get(); !s.ok()) return s;
   return Incident(lease, *fingerprint);

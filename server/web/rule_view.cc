@@ -80,7 +80,7 @@ absl::StatusOr<Json> WebViews::Rule(const Lease& lease, const std::string& id) c
   if (entry == nullptr) {
     const std::string near(rules::NearestRule(id));
     return absl::NotFoundError(
-        absl::StrCat("there is no such rule", near.empty() ? "" : "; did you mean ", near));
+        absl::StrCat("unknown rule", near.empty() ? "" : "; did you mean ", near));
   }
   const rules::RuleInfo& info = *entry->info;
   Json out = {{"rule", info.id},

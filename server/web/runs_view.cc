@@ -195,7 +195,7 @@ absl::Status WebViews::CheckRun(const Lease& lease, const std::string& run) cons
     if (one.run() == run) return absl::OkStatus();
   }
   return absl::NotFoundError(
-      "there is no such run here: it may be on another server, or its name is another one");
+      "this server has no such run: it may be on another server, or have another name");
 }
 
 Json WebViews::Runs(const Lease& lease) const {
@@ -246,7 +246,7 @@ absl::StatusOr<Json> WebViews::Run(const Lease& lease, const std::string& run) c
     for (const Change& change : incidents) row["incidents"].push_back(IncidentRow(change));
     return row;
   }
-  return absl::NotFoundError("there is no such run here any more");
+  return absl::NotFoundError("this server no longer has this run");
 }
 
 absl::StatusOr<Json> WebViews::Coverage(const Lease& lease, const std::string& run) const {

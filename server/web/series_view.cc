@@ -235,7 +235,8 @@ absl::StatusOr<std::string> WebViews::Cells(const Lease& lease, const std::strin
   request.set_max_cells(std::min(kMostCells, ranks * static_cast<uint64_t>(wide)));
   v1::QuerySeriesResponse response;
   if (auto s = sources_.query.store->QuerySeries(request, &response); !s.ok()) return s;
-  if (response.series_size() == 0) return absl::NotFoundError("there are no values in these steps");
+  if (response.series_size() == 0)
+    return absl::NotFoundError("this series has no values in these steps");
   std::set<uint32_t> alone;
   for (const auto& [name, value] : params) {
     uint32_t rank = 0;

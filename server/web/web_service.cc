@@ -122,7 +122,7 @@ WebAnswer AbsentPage() {
   answer.status = 503;
   answer.type = "text/plain; charset=utf-8";
   answer.body =
-      absl::StrCat("this plumbd was built without its page: ", std::string(PageAbsentWhy()),
+      absl::StrCat("this plumbd was built without the page: ", std::string(PageAbsentWhy()),
                    "\nIts JSON is under /api/v1, its metrics under /metrics; `plumb runs` "
                    "and `plumb watch` show the same in a terminal.\n");
   return answer;
@@ -167,7 +167,7 @@ WebAnswer Asset(const WebRequest& request) {
     if (answer.status == 200) answer.body = answer.gzip ? asset.gzip : asset.bytes;
     return answer;
   }
-  return Failed(absl::NotFoundError("there is no such address here"));
+  return Failed(absl::NotFoundError("this server has no such address"));
 }
 
 }  // namespace
@@ -248,12 +248,12 @@ WebAnswer WebService::Api(const WebRequest& request) {
       PartsOf(std::string_view(request.path).substr(kApi.size()));
   const std::string& first = parts.empty() ? "" : parts[0];
   if (first == "incidents" && parts.size() > 1) return OfIncident(**lease, request, parts);
-  if (changes) return Failed(absl::NotFoundError("there is no such address here"));
+  if (changes) return Failed(absl::NotFoundError("this server has no such address"));
   if (first == "runs" && parts.size() > 1) return OfRun(**lease, request, parts);
   if (first == "rules" && parts.size() == 3) {
     return OfResult(views_.Rule(**lease, absl::StrCat(parts[1], "/", parts[2])));
   }
-  if (parts.size() != 1) return Failed(absl::NotFoundError("there is no such address here"));
+  if (parts.size() != 1) return Failed(absl::NotFoundError("this server has no such address"));
   if (first == "server") return OfJson(views_.Server(**lease));
   if (first == "runs") return OfJson(views_.Runs(**lease));
   if (first == "incidents") return OfJson(views_.Incidents(**lease, request.params));
@@ -264,8 +264,9 @@ WebAnswer WebService::Api(const WebRequest& request) {
     if (gate != nullptr && gate->guarded()) {
       place = listeners_.Enter((*lease)->Names());
       if (place == nullptr) {
-        return Failed(absl::UnavailableError(absl::StrCat(
-            Listeners::kMost, " pages listen already with the access entry ", (*lease)->Names())));
+        return Failed(absl::UnavailableError(
+            absl::StrCat(Listeners::kMost, " pages are already connected with the access entry ",
+                         (*lease)->Names())));
       }
     }
     WebAnswer answer;
@@ -273,7 +274,7 @@ WebAnswer WebService::Api(const WebRequest& request) {
         MakeWebEvents(&views_.sources(), &runs_, &event_ids_, *lease, request.last_event, place);
     return answer;
   }
-  return Failed(absl::NotFoundError("there is no such address here"));
+  return Failed(absl::NotFoundError("this server has no such address"));
 }
 
 WebAnswer WebService::OfRun(const Lease& lease, const WebRequest& request,
@@ -295,7 +296,7 @@ WebAnswer WebService::OfRun(const Lease& lease, const WebRequest& request,
       return answer;
     }
   }
-  return Failed(absl::NotFoundError("there is no such address here"));
+  return Failed(absl::NotFoundError("this server has no such address"));
 }
 
 WebAnswer WebService::OfIncident(const Lease& lease, const WebRequest& request,
@@ -304,13 +305,12 @@ WebAnswer WebService::OfIncident(const Lease& lease, const WebRequest& request,
   if (request.method != "POST") {
     if (parts.size() == 2) return OfResult(views_.Incident(lease, name));
     if (parts.size() == 3 && parts[2] == "capsule") return OfCapsule(views_.Capsule(lease, name));
-    return Failed(absl::NotFoundError("there is no such address here"));
+    return Failed(absl::NotFoundError("this server has no such address"));
   }
   if (request.update.empty() || request.update.size() > kMostUpdateBytes) {
     return Failed(
-        absl::InvalidArgumentError("what to do stands in the header Plumbline-Update, as JSON in "
-                                   "percent encoding, or \"b64.\" "
-                                   "and base64url"));
+        absl::InvalidArgumentError("expected the update in the header Plumbline-Update, as JSON in "
+                                   "percent encoding, or as \"b64.\" and base64url"));
   }
   // With percent encoding, non-Latin text would take three times its size, more than a header may
   // have.

@@ -129,9 +129,7 @@ TEST_F(Cli, AnEmptyDirectoryIsNoPass) {
   const Ended foreign = RunPlumb({"audit", folder, "--format", "json"});
   EXPECT_EQ(foreign.status, 2) << "a foreign file in a directory is no problem; no verdict is one";
   EXPECT_EQ(foreign.errors,
-            "plumb: nothing was judged: 1 file of no format that this version "
-            "reads: " +
-                folder + "/notes.txt\n");
+            "plumb: nothing was judged: 1 file with an unknown format: " + folder + "/notes.txt\n");
   const auto report = CheckReport(foreign.output);
   EXPECT_EQ(report["inputs"][0]["format"], "unknown");
   EXPECT_TRUE(report["inputs"][0]["problems"].empty());
@@ -150,14 +148,13 @@ TEST_F(Cli, ASpoolIsNamedWithTheCommandThatDeliversIt) {
   const std::string note = "plumb spool send " + spool;
   const Ended alone = RunPlumb({"audit", spool});
   EXPECT_EQ(alone.status, 2);
-  EXPECT_THAT(alone.output,
-              HasSubstr("an audit reads a run record (record= of init), and this is a spool"));
+  EXPECT_THAT(alone.output, HasSubstr("this is a spool for a server; an audit reads a run record"));
   dir_.Write("kept/clean.safetensors", DroplessDump().File());
   const Ended beside = RunPlumb({"audit", folder});
   EXPECT_EQ(beside.status, 0);
   const std::string shown = std::regex_replace(beside.output, std::regex("\\s+"), " ");
   EXPECT_THAT(shown, HasSubstr(note));
-  EXPECT_THAT(shown, Not(HasSubstr("of no format")));
+  EXPECT_THAT(shown, Not(HasSubstr("with an unknown format")));
   // Files with these names that are not a spool are counted as before.
   dir_.Write("other/lock", "");
   const std::string other = dir_.Write("other/1.pls", "something else");
@@ -177,7 +174,7 @@ TEST_F(Cli, WhatIsPackedIsToBeUnpacked) {
   std::string tar(512, '\0');
   tar.replace(257, 5, "ustar");
   const std::pair<std::string, const char*> cases[] = {
-      {tar, "unpack it with tar -xf FILE, then audit what it held"},
+      {tar, "unpack it with tar -xf FILE, then audit its contents"},
       {std::string("\x28\xb5\x2f\xfd", 4) + tar, "unpack it with tar -xf FILE (a tar) or unzstd"},
       {"BZh91AY", "bunzip2"}};
   for (const auto& [bytes, said] : cases) {
@@ -233,7 +230,7 @@ TEST_F(Cli, RefusalsNameTheWay) {
       {"Nothing here 5\n", "the first line with a number is \"Nothing here 5\""},
       {"<!DOCTYPE html><html></html>", "a web page: export the run's data"},
       {"PAR1xxxx", "a Parquet file: write it as CSV"},
-      {std::string("SQLite format 3\0", 16), "an SQLite database of no tracker"}};
+      {std::string("SQLite format 3\0", 16), "an SQLite database of an unknown tracker"}};
   for (const auto& [bytes, said] : cases) {
     const Ended result = RunPlumb({"audit", dir_.Write("some.file", bytes)});
     EXPECT_EQ(result.status, 2);
@@ -255,9 +252,9 @@ TEST_F(Cli, AMissingLossIsStated) {
     known += row;
   }
   EXPECT_THAT(LastLine(RunPlumb({"audit", dir_.Write("unknown.csv", unknown)}).output),
-              HasSubstr("; no series was taken for a loss"));
+              HasSubstr("; no series was recognised as a loss"));
   EXPECT_THAT(LastLine(RunPlumb({"audit", dir_.Write("known.csv", known)}).output),
-              Not(HasSubstr("no series was taken")));
+              Not(HasSubstr("no series was recognised")));
 }
 
 TEST_F(Cli, TextSaysWhatMatters) {
@@ -283,7 +280,7 @@ TEST_F(Cli, NoVerdictAtAllIsAFinding) {
   std::filesystem::create_directory(dir_.File("empty"));
   const Ended text = RunPlumb({"audit", dir_.File("empty")});
   EXPECT_EQ(text.status, 2);
-  EXPECT_EQ(text.output, "nothing was judged: the folder holds no file\n");
+  EXPECT_EQ(text.output, "nothing was judged: the folder contains no file\n");
   EXPECT_EQ(text.errors, "");
   const Ended result = RunPlumb({"audit", dir_.File("empty"), "--format", "json"});
   EXPECT_EQ(result.status, 2);

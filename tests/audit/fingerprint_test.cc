@@ -49,7 +49,7 @@ TEST(FingerprintCommandTest, AContractIsHeld) {
   const auto broken =
       Own("fused_dot", {"--kind", "dot", "--dtype", "f64", "--n", "64", "--hold", path});
   EXPECT_EQ(broken.status, 1);
-  EXPECT_NE(broken.errors.find(path + " is not kept: "), std::string::npos) << broken.errors;
+  EXPECT_NE(broken.errors.find(path + " is violated: "), std::string::npos) << broken.errors;
   std::filesystem::remove(path);
   const auto gone = Own("plain_sum", {"--kind", "sum", "--n", "64", "--hold", path});
   EXPECT_EQ(gone.status, 2);

@@ -189,7 +189,7 @@ TEST(MatmulDump, WhatDoesNotFitIsRefusedByName) {
         "expected a as a floating dtype (of U8 say input_format"},
        {"scales of u8 without a format", [](Dump& d) { d.metadata.erase("scale_format"); },
         "expected a_scale as F32 (of U8 say scale_format"},
-       {"no block", [](Dump& d) { d.metadata.erase("block"); }, "expected metadata block beside"},
+       {"no block", [](Dump& d) { d.metadata.erase("block"); }, "expected metadata block with"},
        {"another block", SetTo("block", "32"), "expected a_scale of shape [m,ceil(K/block)]"},
        {"one side", [](Dump& d) { d.Remove("b_scale"); },
         "expected both or neither of a_scale and b_scale"},

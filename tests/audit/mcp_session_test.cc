@@ -218,7 +218,7 @@ TEST_F(McpSession, AuditsAPath) {
   };
   EXPECT_THAT(failed({{"path", "/nonexistent"}}), HasSubstr("expected a file or a directory"));
   EXPECT_THAT(failed({{"path", "/dev/zero"}}), HasSubstr("expected a file or a directory"));
-  EXPECT_THAT(failed({{"path", "/proc/kmsg"}}), HasSubstr("expected a file that was recorded"));
+  EXPECT_THAT(failed({{"path", "/proc/kmsg"}}), HasSubstr("expected a recorded file"));
   for (int i = 0; i <= 10'000; ++i) dir.Write("many/" + std::to_string(i), "");
   EXPECT_THAT(failed({{"path", dir.File("many")}}), HasSubstr("expected at most 10000 files"));
   EXPECT_THAT(failed({{"path", leaky}, {"rules", {"nothing/*"}}}), HasSubstr("nothing/*"));

@@ -151,7 +151,7 @@ TEST(ReductionDumps, WhatDoesNotFitIsNamed) {
       {[](Dump& d) {
          d.Tensor("inputs").shape = {kRanks, kSamples / 2, 2};
        },
-       "expected inputs of shape [N,m] or, of one rank, [m], found [4,128,2]"},
+       "expected inputs of shape [N,m] or, for one rank, [m], found [4,128,2]"},
       {[](Dump& d) {
          d.Tensor("output").shape = {2, kSamples / 2};
        },

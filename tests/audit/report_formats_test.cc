@@ -424,7 +424,7 @@ TEST(TextReport, ASparklineUnderTheFindingAndWhatWasLeftOut) {
   result.selection.since = 1000;
   EXPECT_THAT(
       RenderText(result, Unicode()),
-      HasSubstr("2 findings left out: over before step 1000\n0 findings; 1 of 1 rule judged"));
+      HasSubstr("2 findings not shown: ended before step 1000\n0 findings; 1 of 1 rule judged"));
 }
 
 }  // namespace

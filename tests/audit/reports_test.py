@@ -198,7 +198,7 @@ class Reports(unittest.TestCase):
             status, out, err = self.audit("--baseline", str(baseline), run=run)
             self.assertEqual((status, err), (0, ""))
             self.assertIn(f"{known} finding", out)
-            self.assertIn("left out: known from the baseline", out)
+            self.assertIn("not shown: known from the baseline", out)
         status, out, _ = self.audit("--format", "json", "--baseline", str(baseline))
         self.assertEqual((json.loads(out)["findings"], json.loads(out)["left_out"]["baseline"]), ([], known))
         fewer = json.loads(report)

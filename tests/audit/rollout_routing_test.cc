@@ -93,8 +93,8 @@ TEST(RolloutRouting, EqualChoicesPassWithTheirAssumption) {
     ASSERT_NE(verdict, nullptr);
     EXPECT_EQ(verdict->kind(), v1::Verdict::KIND_PASS) << verdict->reason();
     EXPECT_THAT(verdict->assumptions(),
-                ElementsAre("each side's choices are its own, not the other's replayed",
-                            "equal sequence ids and positions name the same token"));
+                ElementsAre("each side makes its own choices; neither replays the other's",
+                            "equal sequence ids and positions mean the same token"));
   }
 }
 

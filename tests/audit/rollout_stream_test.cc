@@ -87,7 +87,7 @@ TEST(RolloutStream, AStepThatIsTooLargeIsCutAndTold) {
   EXPECT_THAT(report.problems[0].text,
               HasSubstr("expected at most 16 KiB of values in step 1, found more in line " +
                         std::to_string(kept + 3) + ": " + std::to_string(200 - kept) +
-                        " sequences from there on were left out"));
+                        " sequences from there on were not read"));
 }
 
 TEST(RolloutStream, OffsetsAreInTheDecompressedStream) {
@@ -182,7 +182,7 @@ TEST(RolloutStream, RunsAreKeptApart) {
   EXPECT_EQ(read.batches[0].sources(0).run(), "one");
   EXPECT_EQ(read.batches[1].sources(0).run(), "two");
   const RolloutRead mixed = ReadRollouts({dir.Write("3", Lines(records))});
-  EXPECT_THAT(mixed.problems(), HasSubstr("expected run \"one\", as before it in line 2"));
+  EXPECT_THAT(mixed.problems(), HasSubstr("expected run \"one\", as in earlier records in line 2"));
 }
 
 TEST(RolloutStream, StepsMayGoBackALittle) {

@@ -72,7 +72,7 @@ TEST(RoutingContradictions, AnExpertThatKeepsNothingLeavesNoPass) {
   int refused = 0;
   Dump dump = WithoutExpert(3, &refused);
   const std::string reason =
-      "expert 3 kept none of the " + std::to_string(refused) + " choices that fell on it";
+      "expert 3 kept none of the " + std::to_string(refused) + " choices of it";
   ExpectReason(dump, reason);
   dump.metadata.erase("capacity");
   ExpectReason(dump, reason);
@@ -97,8 +97,8 @@ TEST(RoutingContradictions, CountsAreThoseOfTheRecording) {
   EXPECT_THAT(reason, HasSubstr(". Besides, experts "));
   const v1::Verdict& verdict = *VerdictOf(result, kRules[0]);
   const double dropped = verdict.details().fields().at("dropped").number_value();
-  EXPECT_THAT(reason, HasSubstr(std::to_string(127 - static_cast<int>(dropped)) +
-                                " choices that fell on them"));
+  EXPECT_THAT(reason,
+              HasSubstr(std::to_string(127 - static_cast<int>(dropped)) + " choices of them"));
 }
 
 TEST(RoutingContradictions, MoreKeptThanTheCapacityIsSaid) {

@@ -160,7 +160,7 @@ TEST(RunRecord, ACopyAddsNothing) {
   const AuditResult twice = AuditFiles({file, file});
   EXPECT_EQ(twice.coverage.judged, once.coverage.judged);
   EXPECT_FALSE(twice.inputs_failed());
-  EXPECT_THAT(Problems(twice), HasSubstr("that another file holds too"));
+  EXPECT_THAT(Problems(twice), HasSubstr("that another file also contains"));
 }
 
 std::vector<std::string> Ranks(int count, int64_t steps, const std::vector<int64_t>& ends = {}) {

@@ -54,7 +54,7 @@ class Verdicts(unittest.TestCase):
             found = self.audit(self.log(200, lambda i, n=names: self.parts(i, 1 if i < 120 else 1 + 0.05 * (i - 120), n)))
             self.assertEqual(found, [("error", "health/loss-divergence", "loss", "divergence")])
             self.assertEqual(self.whole[0]["details"]["also"], sorted(names))
-            self.assertIn("The same shows in ", self.whole[0]["explanation"])
+            self.assertIn("The same is visible in ", self.whole[0]["explanation"])
             self.assertEqual(self.audit(self.log(200, lambda i, n=names: self.parts(i, 1, n))), [])
 
     def test_parts_that_are_nan_with_their_sum(self):
@@ -182,7 +182,7 @@ class Verdicts(unittest.TestCase):
         first = "".join(line(i, i > 300) for i in range(1, 320))
         self.audit({"train.log": first + "".join(line(i, False) for i in range(251, 600))})
         text = self.whole[0]["explanation"]
-        self.assertIn("Up to step 319 19 values", text)
+        self.assertIn("Up to step 319, 19 values", text)
         self.assertIn("A resume in step 251 went back, and all 349 values since then are finite", text)
         self.audit({"train.log": first + "".join(line(i, i > 420) for i in range(251, 600))})
         self.assertNotIn("went back", self.whole[0]["explanation"])
@@ -232,9 +232,9 @@ class Verdicts(unittest.TestCase):
         return ended.returncode, ended.stdout
 
     def test_where_nothing_could_be_judged(self):
-        for files, reason in (({}, "nothing was judged: the folder holds no file"),
+        for files, reason in (({}, "nothing was judged: the folder contains no file"),
                               ({"a.txt": "hello world\n"}, "nothing was judged: 1 file of no format that this version reads"),
-                              ({"a.csv": "step,foo\n1,2\n2,3\n"}, "nothing was judged: no rule knows what these series are: foo")):
+                              ({"a.csv": "step,foo\n1,2\n2,3\n"}, "nothing was judged: these series have unknown names: foo")):
             status, text = self.text(files)
             self.assertEqual((status, text.strip().splitlines()[-1][:len(reason)]), (2, reason))
             self.assertNotIn("proved", text)

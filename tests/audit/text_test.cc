@@ -3,6 +3,7 @@
 #include <pty.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -10,6 +11,7 @@
 #include "audit/render/finding_json.h"
 #include "audit/render/finding_text.h"
 #include "audit/render/text_report.h"
+#include "rules/words/false_alarm.h"
 
 namespace plumbline::audit {
 namespace {
@@ -61,11 +63,13 @@ TEST(TextReport, ManyInconclusiveReasonsAreCounted) {
   TextStyle verbose;
   verbose.verbose = true;
   const std::string text = RenderText(result, verbose);
-  EXPECT_NE(text.find("  5 inconclusive: few-steps 3, no-rate 2; --format json says of each where"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find(
+          "  5 verdicts are inconclusive: few steps (3), no rate (2). --format json lists each"),
+      std::string::npos)
       << text;
   EXPECT_EQ(text.find("long words"), std::string::npos);
-  EXPECT_LT(text.find("a/good"), text.find("5 inconclusive"));
+  EXPECT_LT(text.find("a/good"), text.find("5 verdicts are inconclusive"));
   result.coverage.judged = 0;  // then the reasons are shown
   EXPECT_NE(RenderText(result, {}).find("long words"), std::string::npos);
 }
@@ -168,10 +172,11 @@ TEST(Finding, AForecastReadsAsASentence) {
   fields["steps"].set_number_value(10000);
   fields["settles_at"].set_number_value(-20);
   fields["unit"].set_string_value("ulp");
-  EXPECT_NE(RenderFinding(finding, {}).find("  forecast   settles at -20, steps 10000, unit ulp\n"),
+  EXPECT_NE(RenderFinding(finding, {.verbose = true})
+                .find("  forecast   settles at -20, steps 10000, unit ulp\n"),
             std::string::npos);
   fields["words"].set_string_value("10,000 steps add up to -2,000 ulp");
-  const std::string text = RenderFinding(finding, {});
+  const std::string text = RenderFinding(finding, {.verbose = true});
   EXPECT_NE(text.find("  forecast   10,000 steps add up to -2,000 ulp\n"), std::string::npos)
       << text;
   EXPECT_EQ(text.find("settles at"), std::string::npos) << text;
@@ -200,7 +205,66 @@ TEST(Finding, WhatToDoFirstStandsAboveAndArraysToBeDrawnAreLeftOut) {
   EXPECT_EQ(json["fixes"][0]["label"], "Megatron-LM");
   EXPECT_EQ(json["witness"]["queue"]["row"].size(), 150u);
   finding.set_fix("Mend it.");  // no word is repeated
-  EXPECT_EQ(RenderFinding(finding, {}).find("  fix "), std::string::npos);
+  EXPECT_EQ(RenderFinding(finding, {.verbose = true}).find("  fix "), std::string::npos);
+}
+
+// The short form has at most 8 lines, however long the texts are, and names its incident's sites.
+TEST(Finding, TheShortFormHasAtMostEightLines) {
+  v1::Finding finding = Hostile();
+  std::string sentences;
+  for (int i = 0; i < 30; ++i) sentences += "Sentence " + std::to_string(i) + " has the numbers. ";
+  IncidentSites sites{40, {}, "ffeeddccbbaa99887766554433221100"};
+  for (int i = 0; i < 16; ++i) sites.named.push_back("layers." + std::to_string(i) + " routing");
+  for (const char* fix :
+       {"", "Fix it.", "Set `--first-flag 1`, then read the long page of the rule."}) {
+    for (const std::string& why : {std::string(), sentences, std::string(3000, 'x')}) {
+      finding.set_fix(fix);
+      finding.set_explanation(why);
+      for (const int width : {40, 72, 100}) {
+        const std::string text = RenderIncident(finding, sites, {.width = width});
+        if (width == 100) EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 8) << text;
+        EXPECT_NE(text.find("ffeeddccbbaa99887766554433221100"), std::string::npos) << text;
+        EXPECT_NE(text.find("proved"), std::string::npos) << text;
+      }
+    }
+  }
+  finding.set_explanation(sentences);
+  const std::string text = RenderFinding(finding, {});
+  EXPECT_NE(text.find("Sentence 0 has the numbers."), std::string::npos) << text;
+  EXPECT_EQ(text.find("..."), std::string::npos) << "cut at the end of a sentence";
+  EXPECT_NE(RenderFinding(finding, {.verbose = true}).find("Sentence 29"), std::string::npos);
+}
+
+// A false-alarm rate has its unit.
+TEST(Finding, TheRateOfFalseAlarmsHasItsUnit) {
+  v1::Finding finding;
+  finding.set_rule("health/loss-spike");
+  finding.set_strength(v1::STRENGTH_STATISTICAL);
+  const auto rate = [&](const char* kind, double value) {
+    finding.mutable_false_alarm()->set_kind(kind);
+    finding.mutable_false_alarm()->set_value(value);
+    return rules::FalseAlarmText(finding);
+  };
+  EXPECT_EQ(rules::FalseAlarmText(finding), "");
+  EXPECT_EQ(rate("measured", 1.2e-6), "about 1 false alarm in 830,000 points, measured");
+  EXPECT_EQ(rate("measured", 2e-4), "about 1 false alarm in 5,000 runs, measured");
+  EXPECT_EQ(rate("probability", 1e-6), "at most 1 false alarm in 1,000,000 runs");
+  EXPECT_EQ(rate("probability", 0x1p-64), "at most 1 false alarm in 1.8e+19 runs");
+  EXPECT_EQ(rate("run-length", 1e6), "about 1 false alarm in 1,000,000 healthy steps");
+  finding.set_rule("performance/straggler");
+  EXPECT_EQ(rate("measured", 0.013), "about 1 false alarm in 77 jobs, measured");
+  EXPECT_EQ(rules::HowSureText(finding), "statistical: about 1 false alarm in 77 jobs, measured");
+}
+
+TEST(Reasons, ACodeIsNotShownInText) {
+  EXPECT_EQ(rules::ReasonSentence("few-steps: 3 steps; the rule needs 10"),
+            "3 steps; the rule needs 10");
+  EXPECT_EQ(rules::ReasonSentence("the loss is at its minimum: it may stay"),
+            "the loss is at its minimum: it may stay");
+  EXPECT_EQ(rules::ReasonSentence("few-steps"), "few-steps");
+  EXPECT_EQ(rules::ReasonSentence("few-steps:"), "few-steps");
+  EXPECT_EQ(rules::ReasonName("few-steps: 3 steps"), "few steps");
+  EXPECT_EQ(rules::ReasonName("poisoned: NaN"), "NaN or infinite values");
 }
 
 TEST(Finding, ColourOnlyWhenAsked) {

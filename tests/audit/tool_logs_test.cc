@@ -75,8 +75,8 @@ TEST(ToolLogs, WhatIsLeftOutIsCounted) {
   const PointsRead read = ReadPoints(TrainerLogFormat(),
                                      "step 1 | loss: 2.5 | the rate was lowered to: 3\n"
                                      "step 2 | loss: 2.5 | the rate was lowered to: 3\n");
-  EXPECT_NE(read.Problems().find("found 2 numbers without on lines with a step, the first behind "
-                                 "\"the rate was lowered to\": they are left out"),
+  EXPECT_NE(read.Problems().find("found 2 numbers without a name on lines with a step, the first "
+                                 "after \"the rate was lowered to\": they are ignored"),
             std::string::npos)
       << read.Problems();
   EXPECT_EQ(ReadPoints(TrainerLogFormat(), "step 1 | loss: 2.5 |\n").Problems(), "");

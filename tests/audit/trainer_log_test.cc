@@ -247,10 +247,10 @@ TEST(TrainerLog, StrayBytesAndLongLines) {
   const PointsRead read = Log(bytes);
   EXPECT_EQ(read.Text(),
             "1 loss 2.500000\n2 loss 2.250000\n3 grad norm 1.500000\n4 loss 2.000000\n");
-  EXPECT_EQ(read.Problems(),
-            "note 27: expected lines of at most 1048576 bytes, found a longer one: such lines were "
-            "passed over\nnote 17: expected lines of text, found 1 with zero bytes in them: they "
-            "are left out\n");
+  EXPECT_EQ(
+      read.Problems(),
+      "note 27: expected lines of at most 1048576 bytes, found a longer one: such lines were "
+      "ignored\nnote 17: expected lines of text, found 1 with zero bytes: they are ignored\n");
 }
 
 TEST(TrainerLog, WhatIsNoTrainingLog) {
@@ -331,14 +331,13 @@ TEST(TrainerLog, AnUnwrittenEnd) {
   const PointsRead read = Log(bytes);
   EXPECT_EQ(read.Text(), "1 loss 2.500000\n2 loss 2.250000\n");
   EXPECT_EQ(read.Problems(),
-            "note 45: expected the rest of the file, found zero bytes up to its end: it was not "
-            "written to its end\n");
+            "note 45: expected the rest of the file, found only zero bytes up to its end: it was "
+            "not written completely\n");
   const PointsRead within =
       Log("step 1: loss 2.5\nstep 2: lo" + std::string(3, '\0') + "ss 2\nstep 3: loss nan\n");
   EXPECT_EQ(within.Steps("loss"), (Steps{1, 3}));
   EXPECT_EQ(within.Problems(),
-            "note 17: expected lines of text, found 1 with zero bytes in them: they are left "
-            "out\n");
+            "note 17: expected lines of text, found 1 with zero bytes: they are ignored\n");
 }
 
 // What a job prints before its first step may be long.

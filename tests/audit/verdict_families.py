@@ -143,7 +143,7 @@ def explodes(seed, points):
     at = points // 10 + 2
     top, end = run.begin * 14, run.begin * run.random.choice((3.5, 5))
     run.put("loss", lambda i: run.noisy(end + (top - end) * math.exp(-8 * i / points)), at)
-    yield Case("5 explodes", "ends above its beginning", True, ("health/loss-divergence", "error"), run.file())
+    yield Case("5 explodes", "ends higher than it started", True, ("health/loss-divergence", "error"), run.file())
     run = Run(seed, points)
     yield Case("5 explodes", "twin", False, None, run.file())
 

@@ -261,12 +261,12 @@ def unlabel(row):
     row["labels"][:] = -100
 
 
-@case(level="warning", finds={"health/batch-facts": 1}, says="2 rows have no label", opens=False)
+@case(level="warning", finds={"health/batch-facts": 1}, says="2 rows have no valid label", opens=False)
 def rows_without_a_label(_):
     return labelled(lambda number, row: unlabel(row) if number in (1, 2) else None)
 
 
-@case(level="warning", finds={"health/batch-facts": 3, "health/loss-non-finite": 3}, says="4 rows have no label", opens=False)
+@case(level="warning", finds={"health/batch-facts": 3, "health/loss-non-finite": 3}, says="4 rows have no valid label", opens=False)
 def a_batch_without_a_label(_):
     return labelled(lambda number, row: unlabel(row) if 8 <= number < 12 else None)
 
@@ -285,7 +285,7 @@ def padding_is_ignored(_):
     return labelled(change)
 
 
-@case(level="error", finds={"health/batch-facts": 2}, says="the model shifts labels itself", opens=False)
+@case(level="error", finds={"health/batch-facts": 2}, says="the model shifts labels again", opens=False)
 def labels_are_shifted_twice(_):
     def change(number, row):
         row["labels"] = torch.cat([row["input_ids"][1:], torch.tensor([-100])])

@@ -61,7 +61,7 @@ def engine(temperature):
 
 
 def reinforced(kind, settings, rollout_func=None, steps=10, own_reference=False, **options):
-    """`own_reference`: the reference is the policy itself."""
+    """`own_reference`: the reference model is the policy itself."""
     torch.manual_seed(0)
     model = llama()
     with torch.no_grad():

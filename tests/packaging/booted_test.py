@@ -124,7 +124,7 @@ class BackupAndRestore(Booted):
         self.shell(commands("operating.md", "Backup"))
         refused = self.machine.run(*commands("operating.md", "Restore")[1].split())
         self.assertEqual(refused.returncode, 1, said(refused))
-        self.assertIn("another plumbd keeps its journal there", refused.stderr)
+        self.assertIn("another plumbd uses this data directory", refused.stderr)
         self.active()
 
 

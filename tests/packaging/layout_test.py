@@ -293,7 +293,7 @@ class Contents(Tree):
         self.assertRegex(listed, rf"(?m)^{source} +{re.escape(version)} +libcrypto-plumb")
         self.assertRegex(listed, r"(?m)^nlohmann-json3 .*compiled in")
         built = self.ok(run(BUILD / "bin/plumb", "doctor", "--libraries")).stdout
-        self.assertIn("carries no libraries", built)
+        self.assertIn("contains no libraries of its own", built)
 
     def test_metadata_of_the_wheel(self):
         wheel = product("*.whl")

@@ -69,4 +69,4 @@ def test_one_that_follows_is_not(tmp_path, kind, seed):
     report = verdicts(tmp_path, kind, seed)
     assert report["findings"] == []
     told = {v["reason"].partition(":")[0] for v in report["verdicts"] if v["rule"] == "precision/ema-stall"}
-    assert "the average moves" in told or (kind == "rarely" and "not-rounding" in told), told
+    assert "the average changes" in told or (kind == "rarely" and "not-rounding" in told), told

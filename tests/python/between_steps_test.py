@@ -71,7 +71,7 @@ def test_a_loader_that_blocks_is_an_incident_that_closes_with_its_duration(tmp_p
             (i for i in server.incidents(RULE) if i["finding"]["level"] == "error"), None))  # fmt: skip
         assert worse["fingerprint"] == incident["fingerprint"]
         text = json.dumps(findings(server, worse))
-        assert "after step 28" in text and "it ended step 28 and began no other" in text, text
+        assert "after step 28" in text and "it ended step 28 and started no other" in text, text
         assert f"py-spy dump -p {process.pid}" in text, text
         # Killed and started again, the server has the same incident, and the run its findings.
         live = [(f["fingerprint"], f["level"], f["measured"]) for f in stored(server)]

@@ -175,7 +175,7 @@ MISTAKES = [
     ("run.span('lunch').__enter__()", "lunch"),
     ("run.span(3).__enter__()", "span(3"),
     ("run.step('now').__enter__()", "expected an integer"),
-    ("run.step(0).__enter__()", "steps rise"),
+    ("run.step(0).__enter__()", "expected a higher step"),
 ]
 
 

@@ -155,7 +155,7 @@ def test_a_router_with_a_generator_of_its_own_is_not_accused():
     verdict = plumbline.check_router(race, batch(), **WHERE)
     assert (verdict.row, verdict.verdict, verdict.level) == ("nondeterministic", "inconclusive", None)
     assert verdict.witness is None
-    assert "does not repeat itself" in repr(verdict)
+    assert "is not repeatable" in repr(verdict)
 
 
 def test_padding_and_ranks():
@@ -223,7 +223,7 @@ def test_exceptions_of_the_router_come_with_their_context():
 def test_answers_that_are_no_routing(answer, text):
     with pytest.raises(plumbline.RouterCheckError) as raised:
         plumbline.check_router(answer, batch(), **WHERE)
-    assert text in str(raised.value) and "call 1 (the batch as given)" in str(raised.value)
+    assert text in str(raised.value) and "call 1 (the original batch)" in str(raised.value)
 
 
 def test_inputs_that_are_no_batch():

@@ -32,7 +32,7 @@ def test_three_sequences_by_hand():
     assert (first["from"], first["to"], second["from"], second["to"]) == (0, 0, 1, 1)
     assert first["difference"] == pytest.approx(-6.5 / 3) and first["share"] == pytest.approx(6.5 / 12)
     assert second["share"] == pytest.approx(5.5 / 12)
-    assert "2.0000 nats per token lower" in found.text and "cannot be told from zero" in found.text
+    assert "2.0000 nats per token lower" in found.text and "is within the noise" in found.text
 
 
 def test_unequal_lengths_weigh_by_their_tokens():
@@ -210,8 +210,8 @@ def test_nonfinite_losses_are_counted_apart_and_poison_nothing():
     clean = plumbline.leak_consequence([1, 1, 1, 1, 2, 1], [1.5, 1.25, 2, 1, 2.5, 1],
                                        sequence_id=[0, 0, 1, 1, 1, 1])  # fmt: skip
     assert (found.difference, found.interval) == (clean.difference, clean.interval)
-    assert "Left out as not finite: 2 tokens under the training routing only" in found.text
-    assert any("4 tokens left out" in text for text in found.assumptions)
+    assert "Excluded as NaN or infinite: 2 tokens under the training routing only" in found.text
+    assert any("4 excluded tokens" in text for text in found.assumptions)
     for part in found.by_position:
         assert math.isfinite(part["difference"])
 
@@ -269,7 +269,7 @@ def test_losses_that_are_none(arguments, text):
 
 
 def test_columns_that_do_not_fit():
-    with pytest.raises(ValueError, match="sequence_id: expected one value a token, 2, found 3"):
+    with pytest.raises(ValueError, match="sequence_id: expected one value per token, 2, found 3"):
         plumbline.leak_consequence([1.0, 2], [1.0, 2], sequence_id=[0, 1, 2])
     with pytest.raises(ValueError, match="position without sequence_id"):
         plumbline.leak_consequence([1.0, 2], [1.0, 2], position=[0, 1])

@@ -42,7 +42,7 @@ def array(tensor):
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
-    """What the trainers printed, and their evidence by (hook, bucket, step), one a rank."""
+    """What the trainers printed, and their evidence by (hook, bucket, step), one per rank."""
     directory = tmp_path_factory.mktemp("ddp")
     # Every step keeps elements.
     lines, _ = launch(directory, RANKS, str(STEPS), *HOOKS, PLUMBLINE_TRAFFIC_BYTES=str(1 << 30))

@@ -420,7 +420,7 @@ def test_live_one_that_says_nothing_is_named_with_its_last_loss(tmp_path, end):
             wait(process)
         incident = server.incident()
         server.over()
-        assert "rank 1 ended without a word" in json.dumps(incident)
+        assert "rank 1 ended without a message" in json.dumps(incident)
         assert '"level": "error"' in json.dumps(incident) or '"level":"error"' in json.dumps(incident)
         assert "Its last loss was 2.1 (step 4)" in json.dumps(whole(server, incident))
         assert len(server.watched()) >= 1
@@ -429,7 +429,7 @@ def test_live_one_that_says_nothing_is_named_with_its_last_loss(tmp_path, end):
                                 text=True, timeout=PATIENCE)  # fmt: skip
         again = [f for f in json.loads(stored.stdout)["findings"] if f["rule"] == RULE]
         assert [(f["title"], f["level"], f["strength"]) for f in again] == [
-            ("rank 1 ended without a word", "error", "proved")]  # fmt: skip
+            ("rank 1 ended without a message", "error", "proved")]  # fmt: skip
 
 
 def whole(server, incident):
@@ -449,7 +449,7 @@ def test_live_all_at_once(tmp_path):
             process.kill()
         for process in started:
             wait(process)
-        assert "all 3 ranks ended without a word" in json.dumps(server.incident())
+        assert "all 3 ranks ended without a message" in json.dumps(server.incident())
 
 
 def test_live_an_exception_is_told_at_once_and_a_new_attempt_closes_it(tmp_path):
@@ -566,7 +566,7 @@ def test_a_port_that_nobody_listens_on_is_said_with_the_callers_line(tmp_path):
             status, _, err = wait(start(tmp_path, "time.sleep(2)\nrun.finish(.2)\n",
                                         options={"server": server, "spool": "off"}))  # fmt: skip
             assert status == 0
-            said = [line for line in err.splitlines() if "no server at" in line]
+            said = [line for line in err.splitlines() if "no server answers at" in line]
             assert len(said) == 1, err
             line = (tmp_path / "train.py").read_text().splitlines().index(
                 next(t for t in (tmp_path / "train.py").read_text().splitlines()

@@ -63,7 +63,7 @@ def test_a_disk_that_fills_loses_something(tmp_path):
     """
     outcome = _outcome(tmp_path, {"record": "r"}, after=grown)
     assert outcome.out == "finished False False\n", outcome.err
-    assert "the record is not written" in outcome.err and "File too large" in outcome.err
+    assert "the record cannot be written" in outcome.err and "File too large" in outcome.err
 
 
 def test_a_disk_that_has_room_again_has_lost_something_all_the_same(tmp_path):
@@ -81,7 +81,7 @@ def test_a_disk_that_has_room_again_has_lost_something_all_the_same(tmp_path):
     """
     outcome = _outcome(tmp_path, {"record": "r"}, after=grown)
     assert outcome.out == "finished False False\n", outcome.err
-    assert outcome.err.count("close: the record is not written") == 1, outcome.err
+    assert outcome.err.count("close: the record cannot be written") == 1, outcome.err
 
 
 def test_a_server_that_is_away(tmp_path):

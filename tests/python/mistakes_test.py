@@ -11,7 +11,7 @@ def test_mistakes_point_at_the_caller(tmp_path):
     """
     for arguments, said in [
         ("record='r', evry=2", "no keyword 'evry'; is 'every' meant?"),
-        ("record='r', every=0", "every is 0; expected an integer from 1"),
+        ("record='r', every=0", "every is 0; expected an integer of at least 1"),
         ("record='r', every=2.5", "every is 2.5"),
         ("server='http://127.0.0.1:7433'", "nothing before the host"),
         ("server='127.0.0.1'", "host:port"),

@@ -46,16 +46,16 @@ def test_doctor_when_all_is_well(tmp_path):
     done = doctor(tmp_path, "shop:good")
     assert done.returncode == 0, done.stderr
     for words in ("58 trained (21,376 numbers), 0 frozen, 0 tied", "AdamW, 1 group, updates recomputed as adamw",
-                  "blocks.0, blocks.1: a choice of 8, Switch-like structure; capacity: 5, a number of the module's",
-                  "2 of 2 routers heard", "fifo-capacity, kept choices seen, capacity 5 (declared)", "all of it would be watched"):  # fmt: skip
+                  "blocks.0, blocks.1: a choice of 8, Switch-like structure; capacity: 5, a number set in the module",
+                  "2 of 2 routers observed", "fifo-capacity, kept choices seen, capacity 5 (declared)", "everything would be watched"):  # fmt: skip
         assert words in done.stdout
 
 
 def test_doctor_says_what_is_not_watched_and_why(tmp_path):
     done = doctor(tmp_path, "shop:partly")
     assert done.returncode == 1
-    for words in ("1 frozen: place, 1 tied: head.weight = embed.weight", "updates of Adagrad: its rule is not known",
-                  "no optimizer holds them. give them to one, or freeze them", "2 not watched"):  # fmt: skip
+    for words in ("1 frozen: place, 1 tied: head.weight = embed.weight", "updates of Adagrad: its update rule is not known",
+                  "no optimizer holds them. pass them to an optimizer, or freeze them", "2 not watched"):  # fmt: skip
         assert words in done.stdout
     done = doctor(tmp_path, "shop:replaced")
     assert done.returncode == 1
@@ -95,7 +95,7 @@ def test_doctors_forward_pass_leaves_the_model_and_the_dice_alone(capsys):
     _doctor._forward(report, model, given)
     assert torch.equal(dice, torch.get_rng_state()) and report.missing == []
     assert all(torch.equal(t, before[n]) for n, t in model.state_dict().items())
-    assert "2 of 2 routers heard" in capsys.readouterr().out
+    assert "2 of 2 routers observed" in capsys.readouterr().out
 
 
 def test_without_a_model_it_is_plumb_doctor(tmp_path):

@@ -40,14 +40,14 @@ def test_an_environment_that_contradicts_is_said(tmp_path):
 def test_what_init_is_told_is_taken_and_said(tmp_path):
     (_, quiet), (second, said) = spawned("told", tmp_path)
     assert " rank=0/2 " in second
-    assert "init(rank=0, world_size=2): torch.distributed has this process as rank 1 of 2" in said
+    assert "init(rank=0, world_size=2): torch.distributed lists this process as rank 1 of 2" in said
     assert said.count("torch.distributed") == 1 and "torch.distributed" not in quiet
 
 
 def test_a_group_behind_the_first_step_is_said(tmp_path):
     for rank, (calls, said) in enumerate(spawned("too-late", tmp_path)):
         assert " rank=0/1 " in calls
-        assert f"this process is rank {rank} of 2, by torch.distributed, and was recorded as rank 0 of 1" in said
+        assert f"this process is rank {rank} of 2, according to torch.distributed, but was recorded as rank 0 of 1" in said
         # The audit says it too.
         assert f"site rank {rank} of 2 of torch.distributed/unhooked: " in calls
 

@@ -56,7 +56,7 @@ def test_the_loop_ends_within_two_steps_and_a_restart_of_the_server_knows_it(tmp
     with Server(tmp_path) as server:
         ended, err = loop(tmp_path, server.address)
         assert ended is not None and 20 <= ended <= 22, (ended, err)
-        assert f"the training ends behind step {ended}" in err and "error health/loss-non-finite" in err
+        assert f"the training ends after step {ended}" in err and "error health/loss-non-finite" in err
         lines = eventually("the order in the incident's history", lambda: history(server))
         assert len(lines) == 1 and "stop_on: 1 process of the run ordered to end at step" in lines[0]
         server.restart(0)
@@ -113,7 +113,7 @@ def test_the_agents_order_is_asked_for_behind_each_step(tmp_path):
         if run.should_stop: ended.append(i)
     print(ended)
     """, tmp_path, PLUMBLINE_TEST_STOP_AT="3").ok()  # fmt: skip
-    assert done.out.strip() == "[3, 4, 5]" and done.err.count("the training ends behind step 3: error rule: title (step 3)") == 1
+    assert done.out.strip() == "[3, 4, 5]" and done.err.count("the training ends after step 3: error rule: title (step 3)") == 1
     assert "stop_on=3" in done.only("open")[0]
 
 

@@ -186,7 +186,7 @@ class Ranked(router_kinds.MixtralLike):
 
 def test_a_top_k_over_tokens_that_no_expert_was_given_is_no_expert_choice():
     calls, said, _ = heard(made(Ranked), ids())
-    assert calls == [] and "whether the experts got those could not be seen" in said[0]
+    assert calls == [] and "whether the experts got these tokens" in said[0]
 
 
 def test_the_eval_mode_and_steps_that_are_not_due_are_not_heard():
@@ -352,7 +352,7 @@ w.find = None
 run.watch(nn.Sequential(model), opt).remove()
 print("trained")
 """)  # fmt: skip
-    assert outcome.out == "trained\n" and "said once; the trainer goes on" in outcome.err
+    assert outcome.out == "trained\n" and "printed once; the trainer continues" in outcome.err
 
 
 # ---- the real agent and the rules ---------------------------------------------------------------
@@ -481,7 +481,7 @@ def test_three_hundred_steps_are_a_run(tmp_path, kind, how, seed):
     assert (kind == "switch") == (refused > 0)
     titles = {f["title"] for f in report["findings"] if f["rule"] == "health/drop-rate"}
     if kind == "switch":  # tokens queue: the late ones of a sequence are refused, at whatever total
-        assert titles <= {"late tokens are refused more than early ones", *(["full experts refuse too many choices"] if refused > 0.08 else [])}
+        assert titles <= {"late tokens are dropped more often than early ones", *(["full experts drop too many tokens"] if refused > 0.08 else [])}
         found = {one for one in found if one[0] != "health/drop-rate"}
     # The least load over the ideal, counted there: of the last 100 steps and of all. What the rule saw are steps of the second kind, most of
     # them late, of a share that moves.

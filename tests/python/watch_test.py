@@ -269,7 +269,7 @@ def test_what_breaks_inside_never_reaches_the_trainer(tmp_path):
     w.Watch._open = w.Updates.before = w.Updates.after = None
     back(); opt.step(); opt.zero_grad(); print("trained")"""
     outcome = trainer.run(CODE.format(body=body), tmp_path, warm=True).ok()
-    assert outcome.out == "trained\n" and "said once; the trainer goes on" in outcome.err
+    assert outcome.out == "trained\n" and "printed once; the trainer continues" in outcome.err
 
 
 def test_outputs_of_chosen_modules_and_buffers(tmp_path):
@@ -450,9 +450,9 @@ def test_the_loss_that_is_no_number_is_told_of_its_step(tmp_path, seed):
     # The gradient norm is another site of the loss's incident, in the next step in which one is recorded.
     assert {(f["rule"], f["site"]["step_first"]) for f in found if f["site"]["op"] != "grad_norm"} == {(r, 50) for r in ("precision/non-finite", "health/loss-non-finite")}
     (one,) = [f for f in found if f["rule"] == "precision/non-finite"]
-    assert one["site"]["op"] == "gradient" and "The loss of this step is not finite" in one["explanation"], one["explanation"]
+    assert one["site"]["op"] == "gradient" and "The loss of this step is NaN or infinite" in one["explanation"], one["explanation"]
     assert "/gradient (" in one["explanation"]  # looked at in that step, out of cadence
-    assert "weights were looked at in this step, finite; no activation was." in one["explanation"]
+    assert "weights were observed in this step, and finite; no activation was." in one["explanation"]
 
 
 @real
@@ -463,7 +463,7 @@ def test_a_weight_that_is_no_number_is_told_before_what_it_makes(tmp_path, seed,
     site = one["site"]
     assert (site["layer"], site["step_first"], site["ranks"]) == ("blocks.1.down.weight", 50, [ranks - 1])
     assert one["title"] == "first non-finite weight before its update: 1 NaN"
-    assert "The weight had it before anything of this step was computed." in one["explanation"]
+    assert "The weight already had it at the start of this step." in one["explanation"]
 
 
 # Steps of 50 ms: then the weights are compared in nearly every one.

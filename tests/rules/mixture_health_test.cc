@@ -287,7 +287,7 @@ TEST(MixtureHealth, PaddingAccusesNobodyAndHidesNothing) {
   spec.padding_share = 0.4;
   spec.padding_expert = 5;
   Verdicts verdicts = Judge(spec);
-  EXPECT_THAT(Reason(verdicts, kImbalance), StartsWith("padding: expert 5"));
+  EXPECT_THAT(Reason(verdicts, kImbalance), StartsWith("padding: the load of expert 5"));
   EXPECT_EQ(Only(verdicts, kDrops).kind(), v1::Verdict::KIND_PASS);
   // The dead expert receives only padding.
   spec.popularity = {{5, 0.0}};

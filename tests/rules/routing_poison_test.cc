@@ -292,7 +292,7 @@ TEST(RoutingNearMiss, ABiasFittedOnTheBatchDoesNotAcquit) {
   v1::Verdict verdict = Judge(batch);
   EXPECT_EQ(verdict.kind(), v1::Verdict::KIND_PASS) << verdict.reason();
   EXPECT_THAT(verdict.assumptions(),
-              ::testing::Contains(::testing::HasSubstr("bias was captured before")));
+              ::testing::Contains(::testing::HasSubstr("bias was recorded before")));
   batch.mutable_evidence(0)->mutable_routing()->mutable_config()->set_bias_captured(
       v1::RoutingConfig::BIAS_CAPTURED_AFTER);
   EXPECT_EQ(WhyNot(batch), "bias-captured-after");

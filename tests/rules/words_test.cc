@@ -111,11 +111,11 @@ TEST(Words, WhatCannotBePastedIsNoCommand) {
 
 TEST(Words, WhatIsToBeFilledInIsExplained) {
   EXPECT_EQ(PlaceholdersIn("py-spy dump --pid PID"),
-            "PID: the process of a named rank, on its host");
+            "PID: the process of the named rank, on its host");
   EXPECT_EQ(PlaceholdersIn("--bf16"), "");
   EXPECT_EQ(PlaceholdersIn("MY_PATH=1 RATES"), "");
   EXPECT_EQ(PlaceholdersIn("f(STATE_DICT, PATH, PATH)"),
-            "PATH: a file or folder of yours; STATE_DICT: the state that was saved");
+            "PATH: your file or folder; STATE_DICT: the saved state");
   const v1::Finding finding = Fix("Take stacks (py-spy dump), or use `--bf16`.");
   EXPECT_FALSE(FixesJson(finding)[0].contains("fill"));
   EXPECT_EQ(FixesJson(finding)[1]["fill"], PlaceholdersIn("py-spy dump --pid PID"));

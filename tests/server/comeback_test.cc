@@ -202,7 +202,7 @@ TEST(Comeback, ARelayAndAWatcherFindItToo) {
                 times.back());
     EXPECT_LT(times.back(), 2.0);
     const auto began = Clock::now();
-    EXPECT_TRUE(Eventually([&] { return said("the server is back") == round + 1; }));
+    EXPECT_TRUE(Eventually([&] { return said("the server answers again") == round + 1; }));
     watched.push_back(Seconds(Clock::now() - began) + times.back());
   }
   std::sort(watched.begin(), watched.end());

@@ -115,10 +115,10 @@ TEST_F(ConfigTest, SaysEveryMistakeInTheOrderOfTheFile) {
       ElementsAre(
           "2: log.level: expected trace, debug, info, warning, error or off, found \"inof\"; did "
           "you mean \"info\"?",
-          "3: tls.cert: expected a file, as tls.key names one, found none: both, or neither",
+          "3: tls.cert: expected a file, as tls.key names one, found none: set both, or neither",
           "7: access.token_file: /nonexistent: cannot be read: No such file or directory",
           "8: access.scopes: expected read, write or admin, found \"raed\"; did you mean \"read\"?",
-          "10: access.name: expected a name of its own, found \"a\", which another entry has",
+          "10: access.name: expected a unique name, found \"a\", which another entry uses",
           "12: access.scopes: expected some of read, write and admin, found none",
           "14: ingest.grace_seconds: expected 0 to 86400, found -1",
           "15: ingest.ack_batches: expected an integer, found \"x\"",

@@ -66,7 +66,8 @@ class FullDisk : public testing::Test {
                    {"ASAN_OPTIONS=verify_asan_link_order=0",
                     std::string("LD_PRELOAD=") + PLUMB_FAULT_LIBRARY, "PLUMB_FAULT_FILE=" + fault});
     ASSERT_TRUE(Eventually([&] {
-      return server.errors().find("this starts when there is room") != std::string::npos;
+      return server.errors().find("the server starts and listens when there is enough space") !=
+             std::string::npos;
     })) << server.errors();
     EXPECT_FALSE(fs::exists(port));
     folder_.Write("fault.new", "none 0");
@@ -135,7 +136,8 @@ TEST_F(FullDisk, WhoWaitsForRoomIsStoppedLikeOthers) {
       {"ASAN_OPTIONS=verify_asan_link_order=0", std::string("LD_PRELOAD=") + PLUMB_FAULT_LIBRARY,
        "PLUMB_FAULT_FILE=" + fault});
   ASSERT_TRUE(Eventually([&] {
-    return server.errors().find("this starts when there is room") != std::string::npos;
+    return server.errors().find("the server starts and listens when there is enough space") !=
+           std::string::npos;
   })) << server.errors();
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait(), 0) << server.errors();

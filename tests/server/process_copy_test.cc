@@ -76,7 +76,7 @@ TEST(ProcessCopy, OneThatDiesOrThrowsIsAnError) {
   auto thrown = ProcessCopy::Start([]() -> std::string { throw std::bad_alloc(); });
   ASSERT_TRUE(thrown.ok());
   EXPECT_EQ((*thrown)->Read(seconds(60)).status().message(),
-            "the copy of the process could not write what it knows");
+            "the copy of the process could not write its data");
   ExpectNoChild();
 }
 

@@ -75,7 +75,7 @@ TEST_F(RelayTenants, ABatchOfAnotherTenantsRunIsRefused) {
   ASSERT_TRUE(thief.Welcomed());
   ASSERT_TRUE(thief.Send(Forged(), 1));
   EXPECT_THAT(thief.RejectedReason(1),
-              HasSubstr("sources[0]: expected a run that the hello names, found \"b-secret\""));
+              HasSubstr("sources[0]: expected a run of the hello, found \"b-secret\""));
   // The stream continues.
   ASSERT_TRUE(thief.Send(ScalarStep(SourceOf("a-1"), 0), 2));
   EXPECT_TRUE(thief.Acknowledged(2));

@@ -130,8 +130,9 @@ TEST(Relay, KeepsNothingAndSaysSo) {
   test::TempFolder folder;
   test::Process relay({PLUMBD_PROGRAM, "--relay", "127.0.0.1:1", "--data", folder.File("data")});
   EXPECT_EQ(relay.Wait(), 2);
-  EXPECT_THAT(relay.errors(),
-              ::testing::HasSubstr("--data: expected none beside relay.upstream: a relay judges"));
+  EXPECT_THAT(
+      relay.errors(),
+      ::testing::HasSubstr("--data: expected none together with relay.upstream: a relay judges"));
 }
 
 // A rank with a long backlog reconnects first. The hello of the other one follows it on the same

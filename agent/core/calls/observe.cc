@@ -168,8 +168,8 @@ plumbline_status_t Run::Taken(const char* name, const SlotHead& head,
   if (reply.outcome != probes::DeviceOutcome::kNotLoaded) return PLUMBLINE_DROPPED;
   TellOfDevice(&state_->told_not_loaded, reply.error);
   return Fail(error, PLUMBLINE_UNAVAILABLE,
-              std::string(name) + " \"" + head.site->layer + "\": the tensors lie on CUDA device " +
-                  std::to_string(device) + ", which cannot be used: " + reply.error.text);
+              std::string(name) + " \"" + head.site->layer + "\": the tensors are on CUDA device " +
+                  std::to_string(device) + ", which the agent cannot use: " + reply.error.text);
 }
 
 }  // namespace plumbline::agent

@@ -79,7 +79,7 @@ plumbline_status_t Run::ObserveLogprobs(Site* site, int64_t step,
     if (device < 0) {
       why = probes::Measure(call, key, threshold, &evidence);
     } else if (!probes::Carry(carried, &copies)) {
-      why = absl::UnavailableError("a column lies on a device so that it cannot be copied");
+      why = absl::UnavailableError("a column is on a device from which the agent cannot copy it");
     }
   }
   bool prepared = false;

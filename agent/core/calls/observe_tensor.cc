@@ -259,7 +259,8 @@ plumbline_status_t Run::ObserveTensor(Site* site, int64_t step, const plumbline_
         if (step == kCaptureStep) return PLUMBLINE_NOT_DUE;
         std::vector<probes::CarriedCopy> copies;
         if (!probes::Carry(call, &copies)) {
-          *why = absl::UnavailableError("values lie on a device so that they cannot be copied");
+          *why = absl::UnavailableError(
+              "the values are on a device from which the agent cannot copy them");
           return PLUMBLINE_DROPPED;
         }
         return CarryFromDevice(kName, head, call, copies, device, tensor.cuda_stream, prepared,

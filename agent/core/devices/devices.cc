@@ -93,11 +93,10 @@ LossCause LossOf(probes::DeviceOutcome outcome) {
 
 void TellOfDevice(std::atomic<bool>* told, const DeviceError& why) {
   if (told->load(std::memory_order_relaxed) || told->exchange(true)) return;
-  std::fprintf(
-      stderr,
-      "plumbline: CUDA tensors are not measured: %s. They are counted as lost; the trainer "
-      "goes on.\n",
-      why.text);
+  std::fprintf(stderr,
+               "plumbline: CUDA tensors are not measured: %s. They are counted as lost; the "
+               "trainer continues.\n",
+               why.text);
 }
 
 }  // namespace plumbline::agent

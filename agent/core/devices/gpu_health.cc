@@ -104,7 +104,7 @@ std::unique_ptr<Nvml> Nvml::Open(const std::string& library, std::string* why) {
     return nullptr;
   }
   if (const int error = functions->init(); error != kSuccess) {
-    *why = "nvmlInit_v2 answers " + std::to_string(error);
+    *why = "nvmlInit_v2 returned " + std::to_string(error);
     return nullptr;
   }
   std::unique_ptr<Nvml> nvml(new Nvml(std::move(functions)));
@@ -118,7 +118,7 @@ bool Nvml::Choose(std::string* why) {
   const int error = number >= 0 ? functions_->by_index(static_cast<unsigned>(number), &device_)
                                 : functions_->by_uuid(chosen.c_str(), &device_);
   if (error != kSuccess) {
-    *why = "NVML knows no GPU \"" + chosen + "\": it answers " + std::to_string(error);
+    *why = "NVML does not find GPU \"" + chosen + "\": it returned " + std::to_string(error);
     return false;
   }
   if (!functions_->has_events() || functions_->event_set(&events_) != kSuccess) {

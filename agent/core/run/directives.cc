@@ -121,7 +121,8 @@ void Directives::Send(const v1::SendCapsule& order) {
     Drop(known);
   }
   if (order.release()) return;
-  if (finished_) return Refuse(order.capsule(), order.step(), "run-ended: the run has ended here");
+  if (finished_)
+    return Refuse(order.capsule(), order.step(), "run-ended: the run has ended in this process");
   if (capsules_.size() == kMostCapsules) {
     // A capsule that the server did not request again after a break: its release was lost with the
     // connection.
@@ -152,7 +153,7 @@ void Directives::Send(const v1::SendCapsule& order) {
   for (auto other = capsules_.begin(); other != capsules_.end();) {
     const auto at = other++;
     if (at->taken || at->sites != capsule.sites) continue;
-    Refuse(at->id, at->step, "superseded: another capsule of this site was asked for");
+    Refuse(at->id, at->step, "superseded: a newer capsule of this site was requested");
     Drop(at);
   }
   *capsule.batch.add_sources() = run_->source;
@@ -205,9 +206,9 @@ void Directives::Finish(Capsule* capsule) {
   std::string why = "no-call: the site was not called in step " + std::to_string(capsule->step);
   if (capsule->taken_bytes > capsule->max_bytes) {
     why = "too-large: the calls of the step take " + Text(capsule->taken_bytes) +
-          " bytes, allowed are " + Text(capsule->max_bytes);
+          " bytes; the limit is " + Text(capsule->max_bytes);
   } else if (capsule->unsampled) {
-    why = "passed-step: step " + std::to_string(capsule->step) + " had begun";
+    why = "passed-step: step " + std::to_string(capsule->step) + " had already begun";
   }
   Refuse(capsule->id, capsule->step, std::move(why));
 }
@@ -279,9 +280,10 @@ void Directives::Sample(const v1::SampleSite& order) {
   const uint64_t stretch = run_->cadence.stretch();
   if (every > asked) {
     report.set_reason("budget: the site's calls keep " + Text(bytes) +
-                      " bytes a step, and denser sampling may take " + Text(allowed) + " more");
+                      " bytes per step; the limit for denser sampling is " + Text(allowed) +
+                      " more");
   } else if (stretch > 1) {
-    report.set_reason("budget: the agent is at its share of the trainer's time");
+    report.set_reason("budget: the agent already uses its share of the trainer's time");
   }
   if (every > steps) return;
   granted_bytes_ += bytes * (steps / every);

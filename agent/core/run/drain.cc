@@ -263,7 +263,7 @@ void Drain::FinishDevices() {
     EmptyDevices();
   }
   if (!run_->devices->empty()) {
-    run_->devices->Abandon("the run was closed before it had finished");
+    run_->devices->Abandon("the run was closed before the measurement was complete");
     EmptyDevices();
   }
   for (const HeldEnd& end : std::exchange(held_ends_, {})) EndStep(end.step, end.sampled);
@@ -320,9 +320,11 @@ bool Drain::Late(const SlotHead& head) {
 void Drain::Invalid(const SlotHead& head, const absl::Status& why) {
   run_->CountLoss(LossCause::kInvalid, head.site, head.step);
   if (complaints_++ >= kMaxComplaints) return;
-  std::fprintf(stderr, "plumbline: %s %s, step %lld, call %u: %s. Not measured, counted as lost.\n",
-               head.site->layer.c_str(), head.site->op.c_str(), static_cast<long long>(head.step),
-               head.call, std::string(why.message()).c_str());
+  std::fprintf(
+      stderr,
+      "plumbline: %s %s, step %lld, call %u: %s. It is not measured, and counted as lost.\n",
+      head.site->layer.c_str(), head.site->op.c_str(), static_cast<long long>(head.step), head.call,
+      std::string(why.message()).c_str());
 }
 
 // Declares each site once, before the first batch with its evidence.

@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 
 plumbline_status_t Unwritten(const char* call, const absl::Status& why, plumbline_error_t* error) {
   return Fail(error, PLUMBLINE_INTERNAL,
-              std::string(call) + ": the record is not written: " + std::string(why.message()));
+              std::string(call) + ": the record cannot be written: " + std::string(why.message()));
 }
 
 std::string Counted(uint64_t n, const std::string& one, const std::string& many) {
@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<Run>> Run::Open(AgentOptions options) {
   }
   if (absl::Status s = run->OpenOutbox(); !s.ok()) return s;
   if (!run->StartThreads(std::move(record))) {
-    return absl::ResourceExhaustedError("the system refused to start a thread");
+    return absl::ResourceExhaustedError("the system could not create a thread");
   }
   return run;
 }
@@ -197,7 +197,7 @@ plumbline_status_t Run::Flush(uint32_t timeout_ms, plumbline_error_t* error) {
   together_->Launch();
   if (!drain_->Flush(deadline)) {
     return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED,
-                "flush: not everything was measured and written within " +
+                "flush: some evidence was not measured and written within " +
                     std::to_string(timeout_ms) + " ms");
   }
   if (const absl::Status s = drain_->record_status(); !s.ok()) return Unwritten("flush", s, error);
@@ -239,7 +239,7 @@ plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
   stream_.reset();
   if (!drained) {
     return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED,
-                "close: not everything was measured and written" + within);
+                "close: some evidence was not measured and written" + within);
   }
   if (!delivered) {
     return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED,
@@ -257,7 +257,7 @@ plumbline_status_t Run::NotTaken(plumbline_error_t* error) const {
   if (state.rejected == 0 && state.dropped == 0) return PLUMBLINE_OK;
   return Fail(error, PLUMBLINE_INTERNAL,
               "close: " + Counted(state.dropped, "evidence item", "evidence items") +
-                  " found no room while the server was away, " +
+                  " did not fit while the server was not reachable, " +
                   Counted(state.rejected, "batch was", "batches were") + " refused by " +
                   state_->options.server);
 }

@@ -32,8 +32,8 @@ std::function<void(const grpc::Status&)> SayOnce(const std::string& server) {
     if (said == text) return;
     said = std::move(text);
     std::fprintf(stderr,
-                 "plumbline: %s does not take this process's evidence, which is kept meanwhile: "
-                 "%s\n",
+                 "plumbline: %s does not accept the evidence of this process; the evidence is "
+                 "stored for now: %s\n",
                  server.c_str(), said.c_str());
   };
 }
@@ -45,8 +45,8 @@ std::function<void(const grpc::Status&)> SayUnreachable(const std::string& serve
     if (std::exchange(said, true)) return;
     const std::string why = WhyNot(server, status);
     std::fprintf(stderr,
-                 "plumbline: no server at %s%s yet: %s. What is observed is kept meanwhile, and "
-                 "sent when one answers there.\n",
+                 "plumbline: no server answers at %s%s yet: %s. Evidence is stored, and sent when "
+                 "a server answers.\n",
                  server.c_str(), opened.c_str(), why.c_str());
   };
 }
@@ -54,11 +54,10 @@ std::function<void(const grpc::Status&)> SayUnreachable(const std::string& serve
 std::function<void(const std::string&)> SayRejected(const std::string& server) {
   return [server, said = false](const std::string& reason) mutable {
     if (std::exchange(said, true)) return;
-    std::fprintf(
-        stderr,
-        "plumbline: %s refuses what this process sends: %s. Such evidence is lost; run.finish() "
-        "reports how many batches (said once).\n",
-        server.c_str(), Printable(reason).c_str());
+    std::fprintf(stderr,
+                 "plumbline: %s refuses evidence of this process: %s. This evidence is lost; "
+                 "run.finish() reports the number of batches. This message is printed once.\n",
+                 server.c_str(), Printable(reason).c_str());
   };
 }
 
@@ -103,7 +102,7 @@ void ServerStream::DeliverDeadSpools() {
   dead_spools.report = [](const transport::Spool& spool, const absl::Status& delivered,
                           uint64_t n) {
     if (delivered.ok() || absl::IsCancelled(delivered)) return;
-    std::fprintf(stderr, "plumbline: %llu batches of an earlier process stay in %s: %s\n",
+    std::fprintf(stderr, "plumbline: %llu batches of an earlier process remain in %s: %s\n",
                  static_cast<unsigned long long>(n), spool.path().c_str(),
                  std::string(delivered.message()).c_str());
   };

@@ -62,14 +62,13 @@ class Decoder {
     c_.op = First().call().op();
     if (c_.op == Call::OP_UNSPECIFIED) {
       c_.op = Call::OP_SUM;
-      c_.assumptions.push_back("the collective sums: its operation was not recorded");
+      c_.assumptions.push_back("the collective is a sum (its operation was not recorded)");
     }
     const std::string& algorithm = First().call().algorithm();
     if (IsCompression(algorithm) && !compressed_too_)
-      return Cannot(
-          absl::StrCat("compressed: ", algorithm,
-                       " hands over less than the values, by design; its single steps are "
-                       "no sums, and what it leaves out is judged over steps"));
+      return Cannot(absl::StrCat("compressed: ", algorithm,
+                                 " sends less than the full values, by design; single steps are "
+                                 "not sums, so the omitted part is judged over several steps"));
     if (c_.op == Call::OP_SUM || c_.op == Call::OP_AVG) return absl::OkStatus();
     return Cannot("not-a-sum: the operation is neither a sum nor an average");
   }
@@ -112,7 +111,7 @@ class Decoder {
     for (size_t i = 0; i < joined_.items.size(); ++i) {
       if (absl::Status s = CheckRank(i); !s.ok()) return s;
     }
-    if (result_ < 0) return Cannot("no-result: no rank recorded what came back");
+    if (result_ < 0) return Cannot("no-result: no rank recorded the result");
     const v1::ReductionSample& result = SampleOf(static_cast<size_t>(result_));
     c_.output_dtype = static_cast<DType>(result.output().dtype());
     c_.output_rank = joined_.items[static_cast<size_t>(result_)].source->rank();
@@ -149,9 +148,9 @@ class Decoder {
     const bool other_out =
         sample.has_output() && static_cast<DType>(sample.output().dtype()) != c_.output_dtype;
     if (other_out || (i > 0 && in != c_.input_dtype))
-      return Cannot(absl::StrCat("bad-tensor: rank ", rank, " recorded another dtype"));
+      return Cannot(absl::StrCat("bad-tensor: rank ", rank, " recorded a different dtype"));
     if (i > 0 && !SameOffsets(sample, First().sample()))
-      return Cannot(absl::StrCat("offsets-differ: rank ", rank, " sampled other elements"));
+      return Cannot(absl::StrCat("offsets-differ: rank ", rank, " sampled different elements"));
     c_.input_dtype = in;
     held_ += sample.has_output() ? 1 : 0;
     if (sample.has_output() && static_cast<int64_t>(i) != result_)
@@ -169,11 +168,11 @@ class Decoder {
     constexpr int64_t kMostRanks = 1 << 17;
     constexpr int64_t kMostValues = int64_t{1} << 28;
     if (ranks < 2) {
-      return Cannot("one-rank: a single rank's values were recorded; there is nothing to sum");
+      return Cannot("one-rank: values of a single rank were recorded, so there is no sum");
     }
     if (samples == 0) return Cannot("no-samples: the sample is empty");
     if (ranks > kMostRanks || samples > kMostValues / ranks)
-      return Cannot("too-large: the sample has more values than can be replayed");
+      return Cannot("too-large: the sample has more values than the replay limit");
     c_.ranks = static_cast<int>(ranks);
     recorded_ = samples;
     return absl::OkStatus();
@@ -253,7 +252,7 @@ class Decoder {
       if (!c_.count_given) {
         c_.count = static_cast<uint64_t>(recorded_);
         c_.assumptions.push_back(
-            "the whole buffer was recorded: neither its count nor the elements' offsets were");
+            "the whole buffer was recorded (neither its count nor offsets of elements were)");
       }
     } else {
       if (absl::Status s = CheckTensor("offsets", sample.offsets(), {recorded_}, false); !s.ok())

@@ -32,9 +32,9 @@ bool NumberedByWorld(const JoinedReduction& joined) {
 }
 
 std::string TwiceWords(const JoinedReduction& joined, uint32_t rank) {
-  return absl::StrCat("ambiguous-group: rank ", rank, " of ", GroupWords(joined.group),
-                      " reported twice; several process groups seem to share a name or a sequence "
-                      "number");
+  return absl::StrCat(
+      "ambiguous-group: rank ", rank, " of ", GroupWords(joined.group),
+      " reported twice; several process groups may share a name or a sequence number");
 }
 
 // Finds the ranks that did not report, by group ranks, or by ranks of the world if group ranks are
@@ -54,9 +54,9 @@ void FindMissing(const SiteStep& step, bool by_world, JoinedReduction& joined) {
   const bool beyond = joined.size > 0 && !by_world && above > joined.size;
   if (joined.size > 0 && (beyond || seen.size() > joined.size) && joined.ambiguous.empty()) {
     joined.ambiguous =
-        absl::StrCat("ambiguous-group: ", GroupWords(joined.group), " is said to have ",
+        absl::StrCat("ambiguous-group: ", GroupWords(joined.group), " is recorded with ",
                      joined.size, joined.size == 1 ? " rank, and " : " ranks, and ", seen.size(),
-                     " reported, the last as ", *seen.rbegin());
+                     " reported, the last one as ", *seen.rbegin());
   }
   uint64_t expected = joined.size;
   if (expected == 0) expected = numbered ? above : seen.size();
@@ -79,7 +79,7 @@ void Complete(const SiteStep& step, JoinedReduction& joined) {
   if (whole > 0) {
     joined.ambiguous = absl::StrCat("ambiguous-group: ", joined.items.size(), " records of ",
                                     GroupWords(joined.group),
-                                    " have one number, and one of them speaks for all ranks");
+                                    " have the same number, and one of them describes all ranks");
     return;
   }
   const bool by_world = NumberedByWorld(joined);

@@ -17,7 +17,7 @@ std::string Noun(const std::string& family) {
   if (family == "halving") return "recursive halving";
   if (family == "grouped") return "sum in groups";
   if (family == "unexplained") return "none of the candidates";
-  if (family == "indistinguishable") return "candidates that these samples do not tell apart";
+  if (family == "indistinguishable") return "candidates that these samples do not distinguish";
   return family;
 }
 

@@ -390,7 +390,7 @@ void ReductionReplay::AddDetails(google::protobuf::Struct& details) const {
     Put(details, "compensated", compensated);
     Put(details, "compensated_differs", compensated_differs);
   }
-  if (without_rings) Put(details, "not_tried", "rings and groups of so many ranks");
+  if (without_rings) Put(details, "not_tried", "rings and groups of this many ranks");
   if (!runner_up.empty()) {
     Put(details, "runner_up", runner_up);
     Put(details, "runner_up_matches", runner_up_matches);

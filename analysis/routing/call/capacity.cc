@@ -44,14 +44,14 @@ void CheckDeclared(int64_t capacity, Saturation& s) {
     if (cell.kept > capacity) {
       s.contradiction = absl::StrCat("capacity-exceeded: ", Where(cell), " holds ", cell.kept,
                                      " tokens, more than the declared capacity of ", capacity,
-                                     "; the pool or the capacity is not as recorded");
+                                     "; the recorded pool or capacity is wrong");
       return;
     }
     if (cell.refused > 0 && cell.kept != capacity) {
       s.contradiction =
           absl::StrCat("refused-below-capacity: ", Where(cell), " refused ", cell.refused,
                        " choices while it held ", cell.kept, " of ", capacity,
-                       "; something other than the declared capacity refuses");
+                       "; the declared capacity does not explain the refusals");
       return;
     }
   }
@@ -79,7 +79,7 @@ void CheckExhibited(const RoutingCase& c, Saturation& s) {
     } else if (cell.kept != k.capacity) {
       s.contradiction = absl::StrCat("capacity-differs: ", Where(*k.first), " refused at ",
                                      k.capacity, " tokens, ", Where(cell), " at ", cell.kept,
-                                     "; no one capacity explains the refusals");
+                                     "; no single capacity explains the refusals");
       return;
     }
     const double bits = fresh[i] ? HoldingBits(cell) : 0;
@@ -176,10 +176,10 @@ Saturation FindSaturation(const RoutingCase& c) {
                                    [](const Cell& cell) { return cell.refused > 0; });
   const v1::RoutingConfig& config = c.routing->config();
   if (ExcludesCapacity(config) && s.refusing_cells > 0) {
-    s.contradiction = absl::StrCat(
-        "capacity-none: the router is recorded to have no capacity, and ", c.dropped,
-        " choices were refused; by what was not recorded (a threshold of the token's own, a draw, "
-        "or a capacity after all)");
+    s.contradiction =
+        absl::StrCat("capacity-none: the router is recorded to have no capacity, and ", c.dropped,
+                     " choices were refused; the cause was not recorded (a threshold per token, a "
+                     "draw, or an undeclared capacity)");
   } else if (DeclaresCapacity(config)) {
     CheckDeclared(static_cast<int64_t>(config.capacity()), s);
   } else if (s.refusing_cells > 0) {

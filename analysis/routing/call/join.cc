@@ -187,17 +187,16 @@ std::shared_ptr<v1::Routing> Join(const std::vector<const Item*>& items, uint32_
           (!(rows.*field.has)() || Append((rows.*field.get)(), (sample.*field.edit)()));
       if (alike) continue;
       *blocked = absl::StrCat("ranks-differ: ", field.name, " of rank ", item->source->rank(),
-                              " has another dtype or shape than that of rank ",
-                              items[0]->source->rank(), "; their pool cannot be put together");
+                              " has a dtype or shape that differs from rank ",
+                              items[0]->source->rank(), "; their pool cannot be joined");
       return nullptr;
     }
     ends.push_back(sample.scores().shape_size() > 0 ? sample.scores().shape(0) : 0);
   }
   if (sample.has_sequence_id() && sample.has_position() && !SeparateSequences(ends, &sample)) {
     *blocked =
-        "sequence-ids-reused: ranks use the same sequence ids for different sequences and hold "
-        "parts of "
-        "them; give every sequence one id in the whole world";
+        "sequence-ids-reused: ranks use the same sequence ids for different sequences; give every "
+        "sequence an id that is unique over all ranks";
     return nullptr;
   }
   if (sample.has_sequence_order() && ends.size() > 1 && !RenumberOrder(ends, &sample)) {
@@ -231,17 +230,17 @@ void JoinCall(const SiteStep& step, const std::vector<size_t>& items,
   const std::vector<uint32_t> missing = Missing(step, have);
   if (!missing.empty()) {
     call.blocked = absl::StrCat("missing-ranks: the pool spans ranks and ", RankList(missing),
-                                " sent no rows of this call");
+                                " recorded no rows of this call");
     return;
   }
   if (step.world_size == 0) {
-    call.assumptions.push_back("the recorded ranks are all that share the pool");
+    call.assumptions.push_back("the recorded ranks are all ranks of the pool");
   }
   for (const Item* item : sampled) {
     if (item->evidence->redacted_key() == sampled[0]->evidence->redacted_key()) continue;
     call.blocked = absl::StrCat(
         "keys-differ: rank ", item->source->rank(), " and rank ", sampled[0]->source->rank(),
-        " redacted their ids under different keys; set PLUMBLINE_REDACT_KEY on all ranks");
+        " redacted their ids with different keys; set PLUMBLINE_REDACT_KEY on all ranks");
     return;
   }
   auto joined = Join(sampled, step.world_size, &call.rank_ends, &call.blocked);

@@ -21,15 +21,15 @@ inline constexpr OptionInfo kRoutingOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "bits",
      .default_value = "20",
-     .reason =
-         "2^-20 is one false proof in a million calls, if every call were an innocent look-alike",
+     .reason = "2^-20 is one false proof in a million calls, if every call has an innocent cause "
+               "with the same pattern",
      .low = 20,
      .high = 1000},
     {.name = "hint-bits",
      .type = OptionInfo::Type::kNumber,
      .unit = "bits",
      .default_value = "7",
-     .reason = "below 1 in 128 a coincidence is not worth a person's time",
+     .reason = "below 1 in 128 a coincidence is rare enough to report",
      .low = 7,
      .high = 1000},
 };

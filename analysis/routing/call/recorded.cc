@@ -238,8 +238,9 @@ class Reader {
     }
     if (missing == 0) return absl::OkStatus();
     return Cannot(absl::StrCat("masks-differ: keep_mask keeps ", missing,
-                               " choices that routing_map does not hold, the first at row ",
-                               first_row, ", expert ", first_expert, "; both say what was kept"));
+                               " choices that routing_map does not contain, the first at row ",
+                               first_row, ", expert ", first_expert,
+                               "; both record the kept choices"));
   }
 
   const v1::RoutingConfig& config_;

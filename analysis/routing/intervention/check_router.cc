@@ -52,11 +52,11 @@ class Checker {
 
   void ListAssumptions() {
     if (inputs_.sequence.empty())
-      check_.assumptions.push_back("all rows are one sequence (no sequence_id was given)");
+      check_.assumptions.push_back("all rows belong to one sequence (no sequence_id was given)");
     if (inputs_.position.empty())
       check_.assumptions.push_back("rows are in time order (no position was given)");
     if (inputs_.rank.empty())
-      check_.assumptions.push_back("another rank's tokens were not tried (rows of one rank)");
+      check_.assumptions.push_back("tokens of other ranks were not varied (rows of one rank)");
   }
 
   absl::StatusOr<Assignments> Call(const std::vector<double>& logits, const std::string& what) {
@@ -68,15 +68,15 @@ class Checker {
                           absl::StrCat(where, ": ", std::string(answer.status().message())));
     }
     if (answer->size() != inputs_.logits.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(where, ": the router answered ",
-                                                     answer->size(), " fates; expected [",
+      return absl::InvalidArgumentError(absl::StrCat(where, ": the router returned ",
+                                                     answer->size(), " results; expected [",
                                                      inputs_.tokens, ", ", inputs_.experts, "]"));
     }
     return answer;
   }
 
   absl::Status Base() {
-    auto base = Call(inputs_.logits, "the batch as given");
+    auto base = Call(inputs_.logits, "the original batch");
     if (!base.ok()) return base.status();
     base_ = std::move(*base);
     return Again();
@@ -84,7 +84,7 @@ class Checker {
 
   // Runs the unchanged batch once more, because a router with state may drift.
   absl::Status Again() {
-    auto again = Call(inputs_.logits, "the batch as given, again");
+    auto again = Call(inputs_.logits, "the original batch, again");
     if (!again.ok()) return again.status();
     nondeterministic_ |= *again != base_;
     return absl::OkStatus();
@@ -221,8 +221,9 @@ class Checker {
     std::string fate = w.lost >= 0 ? absl::StrCat("lost expert ", w.lost) : "";
     if (w.gained >= 0)
       absl::StrAppend(&fate, fate.empty() ? "" : " and ", "gained expert ", w.gained);
-    w.text = absl::StrFormat("token %d (sequence %d, position %d) %s with %s", row, w.sequence,
-                             w.position, fate.empty() ? "was chosen otherwise" : fate, What(trial));
+    w.text =
+        absl::StrFormat("token %d (sequence %d, position %d) %s with %s", row, w.sequence,
+                        w.position, fate.empty() ? "was assigned differently" : fate, What(trial));
     check_.witness = std::move(w);
   }
 
@@ -275,24 +276,22 @@ const char* RouterCheck::row_name() const {
 std::string RouterCheck::Explanation() const {
   if (row == Row::kNondeterministic) {
     return absl::StrFormat(
-        "The router does not repeat itself: the same batch with the same seeds was routed in two "
-        "ways (%d calls). Fix its seeds, and the state that it keeps between calls, and check "
-        "again.",
+        "The router is not repeatable: the same batch with the same seeds was routed in two ways "
+        "(%d calls). Fix its seeds, and the state that it keeps between calls, and check again.",
         calls);
   }
   if (row == Row::kNotTried) {
-    return "No suffix was replaced: no sequence has two tokens that are not padding, or too few "
-           "calls "
-           "were allowed.";
+    return "No suffix was replaced: no sequence has two tokens other than padding, or too few "
+           "calls were allowed.";
   }
   const char* meaning = row == Row::kFutureLeak
                             ? "An assignment depends on later tokens of its own sequence"
                         : row == Row::kBatchDependent
                             ? "An assignment depends on other sequences of the batch, not on later "
                               "tokens of its own"
-                            : "No assignment moved";
+                            : "No assignment changed";
   return absl::StrFormat(
-      "%s (%d calls). Interventions that moved one: %s; %s; %s; %s.", meaning, calls,
+      "%s (%d calls). Interventions that changed one: %s; %s; %s; %s.", meaning, calls,
       ShareText("later tokens", future), ShareText("an earlier sequence", earlier),
       ShareText("a later sequence", later), ShareText("another rank", other_rank));
 }

@@ -71,7 +71,7 @@ absl::Status CheckInputs(const RouterInputs& inputs) {
     }
     if (inputs.rank.empty()) continue;
     if (rank_of.try_emplace(sequence, inputs.rank[row]).first->second != inputs.rank[row])
-      return Bad(absl::StrCat("rank: sequence ", sequence, " lies on two ranks"));
+      return Bad(absl::StrCat("rank: sequence ", sequence, " is on two ranks"));
   }
   return absl::OkStatus();
 }
@@ -115,7 +115,7 @@ const char* Describe(Manner manner) {
     case Manner::kCopies:
       return "copies of the strongest tokens before";
     default:
-      return "tokens that all ask for one expert";
+      return "tokens that all choose one expert";
   }
 }
 

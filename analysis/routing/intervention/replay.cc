@@ -310,17 +310,17 @@ std::vector<int64_t> RowRanks(const RoutingAnalysis& a) {
 std::string Unreplayable(const RoutingAnalysis& a) {
   const RoutingCase& c = a.c;
   if (!c.ordered()) return "no-order: sequence_id and position were not both recorded";
-  if (a.policy == "unknown") return "policy-unknown: no policy known here explains the recording";
+  if (a.policy == "unknown") return "policy-unknown: no known policy explains the recording";
   if (a.policy == "random-capacity" || a.policy == "balanced-assignment") {
     return absl::StrCat("not-replayable: ", a.policy,
-                        " rests on what was not recorded (draws, the course of an auction)");
+                        " depends on unrecorded data (draws, steps of an auction)");
   }
   if (!(a.explained_share >= 1)) {
     return absl::StrCat("partly-explained: ", a.policy, " explains a share of ", a.explained_share);
   }
   if (c.non_finite > 0) return "non-finite: some scores are NaN or infinite";
   if (c.unknown_refusals > 0 || c.holders_unknown)
-    return "fates-unknown: what some rows were refused was not recorded";
+    return "fates-unknown: the refusals of some rows were not recorded";
   if (!c.routing->config().randomness().empty())
     return absl::StrCat("random-choice: the choice is random (", c.routing->config().randomness(),
                         ") and the draws were not recorded");

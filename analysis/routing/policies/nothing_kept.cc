@@ -22,7 +22,7 @@ std::string Listed(const std::vector<int32_t>& experts) {
 }  // namespace
 
 std::string NothingKept::Describe() const {
-  return absl::StrCat(Listed(experts), " kept none of the ", refused, " choices that fell on ",
+  return absl::StrCat(Listed(experts), " kept none of the ", refused, " choices of ",
                       experts.size() == 1 ? "it" : "them");
 }
 
@@ -51,14 +51,13 @@ NothingKept SetNothingKeptAside(RoutingCase& c) {
 v1::Verdict NothingKeptVerdict(const NothingKept& nothing) {
   if (nothing.everybody) {
     return Inconclusive(absl::StrCat("nothing-kept: every one of the ", nothing.refused,
-                                     " recorded choices was refused; keep_mask or routing_map is "
-                                     "not what was kept"));
+                                     " recorded choices was refused; keep_mask or routing_map does "
+                                     "not contain the kept choices"));
   }
   return Inconclusive(absl::StrCat(
       "nothing-kept: ", nothing.Describe(),
-      "; null experts do that by a stored rule, and so does a router that leaves out experts which "
-      "too few or too many tokens of the batch want. Record a null expert's choices as kept: it "
-      "takes them, and does nothing"));
+      "; null experts do that by a stored rule, and so does a router that excludes experts chosen "
+      "by too few or too many tokens of the batch. Record the choices of a null expert as kept"));
 }
 
 v1::Verdict NoPassBeside(const NothingKept& nothing, v1::Verdict verdict) {

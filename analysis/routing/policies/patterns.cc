@@ -199,18 +199,18 @@ const char* CleanPatterns::name() const {
   if (cut) return "a cut of the queue into pieces";
   if (running_budget) return "a budget that grows along the queue";
   if (sliding_window) return "a budget over the last rows of the queue";
-  if (bucket) return "a budget of each expert that fills again (a token bucket)";
-  if (all_or_nothing) return "a queue that refuses a token by all experts or by none";
+  if (bucket) return "a budget per expert that refills (a token bucket)";
+  if (all_or_nothing) return "a queue that refuses a token at all experts or at none";
   if (table) return "a table of positions and experts";
   return by_position ? "a choice among the sequences at each position" : "nothing";
 }
 
 const char* CleanPatterns::doubt() const {
   if (loose_table) {
-    return " A table of positions gives them too, but would have met the capacity by accident.";
+    return " A table of positions gives them too, but would match the capacity only by chance.";
   }
-  if (loose_cut) return " So does a cut of the queue, of about as many cuts as there are refusals.";
-  return loose_budget ? " Some budget that grows along the queue gives them too." : "";
+  if (loose_cut) return " A queue with about as many cuts as refusals gives them too.";
+  return loose_budget ? " A budget that grows along the queue gives them too." : "";
 }
 
 CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,

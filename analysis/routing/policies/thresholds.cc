@@ -198,9 +198,9 @@ bool FollowStructure(const RoutingCase& c, bool kept_alone, size_t fewest) {
 
 const char* StoredThresholds::name() const {
   if (common) return "one threshold for all experts";
-  if (per_expert) return "one threshold an expert, the same in all pools";
+  if (per_expert) return "one threshold per expert, the same in all pools";
   if (per_sequence) return "one threshold a sequence";
-  return moving ? "a threshold that moves along the sequence, common to all experts" : "";
+  return moving ? "a threshold that changes along the sequence, common to all experts" : "";
 }
 
 StoredThresholds ThresholdsOfMap(const RoutingCase& c, const std::vector<uint8_t>& taken,

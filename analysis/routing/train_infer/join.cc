@@ -78,8 +78,8 @@ class Comparer {
     if (!train_.blocked.empty()) return absl::StrCat(train_.blocked, " (training)");
     if (!infer_.blocked.empty()) return absl::StrCat(infer_.blocked, " (inference)");
     if (train_.key != infer_.key) {
-      return "keys-differ: training and inference redacted their ids under different keys, or one "
-             "did not; set PLUMBLINE_REDACT_KEY on both";
+      return "keys-differ: training and inference redacted their ids with different keys, or only "
+             "one redacted them; set PLUMBLINE_REDACT_KEY on both";
     }
     if (train_.experts != infer_.experts || train_.top_k != infer_.top_k) {
       return absl::StrCat("shapes-differ: training chooses ", train_.top_k, " of ", train_.experts,
@@ -87,9 +87,10 @@ class Comparer {
     }
     for (const RoutedSide* side : {&train_, &infer_}) {
       if (100 * side->conflicting > side->rows) {
-        return absl::StrCat("ids-repeat: ", side->conflicting, " of ", side->rows, " rows of ",
-                            side == &train_ ? "training" : "inference",
-                            " share a sequence and position with another that is routed otherwise");
+        return absl::StrCat(
+            "ids-repeat: ", side->conflicting, " of ", side->rows, " rows of ",
+            side == &train_ ? "training" : "inference",
+            " share a sequence and position with another row that is routed differently");
       }
     }
     return "";
@@ -147,8 +148,8 @@ class Comparer {
     c_.unrelated = Median(other);
     if (c_.difference > 0 && !(c_.difference < 0.5 * c_.unrelated)) {
       c_.blocked =
-          "not-the-same-tokens: joined by their ids, the sides' scores are no closer than those of "
-          "unrelated tokens (other ids, weights far apart, or noise left on)";
+          "not-the-same-tokens: after joining by ids, the scores of the two sides are not closer "
+          "than those of unrelated tokens (wrong ids, very different weights, or active noise)";
     }
   }
 

@@ -62,12 +62,12 @@ class CallReader {
     if (rows_ < 0 || rows_ > (int64_t{1} << 28) || experts_ < 1 || experts_ > kMaxExperts ||
         k_ < 1 || k_ > std::min<int64_t>(kMaxTopK, experts_))
       return "bad-shape: rows, experts or top_k are out of range";
-    if (!s_.has_sequence_id()) return "no-sequence-ids: tokens cannot be told apart";
-    if (!s_.has_position()) return "no-positions: tokens cannot be told apart";
+    if (!s_.has_sequence_id()) return "no-sequence-ids: tokens cannot be identified";
+    if (!s_.has_position()) return "no-positions: tokens cannot be identified";
     if (std::string bad = BadTensor(); !bad.empty())
       return absl::StrCat("bad-tensor: ", bad, " does not have its shape, dtype and bytes");
     if (side_->rows > 0 && (side_->experts != experts_ || side_->top_k != k_))
-      return "calls-differ: calls of one step have other numbers of experts or choices";
+      return "calls-differ: calls of one step have different numbers of experts or choices";
     side_->experts = static_cast<int32_t>(experts_);
     side_->top_k = static_cast<int32_t>(k_);
     return OpenScores();
@@ -142,7 +142,7 @@ class CallReader {
 
   std::string SetKind(std::string kind) {
     if (side_->rows > 0 && side_->kind != kind)
-      return "calls-differ: calls of one step record other scores";
+      return "calls-differ: calls of one step record different kinds of scores";
     side_->kind = std::move(kind);
     return "";
   }
@@ -288,7 +288,7 @@ void RoutedSide::Add(const v1::Routing& routing, bool dump, size_t max_tokens,
                      uint64_t redacted_key) {
   if (!blocked.empty()) return;
   if (rows > 0 && key != redacted_key) {
-    blocked = "keys-differ: processes of one side redacted their ids under different keys";
+    blocked = "keys-differ: processes of one side redacted their ids with different keys";
     return;
   }
   key = redacted_key;

@@ -26,19 +26,20 @@ v1::Verdict VerdictByChoices(const RoutingComparison& last, const FlipTotals& to
   FindingBuilder found(beyond ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
   found.Title("training and inference route the same tokens differently")
       .Explain(absl::StrCat(
-          words, beyond ? ": rounding of the scores does not do that."
-                        : ". Without scores it is not known whether rounding is the reason."))
+          words, beyond ? ": rounding of the scores does not explain this."
+                        : ". Without scores it is not known whether rounding is the cause."))
       .Cause("other-choices", beyond ? 0.8 : 0.5)
-      .Measured("choices that one side alone made", share, "share")
-      .Threshold(beyond ? most : flip_share,
-                 beyond ? "a tenth, or what differences of an eighth of the scores' spread move"
-                        : "option flip-share")
+      .Measured("choices that only one side made", share, "share")
+      .Threshold(
+          beyond ? most : flip_share,
+          beyond
+              ? "a tenth, or the share that differences of an eighth of the scores' spread change"
+              : "option flip-share")
       .Fix(
-          "Record both sides' router scores: margins tell rounding from another arithmetic, "
-          "bias or numbering of the experts.")
+          "Record the router scores of both sides: margins distinguish rounding from a different "
+          "arithmetic, bias or numbering of the experts.")
       .Samples(totals.compared);
-  found.verdict().add_assumptions(
-      "scores, which were not recorded, are nearly normal over the experts");
+  found.verdict().add_assumptions("scores (not recorded) are nearly normal over the experts");
   return found.Take();
 }
 
@@ -53,18 +54,18 @@ v1::Verdict VerdictByScores(const RoutingComparison& last, const FlipTotals& tot
   FindingBuilder found(far ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
   found.Title("training and inference route the same tokens differently")
       .Explain(absl::StrFormat(
-          "%d of %d tokens choose other experts, %.2g %% of all choices; the two sides' scores "
-          "differ by %.3g (median), where one token's have a spread of %.3g: %s",
+          "%d of %d tokens choose other experts, %.2g %% of all choices; the scores of the two "
+          "sides differ by %.3g (median); the scores of one token have a spread of %.3g: %s",
           totals.flips, totals.compared, 100 * totals.share, last.difference, last.spread,
-          far ? "rounding of the scores does not do that."
-              : "they agree, and many choices are between scores that are nearly equal."))
+          far ? "rounding of the scores does not explain this."
+              : "the scores agree, and many choices are between nearly equal scores."))
       .Cause(far ? "other-scores" : "near-ties", far ? 0.8 : 0.6)
-      .Measured("choices that one side alone made", totals.share, "share")
-      .Threshold(kMostFlipped,
-                 "customary: a tenth, beside scores more than an eighth of their "
-                 "spread apart")
-      .Fix(far ? "Look for what one side adds to the scores: exploration noise or jitter "
-                 "that evaluation leaves on, dropout, weights of another update."
+      .Measured("choices that only one side made", totals.share, "share")
+      .Threshold(
+          kMostFlipped,
+          "customary: a tenth, with scores that differ by more than an eighth of their spread")
+      .Fix(far ? "Find what one side adds to the scores: exploration noise or jitter that stays "
+                 "active in evaluation, dropout, weights of another update."
                : "Compute router scores in fp32 and break ties alike on both sides (by the "
                  "expert's number), or replay inference's choices in training.")
       .Samples(totals.compared);

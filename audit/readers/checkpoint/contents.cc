@@ -90,15 +90,14 @@ std::optional<Problem> ReadContents(const std::string& path, const InputFile& fi
   if (IsDistributedPart(path)) return ReadDistributedContents(path, file, contents, findings);
   if (head->starts_with("PK\x03\x04")) return ReadTorchContents(file, contents, findings);
   if (head->substr(0, 32).find(kLegacyMagic) != std::string::npos) {
-    return Problem{
-        0,
-        "expected a checkpoint as torch.save writes it since 1.6 (a zip), found its older "
-        "form (one pickle after the other): load it and save it again"};
+    return Problem{0,
+                   "expected a checkpoint as torch.save writes it since 1.6 (a zip), found the "
+                   "older form (several pickles in sequence): load it and save it again"};
   }
   if (LooksTar(*head)) {
     return Problem{0,
-                   "expected a checkpoint as torch.save writes it since 1.6 (a zip), found its "
-                   "oldest form (a tar): load it and save it again"};
+                   "expected a checkpoint as torch.save writes it since 1.6 (a zip), found the "
+                   "oldest form (a tar file): load it and save it again"};
   }
   return ReadSafetensorsContents(file, contents, findings);
 }
@@ -108,7 +107,7 @@ std::optional<Problem> ReadTorchContents(const InputFile& file, CheckpointConten
   std::unique_ptr<TorchFile> torch;
   if (auto problem = TorchFile::Open(file, &torch)) return problem;
   if (torch->checksum_differs())
-    findings->notes.push_back("data.pkl is not what its checksum in the zip says");
+    findings->notes.push_back("data.pkl does not match its checksum in the zip");
   for (const OpaqueCall& call : OpaqueCalls(*torch)) {
     const std::string count =
         std::to_string(call.count) + (call.count == 1 ? " call of " : " calls of ");
@@ -117,11 +116,12 @@ std::optional<Problem> ReadTorchContents(const InputFile& file, CheckpointConten
             ? ""
             : " (in circles: " + std::to_string(call.circles) +
                   (call.circles == 1 ? " reference that leads" : " references that lead") +
-                  " back into it left out)";
-    findings->notes.push_back("left closed: " + count + call.name + circles);
+                  " back into it not followed)";
+    findings->notes.push_back("not decoded: " + count + call.name + circles);
     if (call.data) continue;
     findings->problems.push_back({call.byte, "expected tensors and plain values, found " + count +
-                                                 Printable(call.name) + " (left closed, not run)"});
+                                                 Printable(call.name) +
+                                                 " (not decoded and not executed)"});
   }
   if (std::string told = OmittedRuns(torch->tree()); !told.empty())
     findings->notes.push_back(std::move(told));
@@ -130,7 +130,7 @@ std::optional<Problem> ReadTorchContents(const InputFile& file, CheckpointConten
   for (const NamedTensor& tensor : contents->tensors) bytes += tensor.place.bytes();
   if (bytes > kFreeBytes + kMostRepeats * file.size()) {
     return Problem{0, "expected tensors of at most " + std::to_string(kMostRepeats) +
-                          " times the file's bytes, found " + std::to_string(bytes) +
+                          " times the size of the file, found " + std::to_string(bytes) +
                           " in a file of " + std::to_string(file.size())};
   }
   return std::nullopt;

@@ -86,8 +86,9 @@ class IndexWalk {
     const std::string file(tree_.text(path));
     if (file.empty() || file == "." || file == ".." ||
         file.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
-      return Problem{tree_.offset(path),
-                     "expected the name of a file beside the index, found " + Quoted(file)};
+      return Problem{
+          tree_.offset(path),
+          "expected the name of a file in the folder of the index, found " + Quoted(file)};
     }
     DistributedEntry entry;
     entry.name = ValidUtf8(tree_.text(name).substr(0, kMostEntryName));
@@ -118,11 +119,11 @@ class IndexWalk {
     for (const auto& [name, seen] : others) {
       const std::string text = std::to_string(seen.count) +
                                (seen.count == 1 ? " call of " : " calls of ") + Printable(name);
-      findings_.notes.push_back("left closed: " + text);
+      findings_.notes.push_back("not decoded: " + text);
       if (!seen.data) {
         findings_.problems.push_back(
-            {seen.byte, "expected tensors' places and plain values, found " + text +
-                            " (left closed, not run)"});
+            {seen.byte, "expected locations of tensors and plain values, found " + text +
+                            " (not decoded and not executed)"});
       }
     }
   }
@@ -190,8 +191,8 @@ std::shared_ptr<const DistributedIndex> IndexBeside(const std::string& part,
   const fs::file_time_type time = fs::last_write_time(path, error);
   if (error) {
     *problem = Problem{0,
-                       "expected the index .metadata of a distributed checkpoint beside this part "
-                       "of one, found none"};
+                       "expected the index .metadata of the distributed checkpoint in the folder "
+                       "of this part, found none"};
     return nullptr;
   }
   if (known != nullptr && known_path == path.string() && known_time == time) return known;
@@ -205,8 +206,8 @@ std::shared_ptr<const DistributedIndex> IndexBeside(const std::string& part,
   }
   if (ReadDistributedIndex(*opened, index.get(), &told)) {
     *problem = Problem{0,
-                       "expected an index .metadata that can be read beside this part, found "
-                       "another (its own problem says why)"};
+                       "expected a readable index .metadata in the folder of this part, found an "
+                       "unreadable one (see its own problem)"};
     return nullptr;
   }
   known_path = path.string();
@@ -248,7 +249,7 @@ std::optional<Problem> ReadDistributedContents(const std::string& path, const In
   if (index == nullptr) return problem;
   const auto entries = index->files.find(fs::path(path).filename().string());
   if (entries == index->files.end()) {
-    findings->notes.push_back("the index beside it names nothing in this part");
+    findings->notes.push_back("the index in the same folder names no tensor of this part");
     return std::nullopt;
   }
   // Limit the bytes read, so that work is linear in the file's size even if entries overlap.

@@ -41,7 +41,7 @@ std::optional<Problem> ReadShardIndex(const InputFile& file, ShardIndex* index) 
   std::string twice;
   const nlohmann::json json = ParseIndex(*text, &twice);
   if (json.is_discarded() || !json.is_object())
-    return Problem{0, "expected a JSON object, found something else or a part of one"};
+    return Problem{0, "expected a JSON object, found other or incomplete content"};
   const auto map = json.find("weight_map");
   if (map == json.end() || !map->is_object())
     return Problem{0, "expected a weight_map of tensors and files, found none"};
@@ -71,7 +71,7 @@ std::vector<Problem> CheckShards(const ShardIndex& index, const std::vector<Shar
   uint64_t total = 0;
   for (const std::string& shard : missing)
     problems.push_back({0, "expected the shard " + Quoted(shard) +
-                               " beside its index, found none that can be read"});
+                               " in the folder of its index, found no readable one"});
   for (const ShardTensors& shard : shards) {
     for (const auto& [name, bytes] : shard.tensors) {
       total += bytes;
@@ -96,9 +96,9 @@ std::vector<Problem> CheckShards(const ShardIndex& index, const std::vector<Shar
         {0, "expected tensor " + Quoted(name) + " in " + Quoted(shard) + ", found no such tensor"});
   }
   if (problems.empty() && index.total_size && *index.total_size != total) {
-    *note = "the index says " + std::to_string(*index.total_size) +
-            " bytes of tensors, its shards hold " + std::to_string(total) +
-            "; each tensor that it names is there";
+    *note = "the index states " + std::to_string(*index.total_size) +
+            " bytes of tensors, its shards contain " + std::to_string(total) +
+            "; each tensor of the index exists";
   }
   return problems;
 }

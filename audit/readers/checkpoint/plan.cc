@@ -35,7 +35,7 @@ class Planner {
     std::vector<InputReport*> indexes, distributed;
     for (InputReport* report : reports_) {
       if (!report->named && IsLeftover(report->path)) {
-        report->Note("a file that its writer had not finished, by its name: not read");
+        report->Note("not read: according to its name, the writer had not finished this file");
       } else if (fs::path(report->path).filename() == ".metadata") {
         distributed.push_back(report);
       } else if (report->path.ends_with(".index.json")) {
@@ -95,7 +95,8 @@ class Planner {
       found.shard.tensors.emplace_back(tensor.name, tensor.place.bytes());
     if (found.place.step && found.step && *found.place.step != *found.step) {
       report->Note("step " + std::to_string(*found.place.step) +
-                   " by its name, which is taken; its content says " + std::to_string(*found.step));
+                   " according to its name, which is used; its content states " +
+                   std::to_string(*found.step));
     }
     return found;
   }
@@ -153,7 +154,8 @@ class Planner {
       if (fs::exists(path, error)) {
         Find(report, path);
       } else {
-        report->Add(0, "expected the part " + Quoted(name) + " beside its index, found none");
+        report->Add(
+            0, "expected the part " + Quoted(name) + " in the folder of its index, found none");
       }
     }
   }
@@ -178,7 +180,7 @@ class Planner {
     for (FoundFile& file : files_) {
       if (file.place.step || file.step || !named.contains(file.planned.run)) continue;
       file.planned.apart = true;
-      file.planned.run += " (of no step)";
+      file.planned.run += " (without a step)";
     }
   }
 
@@ -236,8 +238,9 @@ std::vector<PlannedFile> PlansSince(std::vector<PlannedFile> plans, int64_t sinc
     if (plan.step >= since || before[plan.run].contains(plan.step)) {
       kept.push_back(std::move(plan));
     } else {
-      plan.report->Note("step " + std::to_string(plan.step) + " was not read: findings from step " +
-                        std::to_string(since) + " on are asked for");
+      plan.report->Note("step " + std::to_string(plan.step) +
+                        " was not read: only findings from step " + std::to_string(since) +
+                        " on are requested");
     }
   }
   return kept;

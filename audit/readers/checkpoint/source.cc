@@ -47,8 +47,7 @@ class CheckpointSource : public Source {
   }
 
   void Refused(const absl::Status& why) override {
-    plans_[first_].report->Add(
-        0, "expected evidence that can be judged, found: " + std::string(why.message()));
+    plans_[first_].report->Add(0, "expected valid evidence, found: " + std::string(why.message()));
   }
 
   uint64_t bytes_read() const override { return bytes_read_; }
@@ -123,7 +122,7 @@ class CheckpointSource : public Source {
     if (DTypeSize(tensor.place.dtype) == 0) {
       if (unread_.insert(tensor.place.dtype_name).second) {
         part.report->Note("tensors of dtype " + Quoted(tensor.place.dtype_name) +
-                          " are listed, not read");
+                          " are listed but not read");
       }
       return;
     }
@@ -172,9 +171,9 @@ class CheckpointSource : public Source {
     const bool hides = stats.pos_inf == 0 && 20 * stats.neg_inf >= stats.count;
     if (tensor.op == "weight" && !tensor.rate && infinite > 0 && stats.nan == 0 &&
         (rest_is_zero || hides))
-      return ": infinite, and held by no optimizer: taken for a mask or a bound, not judged";
+      return ": infinite, and in no optimizer: treated as a mask or a bound, not judged";
     if (tensor.op == "state" && stats.count == 1 && infinite + stats.nan > 0)
-      return ": a number beside the model that is not finite, not judged";
+      return ": a NaN or infinite number that is not part of the model: not judged";
     return nullptr;
   }
 

@@ -16,7 +16,7 @@ std::string CheckStored(const StoredTensor& t) {
   bool empty = false;
   for (size_t i = 0; i < t.shape.size(); ++i) {
     if (t.shape[i] < 0 || t.stride[i] < 0)
-      return "extents and strides of 0 or more, found one below";
+      return "extents and strides of at least 0, found a negative one";
     empty |= t.shape[i] == 0;
   }
   if (empty) return "";

@@ -128,7 +128,7 @@ std::optional<Problem> TorchFile::Read(uint64_t begin, uint64_t size) {
   }
   if (!pickle->unreadable.empty())
     return Problem{pickle->head,
-                   "expected data.pkl stored as it is, found it " + pickle->unreadable};
+                   "expected data.pkl stored without compression, found it " + pickle->unreadable};
   PickleLimits limits;
   limits.whole = "params";  // of an optimizer's group: they name its state
   if (pickle->size > limits.bytes) {

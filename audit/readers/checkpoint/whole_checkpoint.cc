@@ -107,7 +107,7 @@ class Assembly {
         share.plan->report->Note("optimizer state: " + std::to_string(names.size()) + " of " +
                                  std::to_string(parameters) +
                                  (sorted && !names.empty()
-                                      ? " parameters named by the order of transformers' modules"
+                                      ? " parameters named by the module order of transformers"
                                       : " parameters named by order and shape"));
       }
       names_[&share] = std::move(names);

@@ -123,7 +123,7 @@ std::unique_ptr<PointFile> OpenCometArchive(InputReport* report, InputFile file)
     return nullptr;
   }
   if (!messages->unreadable.empty()) {
-    report->Add(messages->head, "expected messages.json stored as it is, found " +
+    report->Add(messages->head, "expected messages.json stored without compression, found " +
                                     messages->unreadable + ": unpack it with unzip FILE");
     return nullptr;
   }

@@ -105,13 +105,13 @@ class DatabaseFile : public PointFile, private JsonRecord::Taker {
     }
     if (damaged_ > 0)
       report_->Add(0, "expected JSON in each row of metrics, found " + std::to_string(damaged_) +
-                          " rows with something else");
+                          " rows with other content");
     if (numbered_ > 0)
       report_->Note("expected a step with each point, found " + std::to_string(numbered_) +
-                    " more points of step 0: a series' points are counted, from 0");
+                    " more points with step 0: points of a series are numbered from 0");
     if (runs_ > 1)
       report_->Note("it holds " + std::to_string(runs_) +
-                    " runs: the name of each stands before its series");
+                    " runs: the name of the run precedes the names of its series");
   }
 
  private:

@@ -80,7 +80,7 @@ void CheckLogitsDump(const SafetensorsHeader& header, std::vector<Problem>* prob
     if (const TensorEntry* ids = header.Find(name))
       CheckShape(*ids, "[T]", {train->shape[0]}, problems);
   }
-  CheckTotalSize({train, rollout, allowed}, "logits", "dump fewer rows a file", problems);
+  CheckTotalSize({train, rollout, allowed}, "logits", "dump fewer rows per file", problems);
 }
 
 std::string LogitsOp(const SafetensorsHeader& /*header*/) { return "logits"; }
@@ -113,7 +113,7 @@ class LogitsTensors {
       rows_->push_back(static_cast<uint64_t>(i));
       if (!tokens.present() || Int64At(tokens, i) == label) continue;
       return AtByte(absl::InvalidArgumentError(
-                        "expected labels that are tokens, or below 0 in rows to leave out, found " +
+                        "expected labels that are tokens, or below 0 for excluded rows, found " +
                         std::to_string(label) + " for token " + std::to_string(Int64At(tokens, i)) +
                         " in row " + std::to_string(i)),
                     entry.begin + static_cast<uint64_t>(i) * DTypeSize(entry.dtype));

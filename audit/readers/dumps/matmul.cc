@@ -105,7 +105,7 @@ void CheckScales(const SafetensorsHeader& header, const v1::MatmulConfig& config
       if (tensor->shape != std::vector<int64_t>{1})
         CheckShape(*tensor, "[1] or [m]", {Samples(header)}, problems);
     } else if (config.block() == 0) {
-      problems->push_back({tensor->declared_at, "expected metadata block beside " + which +
+      problems->push_back({tensor->declared_at, "expected metadata block with " + which +
                                                     ": products that share one scale"});
     } else {
       const TensorEntry* factor = header.Find(which.substr(0, 1));
@@ -164,7 +164,7 @@ void CheckMatmulDump(const SafetensorsHeader& header, std::vector<Problem>* prob
   }
   CheckScales(header, config, problems);
   CheckTotalSize({a, b, d, c, offsets, a_index, b_index}, "matmul tensors",
-                 "dump fewer elements a file", problems);
+                 "dump fewer elements per file", problems);
 }
 
 std::string MatmulOp(const SafetensorsHeader& /*header*/) { return "matmul"; }

@@ -77,7 +77,7 @@ void CheckFactor(const TensorEntry& tensor, const std::string& format,
   const bool bytes = tensor.dtype == DType::kU8 && BytesAs(format) != DType::kUnspecified;
   if (four || bytes) return;
   if (tensor.dtype == DType::kU8) {
-    Wrong(tensor, "a floating dtype (of U8 say input_format: e2m1, e4m3 or e5m2)", problems);
+    Wrong(tensor, "a floating dtype (for U8 set input_format: e2m1, e4m3 or e5m2)", problems);
     return;
   }
   CheckDType(tensor, Content::kAnyFloating, problems);
@@ -115,7 +115,7 @@ void CheckScale(const TensorEntry& tensor, const std::string& scale_format,
   if (IsE8M0(tensor)) return;
   if (tensor.dtype == DType::kU8) {
     if (scale_format != "e8m0" && scale_format != "e4m3")
-      Wrong(tensor, "F32 (of U8 say scale_format: e8m0 or e4m3)", problems);
+      Wrong(tensor, "F32 (for U8 set scale_format: e8m0 or e4m3)", problems);
     return;
   }
   CheckDType(tensor, Content::kAnyFloating, problems);

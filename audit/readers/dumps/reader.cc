@@ -77,8 +77,7 @@ class DumpSource : public Source {
   }
 
   void Refused(const absl::Status& why) override {
-    plans_[next_ - 1].file->Add(
-        0, "expected evidence that can be judged, found: " + std::string(why.message()));
+    plans_[next_ - 1].file->Add(0, "expected valid evidence, found: " + std::string(why.message()));
   }
 
   uint64_t bytes_read() const override { return bytes_read_; }

@@ -94,10 +94,9 @@ bool CheckInputs(const TensorEntry& inputs, std::vector<Problem>* problems) {
   CheckDType(inputs, Content::kAnyFloating, problems);
   const size_t axes = inputs.shape.size();
   if ((axes == 1 || axes == 2) && inputs.shape[0] >= 1) return true;
-  problems->push_back({inputs.declared_at,
-                       "expected inputs of shape [N,m] or, of one rank, [m], "
-                       "found " +
-                           ShapeText(inputs.shape)});
+  problems->push_back(
+      {inputs.declared_at,
+       "expected inputs of shape [N,m] or, for one rank, [m], found " + ShapeText(inputs.shape)});
   return false;
 }
 
@@ -135,7 +134,8 @@ void CheckAgainst(const SafetensorsHeader& header, const Call& call, const Tenso
     wrong("group_size", "the " + std::to_string(n) + " rows of inputs");
   const auto order = static_cast<uint64_t>(call.ring_order_size());
   if (order > 0 && (order % n != 0 || order < n))
-    wrong("ring_order", "the " + std::to_string(n) + " ranks of inputs, or so many a channel");
+    wrong("ring_order",
+          "the " + std::to_string(n) + " ranks of inputs, or this number per channel");
 }
 
 void CheckReductionDump(const SafetensorsHeader& header, std::vector<Problem>* problems) {
@@ -151,7 +151,7 @@ void CheckReductionDump(const SafetensorsHeader& header, std::vector<Problem>* p
     CheckShape(*offsets, "[m]", {inputs->shape.back()}, problems);
   }
   CheckAgainst(header, call, *inputs, problems);
-  CheckTotalSize({inputs, output, offsets}, "reduction tensors", "dump fewer samples a file",
+  CheckTotalSize({inputs, output, offsets}, "reduction tensors", "dump fewer samples per file",
                  problems);
 }
 

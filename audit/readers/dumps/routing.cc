@@ -91,7 +91,7 @@ void CheckSize(const SafetensorsHeader& header, const TensorEntry& scores,
                std::vector<Problem>* problems) {
   std::vector<const TensorEntry*> all = {&scores, header.Find("probs")};
   for (const TensorRule& rule : kOptionalTensors) all.push_back(header.Find(rule.name));
-  CheckTotalSize(all, "routing tensors", "dump fewer tokens a file", problems);
+  CheckTotalSize(all, "routing tensors", "dump fewer tokens per file", problems);
 }
 
 // Returns k. If top_k is unusable, takes it from the tensors, so that they are still checked
@@ -198,7 +198,7 @@ v1::RoutingConfig ReadRoutingConfig(const SafetensorsHeader& header,
   const DumpMetadata metadata(header, problems);
   Config config;
   if (header.Metadata("top_k") == nullptr) {
-    problems->push_back({0, "expected metadata top_k (choices a token), found none"});
+    problems->push_back({0, "expected metadata top_k (choices per token), found none"});
   }
   const auto top_k =
       static_cast<uint32_t>(metadata.Whole("top_k", 1, std::numeric_limits<int32_t>::max(), 0));

@@ -92,7 +92,7 @@ std::optional<BlockFormat> ReadBlocks(const SafetensorsHeader& header,
   else
     format.element = element;
   if (block != nullptr && !ParseBlock(block->value, &format))
-    metadata.Wrong("block", *block, "the elements of a block: 32, 1x128 or 128x128");
+    metadata.Wrong("block", *block, "the size of a block: 32, 1x128 or 128x128");
   const int scale = metadata.Choice("scale_format", kBlockScaleFormats, -1);
   if (scale >= 0) format.scale = ScaleNamed(scale);
   const TensorEntry* values = header.Find("values");
@@ -109,9 +109,9 @@ void CheckBlockScales(const SafetensorsHeader& header, const TensorEntry& values
     const TensorEntry* scale = header.Find(name);
     if (scale == nullptr) continue;
     if (!format) {
-      problems->push_back({scale->declared_at, std::string("expected target_format mxfp8, mxfp4, "
-                                                           "nvfp4, or block, beside ") +
-                                                   name});
+      problems->push_back(
+          {scale->declared_at,
+           std::string("expected target_format mxfp8, mxfp4, nvfp4, or block, with ") + name});
       return;
     }
     CheckScale(*scale, BlockScaleName(format->scale), problems);

@@ -59,7 +59,7 @@ std::optional<Problem> JsonDumpTree::Parse(std::string_view bytes) {
                    true};
   }
   root_ = nlohmann::json::parse(bytes.begin(), bytes.end(), nullptr, false);
-  if (root_.is_discarded()) return Problem{0, "expected strict JSON, found something else", true};
+  if (root_.is_discarded()) return Problem{0, "expected strict JSON, found other content", true};
   return std::nullopt;
 }
 

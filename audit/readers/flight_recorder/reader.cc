@@ -91,7 +91,7 @@ class FlightSource : public Source {
   }
 
   void Refused(const absl::Status& why) override {
-    files_[0]->Add(0, "expected dumps that can be judged, found: " + std::string(why.message()));
+    files_[0]->Add(0, "expected valid dumps, found: " + std::string(why.message()));
   }
   uint64_t bytes_read() const override { return bytes_; }
   size_t files_done() const override { return read_; }
@@ -132,7 +132,7 @@ class FlightSource : public Source {
     if (rank < 0) {
       rank = 0;
       while (dumps_.contains(static_cast<uint32_t>(rank))) ++rank;
-      report->Note("the name ends in no rank: taken as rank " + std::to_string(rank));
+      report->Note("the name does not end in a rank: treated as rank " + std::to_string(rank));
     }
     for (const auto& group : recorder.groups()) {
       for (const uint32_t member : group.ranks()) world_ = std::max(world_, member + 1);
@@ -146,7 +146,8 @@ class FlightSource : public Source {
     }
     const bool fresh = dumps_.emplace(static_cast<uint32_t>(rank), std::move(recorder)).second;
     if (!fresh)
-      report->Add(0, "expected one dump a rank, found another of rank " + std::to_string(rank));
+      report->Add(0,
+                  "expected one dump per rank, found a second one of rank " + std::to_string(rank));
     given_ = dumps_.begin();
   }
 

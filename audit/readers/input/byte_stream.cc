@@ -50,7 +50,7 @@ class GzipStream : public ByteStream {
  protected:
   size_t Produce(char* data, size_t size) override {
     if (!ready_) {
-      Fail("expected memory to decompress, found too little", true);
+      Fail("not enough memory to decompress", true);
       return 0;
     }
     z_.next_out = reinterpret_cast<Bytef*>(data);
@@ -108,7 +108,7 @@ class ZstdStream : public ByteStream {
  protected:
   size_t Produce(char* data, size_t size) override {
     if (context_ == nullptr) {
-      Fail("expected memory to decompress, found too little", true);
+      Fail("not enough memory to decompress", true);
       return 0;
     }
     ZSTD_outBuffer out{data, size, 0};

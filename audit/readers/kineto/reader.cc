@@ -78,7 +78,7 @@ class KinetoSource : public Source {
   }
 
   void Refused(const absl::Status& why) override {
-    files_[0]->Add(0, "expected times that can be judged, found: " + std::string(why.message()));
+    files_[0]->Add(0, "expected valid times, found: " + std::string(why.message()));
   }
   uint64_t bytes_read() const override {
     return done_bytes_ + (open_.has_value() ? open_->bytes_read() : 0);
@@ -133,11 +133,11 @@ class KinetoSource : public Source {
       trace.timeline = timeline::Reduce(&device.columns);
       trace.collectives = timeline::CollectivesIn(device.columns);
       if (trace.timeline.gpu_events() == 0)
-        trace.report->Note("no GPU events: the trace says nothing of what the GPU waited for");
+        trace.report->Note("no GPU events: the trace does not show what the GPU waited for");
       traces_.push_back(std::move(trace));
     }
     for (const std::string& name : devices.left_out)
-      of.report->Note("GPU " + name + " is busy for less than a hundredth of the time: left out");
+      of.report->Note("GPU " + name + " is busy less than 1 % of the time: ignored");
   }
 
   // Assigns ranks and steps. Ranks without a name get numbers in the order of the files. The n-th
@@ -158,7 +158,7 @@ class KinetoSource : public Source {
       while (Taken(unnamed)) ++unnamed;
       trace.rank = unnamed;
       if (files_.size() > 1) {
-        trace.report->Note("neither the trace nor its name says a rank: taken as rank " +
+        trace.report->Note("neither the trace nor its name contains a rank: treated as rank " +
                            std::to_string(unnamed));
       }
     }

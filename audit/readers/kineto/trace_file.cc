@@ -195,17 +195,17 @@ void TraceFile::Close() {
     report_->Add(0,
                  "expected durations of 0 or more, found " + std::to_string(keeper_.negative()) +
                      " below 0 of " + std::to_string(keeper_.timed() + keeper_.negative()) +
-                     ": these events are left out",
+                     ": these events are ignored",
                  keeper_.negative() * kFew > keeper_.timed());
   }
   if (keeper_.pairs() > 0) {
     report_->Add(0,
                  "expected complete events (\"ph\": \"X\"), found " +
                      std::to_string(keeper_.pairs()) +
-                     " that only begin or end: these were not read",
+                     " that only begin or end: these were ignored",
                  false);
   }
-  if (keeper_.names_left_out()) report_->Note("there are more names of events than are told apart");
+  if (keeper_.names_left_out()) report_->Note("there are more names of events than the limit");
 }
 
 bool TraceFile::Recognise(std::string_view head) {

@@ -81,7 +81,7 @@ class MlflowFile : public TextPointFile {
   void Finish(PointSink* /*sink*/) override {
     if (numbered_ > 0)
       report().Note("expected a step with each point, found " + std::to_string(numbered_) +
-                    " more points of step 0: the points are counted, from 0");
+                    " more points with step 0: the points are numbered from 0");
   }
 
  private:

@@ -93,7 +93,7 @@ void NcclEvidence::AddRank(const Call& call, uint32_t rank, const NcclStatement&
   evidence.set_call(call.joined.ordinal);
   evidence.set_sample_size(statement.count);
   evidence.set_exercised(v1::EXERCISED_YES);
-  evidence.mutable_reduction()->set_no_sample_reason("a log of NCCL has no values");
+  evidence.mutable_reduction()->set_no_sample_reason("an NCCL log contains no values");
   v1::ReductionCall& out = *evidence.mutable_reduction()->mutable_call();
   out.set_group(names_[call.group]);
   // The calls of one group call share a number.

@@ -52,8 +52,7 @@ class NcclSource : public Source {
   }
 
   void Refused(const absl::Status& why) override {
-    files_[0]->report->Add(
-        0, "expected calls that can be judged, found: " + std::string(why.message()));
+    files_[0]->report->Add(0, "expected valid calls, found: " + std::string(why.message()));
   }
 
   uint64_t bytes_read() const override {
@@ -92,8 +91,8 @@ class NcclSource : public Source {
       file->report->Add(problem->offset, problem->text, problem->error);
     if (file->damaged > 0) {
       file->report->Add(file->damaged_at,
-                        "expected calls that are whole, found " + std::to_string(file->damaged) +
-                            " that are cut, or mixed with what another process wrote",
+                        "expected complete calls, found " + std::to_string(file->damaged) +
+                            " that are truncated, or mixed with output of another process",
                         false);
     }
   }
@@ -156,22 +155,22 @@ class NcclSource : public Source {
 
   void TellLeftOut() {
     if (evidence_->left_out() > 0) {
-      files_[0]->report->Add(
-          0,
-          "expected one process for each rank of a communicator, found two: calls of communicators "
-          "that cannot be told apart were not compared (from NCCL 2.18 on logs give their ids)",
-          false);
+      files_[0]->report->Add(0,
+                             "expected one process for each rank of a communicator, found two: "
+                             "calls of communicators that cannot be distinguished were not "
+                             "compared (logs of NCCL 2.18 and later contain their ids)",
+                             false);
     }
     uint64_t late = 0;
     for (const NcclJoinedCalls& calls : calls_) late += calls.too_late();
     if (late + communicators_.beyond() > 0) {
-      files_[0]->report->Add(0,
-                             "expected ranks whose logs go on side by side, found " +
-                                 std::to_string(late) + " calls too far behind the others', and " +
-                                 std::to_string(communicators_.beyond()) +
-                                 " communicators and rings beyond the bounds: these were not "
-                                 "compared",
-                             false);
+      files_[0]->report->Add(
+          0,
+          "expected logs of ranks that advance together, found " + std::to_string(late) +
+              " calls too much later than the others, and " +
+              std::to_string(communicators_.beyond()) +
+              " communicators and rings above the limits: these were not compared",
+          false);
     }
   }
 

@@ -217,7 +217,7 @@ bool BuildsDataWithin(const PickleTree& tree, PickleId call, int depth) {
 
 std::string NameOfCallee(const PickleTree& tree, PickleId call) {
   std::string name = NameOfClass(tree, tree.call(call).callee, 0);
-  return name.empty() ? "a value that is no name" : name;
+  return name.empty() ? "a value that is not a name" : name;
 }
 
 bool NamesData(std::string_view name) {

@@ -41,7 +41,7 @@ class PickleWalk {
         const PickleId part = *slot;
         if (extents_[part].open) {
           if (top.last_call < extents_[part].depth)
-            return At(part, "expected no value inside of itself, found one");
+            return At(part, "expected no value that contains itself, found one");
           Cut(part, top.id, place);
         } else {
           if (open_.size() > limits_.depth) return TooDeep(part);
@@ -83,8 +83,8 @@ class PickleWalk {
   Problem At(PickleId id, std::string text) const { return {tree_.offset(id), std::move(text)}; }
 
   Problem TooDeep(PickleId id) const {
-    return At(id, "expected at most " + std::to_string(limits_.depth) +
-                      " containers in each other, found more");
+    return At(
+        id, "expected at most " + std::to_string(limits_.depth) + " nested containers, found more");
   }
 
   // Returns part `i` of a value; nullptr if there are no more.
@@ -163,7 +163,7 @@ class PickleWalk {
     }
     if (spread > limits_.spread) {
       problem_ = At(id, "expected at most " + std::to_string(limits_.spread) +
-                            " values when each reference is followed, found more");
+                            " values after following each reference, found more");
     }
     if (depth > limits_.depth) problem_ = TooDeep(id);
     extents_[id] = {static_cast<uint32_t>(spread), static_cast<uint16_t>(depth), false};

@@ -139,22 +139,22 @@ bool PickleMachine::StepOther(PickleOp op) {
       return Remember(memo_.size() + far_memo_.size());
     case PickleOp::kBinPut:
     case PickleOp::kLongBinPut: {
-      const auto place = Number(op == PickleOp::kBinPut ? 1 : 4, "a place of the memo");
+      const auto place = Number(op == PickleOp::kBinPut ? 1 : 4, "an index of the memo");
       return place && Remember(*place);
     }
     case PickleOp::kBinGet:
     case PickleOp::kLongBinGet: {
-      const auto place = Number(op == PickleOp::kBinGet ? 1 : 4, "a place of the memo");
+      const auto place = Number(op == PickleOp::kBinGet ? 1 : 4, "an index of the memo");
       return place && Recall(*place);
     }
     case PickleOp::kPut:
     case PickleOp::kGet: {
-      const auto line = Line("a place of the memo");
+      const auto line = Line("an index of the memo");
       std::optional<int64_t> place;
       std::string large;
       if (!line) return false;
       if (!ParseWhole(*line, &place, &large) || !place || *place < 0)
-        return Fail("expected a place of the memo in decimal");
+        return Fail("expected an index of the memo in decimal");
       const auto at = static_cast<uint64_t>(*place);
       return op == PickleOp::kPut ? Remember(at) : Recall(at);
     }
@@ -247,10 +247,10 @@ bool PickleMachine::StepOther(PickleOp op) {
     case PickleOp::kExt1:
     case PickleOp::kExt2:
     case PickleOp::kExt4:
-      return Fail("expected a value, found a code of the writer's own registry (EXT)");
+      return Fail("expected a value, found a code of the writer's extension registry (EXT)");
     case PickleOp::kNextBuffer:
     case PickleOp::kReadOnlyBuffer:
-      return Fail("expected a value, found a buffer outside of the pickle (protocol 5)");
+      return Fail("expected a value, found a buffer outside the pickle (protocol 5)");
     default:
       return Fail("expected an opcode of the protocols 0 to 5, found byte " +
                   std::to_string(static_cast<int>(op)));

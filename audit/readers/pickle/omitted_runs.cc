@@ -35,7 +35,7 @@ class RunSearch {
     }
     if (values == 0) return "";
     if (places > kMostCallsTold) names += ", ...";
-    return "counted and not kept: " + std::to_string(values) + " plain values of " + names;
+    return "counted but not stored: " + std::to_string(values) + " plain values of " + names;
   }
 
  private:

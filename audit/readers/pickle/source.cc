@@ -128,9 +128,9 @@ bool PickleMachine::Remember(uint64_t place) {
   const bool next = place == memo_.size();
   if ((next ? memo_.size() >= limits_.memo : far_memo_.size() >= kMostFar) &&
       !far_memo_.contains(place)) {
-    return Fail("expected at most " + std::to_string(next ? limits_.memo : kMostFar) +
-                (next ? " values in the memo, found more"
-                      : " places of the memo out of their order, found more"));
+    return Fail(
+        "expected at most " + std::to_string(next ? limits_.memo : kMostFar) +
+        (next ? " values in the memo, found more" : " unordered indices of the memo, found more"));
   }
   if (!next) {
     far_memo_[place] = memo;
@@ -149,7 +149,7 @@ bool PickleMachine::Recall(uint64_t place) {
     memo = &found->second;
   }
   if (memo == nullptr) {
-    return Fail("expected a value at place " + std::to_string(place) + " of the memo, found none");
+    return Fail("expected a value at index " + std::to_string(place) + " of the memo, found none");
   }
   ++recalled_;
   const bool kept = memo->id < tree_.nodes_.size() && tree_.nodes_[memo->id].offset == memo->offset;

@@ -74,7 +74,7 @@ class RecordSource : public Source {
         report_->Add(frame_at_, "expected a batch, found frame type " +
                                     std::to_string(static_cast<int>(type)));
       } else if (!batch->ParseFromString(payload)) {
-        report_->Add(frame_at_, "expected a batch of evidence, found bytes that are none");
+        report_->Add(frame_at_, "expected a batch of evidence, found other bytes");
       } else if (IsNew(*batch)) {
         report_->records += static_cast<uint64_t>(batch->evidence_size());
         for (const v1::SeriesRows& rows : batch->series())
@@ -85,8 +85,8 @@ class RecordSource : public Source {
     }
     if (repeated_ > 0) {
       report_->Add(0,
-                   "expected batches of its own, found " + std::to_string(repeated_) +
-                       " that another file holds too",
+                   "expected batches that are only in this file, found " +
+                       std::to_string(repeated_) + " that another file also contains",
                    false);
       repeated_ = 0;
     }

@@ -115,7 +115,7 @@ class Checker {
       }
       *problem_ = {Of(column).offset,
                    std::to_string(entries_) + " entries of " + map_.NameOf(column) +
-                       ", as many as of " + map_.NameOf(measure_),
+                       ", as many as in " + map_.NameOf(measure_),
                    std::to_string(length), false};
       return false;
     }

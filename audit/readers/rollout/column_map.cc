@@ -129,7 +129,7 @@ class MapReader {
       const size_t shared = std::min(other.path.size(), source.path.size());
       if (std::equal(other.path.begin(), other.path.begin() + static_cast<std::ptrdiff_t>(shared),
                      source.path.begin()))
-        Wrong(node, "a path that no other column has or leads through, found " + Quoted(path));
+        Wrong(node, "a path that no other column uses or passes through, found " + Quoted(path));
     }
     map_.columns.push_back(std::move(source));
   }
@@ -185,7 +185,7 @@ class MapReader {
     if (!has(Column::kRolloutLogprobs) && !has(Column::kTrainLogprobs)) {
       Wrong(table, "a column rollout_logprobs or train_logprobs");
     } else if (!has(Column::kStep) && !map_.step_from_name) {
-      Wrong(table, "a column or a constant step, or step_from_name = true");
+      Wrong(table, "a column step or a constant step, or step_from_name = true");
     } else if (map_.token_records && !has(Column::kSequenceId)) {
       Wrong(table, "a column sequence_id, since records are tokens");
     } else if (map_.token_records && (has(Column::kRolloutRouting) || has(Column::kTrainRouting) ||

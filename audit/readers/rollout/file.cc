@@ -100,7 +100,8 @@ bool RolloutFile::Usable(const Line& line, LineProblem* problem) {
     usable = CheckRecord(map_, text, &work_->record, &shape_, problem);
   }
   if (usable && run_known_ && At(work_->record, Column::kRun).text != run_) {
-    *problem = {At(work_->record, Column::kRun).offset, "run " + Quoted(run_) + ", as before it",
+    *problem = {At(work_->record, Column::kRun).offset,
+                "run " + Quoted(run_) + ", as in earlier records",
                 Quoted(At(work_->record, Column::kRun).text), false};
     usable = false;
   }

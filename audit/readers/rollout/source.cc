@@ -58,8 +58,7 @@ class RolloutSource : public Source {
   }
 
   void Refused(const absl::Status& why) override {
-    files_[last_]->report().Add(
-        0, "expected evidence that can be judged, found: " + std::string(why.message()));
+    files_[last_]->report().Add(0, "expected valid evidence, found: " + std::string(why.message()));
   }
 
   uint64_t bytes_read() const override {
@@ -128,8 +127,8 @@ class RolloutSource : public Source {
                            " KiB of values in step " + std::to_string(at->first) +
                            ", found more in line " + std::to_string(over.line) + ": " +
                            std::to_string(over.sequences) +
-                           " sequences from there on were left out (split the step, and write it "
-                           "in an order that does not depend on what was drawn)");
+                           " sequences from there on were not read (split the step, and write it "
+                           "in an order that does not depend on the samples)");
     }
     left_out_.erase(left_out_.begin(), end);
   }

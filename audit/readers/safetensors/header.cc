@@ -101,7 +101,7 @@ std::optional<Problem> CheckLayout(uint64_t data_start, uint64_t file_size,
     if (tensor->begin != expected) {
       return Problem{tensor->declared_at,
                      "expected " + name + " to begin at data offset " + std::to_string(expected) +
-                         ", where the tensor before it ends, found " +
+                         ", where the previous tensor ends, found " +
                          std::to_string(tensor->begin) +
                          (tensor->begin < expected ? " (they overlap)" : " (a hole)")};
     }

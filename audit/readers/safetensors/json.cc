@@ -54,7 +54,7 @@ class HeaderHandler {
   bool null() { return Unexpected("null"); }
   bool boolean(bool) { return Unexpected("a boolean"); }
   bool number_float(double, const std::string&) {
-    return Unexpected("a number that is no 64-bit integer");
+    return Unexpected("a number that is not a 64-bit integer");
   }
   bool number_integer(int64_t) { return Unexpected("a negative number"); }
   bool binary(std::vector<uint8_t>&) { return Unexpected("binary data"); }

@@ -278,7 +278,7 @@ std::map<const InputReport*, std::string> CopiesAmong(const std::vector<StateFil
 }
 
 std::string NoteOfCopy(const std::string& longest) {
-  return "an earlier copy of what " + longest + " has logged: not read";
+  return "not read: an earlier copy of the log in " + longest + " has logged: not read";
 }
 
 absl::Status CheckRankPattern(const std::string& pattern) {

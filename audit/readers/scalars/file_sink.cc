@@ -156,18 +156,18 @@ void FileSink::Finish() {
   const PointLimits& limits = runs_->limits;
   if (beyond_names_ > 0) {
     say("expected at most " + std::to_string(limits.names) +
-            " series, found more: " + std::to_string(beyond_names_) + " points are left out",
+            " series, found more: " + std::to_string(beyond_names_) + " points are ignored",
         true);
   }
   if (left_out_ > beyond_names_) {
     say("expected at most " + std::to_string(limits.points) + " points, found more: " +
-            std::to_string(left_out_ - beyond_names_) + " points are left out",
+            std::to_string(left_out_ - beyond_names_) + " points are ignored",
         true);
   }
   if (merged_attempts_ > 0) {
     say("expected at most " + std::to_string(limits.attempts) +
-            " attempts, found more restarts: they are taken for one attempt, of which repeated "
-            "steps are left out",
+            " attempts, found more restarts: these are treated as one attempt, and repeated steps "
+            "are ignored",
         true);
   }
   if (unplaced_ > 0) {
@@ -176,19 +176,19 @@ void FileSink::Finish() {
   if (cut_names_ > 0) {
     report_->Note("expected names of at most " + std::to_string(limits.name_bytes) +
                   " bytes, found " + std::to_string(cut_names_) +
-                  " longer ones: they are cut, with a mark");
+                  " longer ones: they are truncated and marked");
   }
   if (repeated_ > 0) {
-    report_->Note("expected one value of a series a step, found " + std::to_string(repeated_) +
-                  " more values of steps that had one already: of a step the last value counts, "
-                  "but one that is not finite stays");
+    report_->Note("expected one value per series and step, found " + std::to_string(repeated_) +
+                  " more values for steps that already had one: the last value of a step counts, "
+                  "but a NaN or infinite value is kept");
   }
   for (const Slot& slot : slots_) {
     const auto& fell = slot.series->fell_back();
     if (fell && report_->fall_backs.insert(*fell).second)
-      report_->Note("expected steps that go on, found that they fall back from " +
+      report_->Note("expected rising steps, found that they go back from " +
                     std::to_string(fell->first) + " to " + std::to_string(fell->second) +
-                    " and come again: a resume, if the run was restarted there");
+                    " and repeat: a resume, if the run was restarted there");
   }
   std::vector<SeriesSeen> series;
   std::map<std::string, uint64_t> points;  // of all ranks

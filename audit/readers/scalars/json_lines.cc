@@ -64,9 +64,9 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     document_ = {};
     emptied_.Report(&report());
     if (twice_ > 0)
-      report().Note("expected an object to have a key once, found " + std::to_string(twice_) +
-                    " that one has twice, the first " + Quoted(PlainName(twice_name_)) +
-                    ": the last value counts, but one that is not finite stays");
+      report().Note("expected each key once per object, found " + std::to_string(twice_) +
+                    " with a repeated key, the first " + Quoted(PlainName(twice_name_)) +
+                    ": the last value counts, but a NaN or infinite value is kept");
     if (const std::string note = epoch_steps_.Note(step_name_); !note.empty()) report().Note(note);
   }
 
@@ -134,7 +134,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
       shape_ = Shape::kRefused;
       document_ = {};
       Refuse(offset, "a JSON document of at most " + std::to_string(kMostDocument) + " bytes",
-             "a larger one (one object a line has no bound)", true);
+             "a larger one (files with one object per line have no limit)", true);
       return;
     }
     document_.resize(before, '\n');
@@ -181,8 +181,8 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
       if (cursor->failed()) return;
     }
     report().Note(
-        "expected a step with each number, found a list of numbers a series: the places "
-        "in the lists, from 1, are the steps (epochs)");
+        "expected a step with each number, found one list of numbers per series: the positions in "
+        "the lists, from 1, are the steps (epochs)");
   }
 
   void TakeColumn(JsonCursor* cursor, std::string_view text, const std::string& name,
@@ -306,7 +306,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
     }
     best = choice_.Best();
     if (best)
-      report().Note("expected the key that --map names as the step, found none: it is " +
+      report().Note("expected the key that --map declares as the step, found none: it is " +
                     Quoted(PlainName(*best)) + " here");
     return best;
   }

@@ -69,7 +69,7 @@ class ScalarMapReader {
   void Text(const toml::node& node, std::string* out) {
     *out = node.value_or(std::string());
     if (!node.is_string() || out->empty())
-      Wrong(node, "expected a string that is not empty, found " + TomlFound(node));
+      Wrong(node, "expected a non-empty string, found " + TomlFound(node));
   }
 
   void Series(const toml::node& node, SeriesRoles* roles) {
@@ -113,8 +113,8 @@ absl::StatusOr<std::optional<ScalarMap>> ReadScalarMap(const std::string& path) 
   if (table.empty()) {
     return absl::InvalidArgumentError(
         path +
-        ": expected a map of series (series, run, step, rank; docs/scalars.md) or of columns "
-        "of rollout records (columns, ...; docs/rollout_records.md), found nothing in it");
+        ": expected a map of series (series, run, step, rank; docs/scalars.md) or of columns of "
+        "rollout records (columns, ...; docs/rollout_records.md), found an empty map");
   }
   if (!HasScalarKey(table)) return std::nullopt;
   ScalarMap map;

@@ -109,7 +109,7 @@ class ScalarSource : public Source {
 
   void Refused(const absl::Status& why) override {
     files_[0].report->Add(
-        0, "expected points that make a consistent run, found " + std::string(why.message()));
+        0, "expected consistent points of a run, found " + std::string(why.message()));
   }
 
   uint64_t bytes_read() const override {
@@ -190,9 +190,9 @@ const Reader& WandbReader() {
 ScalarOptions BesideFormat(ScalarOptions options, std::string_view format, std::string_view first,
                            InputReport* report) {
   if (options.run.empty() || format == first) return options;
-  report->Note("--run " + options.run + " names the run of the " + std::string(first) +
-               " files beside: what this one holds is called " + options.run +
-               "/ and its own name");
+  report->Note("--run " + options.run + " is the name of the run of the " + std::string(first) +
+               " other files: the series of this one are called " + options.run +
+               "/ and their own name");
   options.within = true;
   return options;
 }

@@ -264,12 +264,12 @@ int64_t EpochSteps::Of(int64_t step, std::optional<int64_t> epoch, std::optional
 
 std::string EpochSteps::Note(std::string_view name) const {
   if (counted_)
-    return "expected steps that go on, found that " + Quoted(PlainName(name)) +
-           " begins anew with each epoch: it is counted on over them";
+    return "expected rising steps, found that " + Quoted(PlainName(name)) +
+           " restarts in each epoch: it is continued over epochs";
   if (again_ == 0) return "";
-  return "expected steps that go on, found that " + Quoted(PlainName(name)) + " begins anew " +
+  return "expected rising steps, found that " + Quoted(PlainName(name)) + " restarts " +
          std::to_string(again_) + (again_ == 1 ? " time" : " times") +
-         " while the loss goes on: it is counted on over epochs";
+         " while the loss continues: it is continued over epochs";
 }
 
 }  // namespace plumbline::audit

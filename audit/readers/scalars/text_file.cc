@@ -47,13 +47,13 @@ void TextPointFile::ReportZeros() {
   if (zero_lines_ > 0) {
     report_->Add(first_zero_line_,
                  "expected lines of text, found " + std::to_string(zero_lines_) +
-                     " with zero bytes in them: they are left out",
+                     " with zero bytes: they are ignored",
                  ZerosAreDamage());
   }
   if (zeros_at_) {
     report_->Add(*zeros_at_,
-                 "expected the rest of the file, found zero bytes up to its end: it was not "
-                 "written to its end",
+                 "expected the rest of the file, found only zero bytes up to its end: it was not "
+                 "written completely",
                  false);
   }
 }

@@ -97,14 +97,14 @@ class TensorBoardFile : public PointFile {
       report_->Add(problem->offset, problem->text, problem->error);
     if (bad_ > 0) {
       report_->Add(first_bad_,
-                   "expected data that fits its checksum, found " + std::to_string(bad_) +
-                       " records whose data do not: they are left out",
+                   "expected data that match their checksum, found " + std::to_string(bad_) +
+                       " records that do not match: they are ignored",
                    false);
     }
     report_->steps_are_rows = steps_.counted() > 0 && !steps_.stepped();
     if (steps_.counted() > 0)
       report_->Note("expected a step with each point, found " + std::to_string(steps_.counted()) +
-                    " more points of step 0: a series' points are counted, from 0");
+                    " more points with step 0: points of a series are numbered from 0");
     if (!ended_ && !in_->Peek(1).empty()) TellEnd();
     ended_ = true;
   }
@@ -115,7 +115,7 @@ class TensorBoardFile : public PointFile {
   void TellEnd() {
     const uint64_t at = in_->offset();
     if (!IsZeros(in_->Peek(kRecordHead))) {
-      report_->Add(at, "expected a whole record, found the end of the file", false);
+      report_->Add(at, "expected a complete record, found the end of the file", false);
       return;
     }
     while (true) {
@@ -125,15 +125,15 @@ class TensorBoardFile : public PointFile {
       in_->Skip(piece.size());
     }
     report_->Add(at,
-                 "expected a whole record, found zero bytes up to the end of the file: it was not "
-                 "written to its end",
+                 "expected a complete record, found only zero bytes up to the end of the file: it "
+                 "was not written completely",
                  false);
   }
 
   void Damaged(uint64_t at) {
     report_->Add(at,
-                 "expected a length that fits its checksum, found one that does not: the file "
-                 "is read up to here");
+                 "expected a length that matches its checksum, found a mismatch: the file is read "
+                 "up to here");
     ended_ = true;
   }
 
@@ -176,7 +176,7 @@ class TensorBoardFile : public PointFile {
     }
     const std::string_view tail = in_->Peek(kRecordTail);
     if (length > 0 || tail.size() < kRecordTail) {
-      report_->Add(at, "expected a whole record, found the end of the file", false);
+      report_->Add(at, "expected a complete record, found the end of the file", false);
       ended_ = true;
       return false;
     }

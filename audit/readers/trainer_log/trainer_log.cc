@@ -64,7 +64,7 @@ class TrainerLogFile : public TextPointFile {
       if (!told_long_)
         report().Add(line.offset,
                      "expected lines of at most " + std::to_string(kMostLogLine) +
-                         " bytes, found a longer one: such lines were passed over",
+                         " bytes, found a longer one: such lines were ignored",
                      false);
       told_long_ = true;
       return;
@@ -73,7 +73,7 @@ class TrainerLogFile : public TextPointFile {
     TakeLine(line.text, line.ended, sink);
     if (record_.cut)
       report().Add(line.offset,
-                   "expected a newline behind the last line, found the end of the file: its last "
+                   "expected a newline after the last line, found the end of the file: its last "
                    "value may be cut and was left out",
                    false);
   }
@@ -88,17 +88,18 @@ class TrainerLogFile : public TextPointFile {
     if (refused_.count > 0) {
       report().Note("expected a name and a sign before each number, found " +
                     std::to_string(refused_.count) +
-                    " numbers without on lines with a step, the first behind " +
-                    Quoted(refused_.first) + ": they are left out");
+                    " numbers without a name on lines with a step, the first after " +
+                    Quoted(refused_.first) + ": they are ignored");
     }
     if (evaluation_batches_ > 0) {
       report().Note("expected the end of an evaluation, found " +
                     std::to_string(evaluation_batches_) +
-                    " lines of batches within one: they are passed over");
+                    " lines of batches within one: they are ignored");
     }
     NoteSteps();
     if (epochs_ > 0)
-      report().Note("expected a step in each line, found an epoch alone: the epoch is the step");
+      report().Note(
+          "expected a step in each line, found only an epoch: the epoch is used as the step");
   }
 
  private:
@@ -147,8 +148,8 @@ class TrainerLogFile : public TextPointFile {
     if (counted_ > 0) {
       report().steps_are_rows = !stated_;
       report().Note(kExpected + std::to_string(counted_) +
-                    " dictionaries without one: steps are the numbers of logged rows, from 1 "
-                    "(logged row N, step unknown)");
+                    " dictionaries without one: logged rows are numbered from 1 as steps (logged "
+                    "row N, step unknown)");
     }
     if (shown_ > 0)
       report().Note(kExpected + std::to_string(shown_) +
@@ -161,19 +162,19 @@ class TrainerLogFile : public TextPointFile {
               : "";
       report().Note(kExpected + std::to_string(of_epochs_) +
                     " dictionaries without one: their steps follow from 'epoch' and the totals (" +
-                    absl::StrFormat("%.6g", row_steps_->steps_per_epoch()) + " steps an epoch" +
+                    absl::StrFormat("%.6g", row_steps_->steps_per_epoch()) + " steps per epoch" +
                     stride + ")");
     }
     if (shares_ > 0)
       report().Note(kExpected + std::to_string(shares_) +
-                    " shares that are done: a step is a thousandth of the training");
+                    " shares of completed training: a step is a thousandth of the training");
     if (of_bars_ > 0)
       report().Note(kExpected + std::to_string(of_bars_) +
                     " progress bars: a value on one may belong to the step before or after");
     if (steps_.again() > 0)
-      report().Note("expected steps that go on, found that they begin anew " +
+      report().Note("expected rising steps, found that they restart " +
                     std::to_string(steps_.again()) +
-                    " times while the loss goes on: they are counted on over epochs");
+                    " times while the loss continues: they are continued over epochs");
   }
 
   void TakeSentence(std::string_view line, PointSink* sink) {

@@ -56,7 +56,7 @@ class WandbFile : public PointFile {
     report_->Add(0,
                  "expected a whole number for _step, found " +
                      std::to_string(records_.odd_steps()) +
-                     " rows with something else: their steps are counted on",
+                     " rows with other content: their steps are numbered from the previous row",
                  false);
   }
 

@@ -73,7 +73,7 @@ bool WandbLog::NextChunk(Chunk* chunk) {
     if (whole.size() < kChunkHead + length) return false;
     // libdeflate's CRC uses carry-less multiplication: zlib's took 7 % of an audit.
     if (libdeflate_crc32(0, whole.data() + 6, whole.size() - 6) != crc) {
-      Damaged(in_->offset(), "expected a chunk that fits its checksum, found one that does not");
+      Damaged(in_->offset(), "expected a chunk that matches its checksum, found a mismatch");
       return false;
     }
     *chunk = {static_cast<Kind>(type), whole.substr(kChunkHead)};
@@ -119,7 +119,7 @@ void WandbLog::Close() {
   if (damaged_) return;
   const bool more = !in_->Peek(1).empty();
   if (within_ || more || !began_)
-    report_->Add(in_->offset(), "expected a whole record, found the end of the file", false);
+    report_->Add(in_->offset(), "expected a complete record, found the end of the file", false);
 }
 
 }  // namespace plumbline::audit

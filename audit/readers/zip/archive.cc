@@ -61,7 +61,7 @@ class ZipReader {
     }
     return Problem{begin_ + size_,
                    "expected a zip's end record with its directory, found the end of the file (the "
-                   "file is cut, or is still written)"};
+                   "file is truncated, or is still being written)"};
   }
 
   std::optional<Problem> ReadEnd(uint64_t at, std::string_view end) {
@@ -121,8 +121,8 @@ class ZipReader {
         agree(small.members, 0xffff, directory_.members))
       return std::nullopt;
     return Problem{*ends,
-                   "expected the 64-bit end record to say what the other one says, found "
-                   "other numbers"};
+                   "expected equal numbers in the 64-bit end record and the other one, found "
+                   "different numbers"};
   }
 
   std::optional<Problem> ReadEntries() {
@@ -140,7 +140,7 @@ class ZipReader {
       }
       const size_t name = Zip16(rest, 28), extra = Zip16(rest, 30), comment = Zip16(rest, 32);
       if (rest.size() - kZipEntrySize < name + extra + comment)
-        return Problem{place, "expected a whole entry of the directory, found its end"};
+        return Problem{place, "expected a complete entry of the directory, found its end"};
       if (auto problem = TakeEntry(place, rest, name, extra)) return problem;
       at += kZipEntrySize + name + extra + comment;
     }
@@ -162,7 +162,8 @@ class ZipReader {
     member.crc = Zip32(entry, 16);
     const std::string_view more = entry.substr(kZipEntrySize + name, extra);
     if (!ReadExtra64(more, {&whole, &member.size, &head}))
-      return Problem{place, "expected 64-bit sizes of " + Quoted(member.name) + ", found them cut"};
+      return Problem{place,
+                     "expected 64-bit sizes of " + Quoted(member.name) + ", found them truncated"};
     if (head > size_ || size_ - head < kZipLocalSize) {
       return Problem{place, "expected the header of " + Quoted(member.name) +
                                 " within the archive, found it at byte " + std::to_string(head)};

@@ -40,8 +40,8 @@ std::optional<Problem> PlaceMembers(const InputFile& file, uint64_t end, ZipArch
   uint64_t taken = 0;  // bytes before this position are in use
   for (ZipMember* member : order) {
     if (member->head < taken) {
-      return Problem{member->head, "expected members one after the other, found " +
-                                       Quoted(member->name) + " within another"};
+      return Problem{member->head, "expected consecutive members, found " + Quoted(member->name) +
+                                       " within another"};
     }
     if (auto problem = PlaceMember(file, end, member)) return problem;
     taken = member->end();

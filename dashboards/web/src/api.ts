@@ -83,6 +83,7 @@ export interface Finding {
   rule: string;
   level: string;
   strength: string;
+  how_sure: string;
   title: string;
   explanation: string;
   cause: { id: string; confidence: number | string };
@@ -91,7 +92,7 @@ export interface Finding {
   measured?: { name: string; value: number | string; unit: string };
   threshold?: { value: number | string; source: string };
   bias?: { mean: number | string; low: number | string; high: number | string; unit: string };
-  false_alarm?: { kind: string; value: number | string };
+  false_alarm?: { kind: string; value: number | string; text?: string };
   forecast?: { [key: string]: Value };
   assumptions: string[];
   witness: { [key: string]: Value };

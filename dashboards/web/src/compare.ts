@@ -26,7 +26,7 @@ function draw(width: number, a: Points, b: Points): SVGElement {
   const both = shared(a, b);
   const steps = [...a.step, ...b.step];
   const values = [...(a.mean ?? []), ...(b.mean ?? [])].filter(isNumber);
-  if (values.length === 0) return picture(width, 40, 'no values', words(GUTTER, 24, 'Neither run has told this series.', 't3'));
+  if (values.length === 0) return picture(width, 40, 'no values', words(GUTTER, 24, 'Neither run has this series.', 't3'));
   const X = scale(Math.min(...steps), Math.max(...steps), GUTTER, width - RIGHT);
   const sorted = [...values].sort((p, q) => p - q);
   const [low, high] = [sorted[0], sorted[Math.floor(0.99 * (sorted.length - 1))]];
@@ -55,11 +55,11 @@ function draw(width: number, a: Points, b: Points): SVGElement {
 
 function sentence_(a: Points, b: Points): string {
   const both = shared(a, b);
-  if (both.length === 0) return 'The two have no step in common.';
+  if (both.length === 0) return 'The two runs have no common step.';
   const last = both.slice(-Math.max(1, Math.floor(both.length / 10)));
   const mean = last.reduce((sum, one) => sum + one.b - one.a, 0) / last.length;
   if (mean === 0) return `Equal over the last tenth of the steps that both have, ${whole(last[0].step)} to ${whole(last[last.length - 1].step)}.`;
-  return `Over the last tenth of the steps that both have (${whole(last[0].step)} to ${whole(last[last.length - 1].step)}) B lies ${num(Number(Math.abs(mean).toPrecision(3)))} ${mean > 0 ? 'above' : 'below'} A on average.`;
+  return `Over the last tenth of the steps that both have (${whole(last[0].step)} to ${whole(last[last.length - 1].step)}) B is ${num(Number(Math.abs(mean).toPrecision(3)))} ${mean > 0 ? 'above' : 'below'} A on average.`;
 }
 
 // The same rule at the same place is the same finding, whatever the run.
@@ -99,7 +99,7 @@ export function compareView(params: URLSearchParams): View {
       const list = (label: string, rows: IncidentRow[]): HTMLElement[] => [h('p', { class: 'bd small' }, h('b', {}, label), rows.length ? ` ${count(rows.length, 'finding')}` : ' none'), ...rows.map((row) => incidentRow(row, false))];
       const who = (label: string, run: RunPage): HTMLElement => h('p', {}, h('b', {}, label + ' '), h('a', { href: runAddress(run.run) }, clean(run.run, 100)), ` ${count(run.world, 'rank')}, ${count(run.newest_step + 1, 'step')}`);
       main.replaceChildren(...head, h('div', { class: 'cols mt12' }, h('div', { class: 'stack' },
-        card('Loss', [sparkA.series, sparkB.series].filter(Boolean).map((one) => clean(one!, 40)).join(' and '), h('figure', { class: 'bd' }, box, h('figcaption', {}, sentence_(lossA, lossB), ' Whether that is chance, and where they part first, ', h('code', {}, 'plumb diff'), ' says of their records.')))),
+        card('Loss', [sparkA.series, sparkB.series].filter(Boolean).map((one) => clean(one!, 40)).join(' and '), h('figure', { class: 'bd' }, box, h('figcaption', {}, sentence_(lossA, lossB), ' Whether this is chance, and at which step they diverge, ', h('code', {}, 'plumb diff'), ' reports from their records.')))),
         h('aside', { class: 'stack', 'aria-label': 'Findings' }, h('section', { class: 'card' }, h('div', { class: 'bd stack gap8' }, who('A', pageA), who('B', pageB))),
           h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, 'Findings')), ...list('Only in A', pageA.incidents.filter((row) => !inB.has(placeOf(row)))), ...list('Only in B', pageB.incidents.filter((row) => !inA.has(placeOf(row)))),
             ...list('In both', pageA.incidents.filter((row) => inB.has(placeOf(row))))))));

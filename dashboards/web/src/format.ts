@@ -64,8 +64,8 @@ export function span(millis: number): string {
 }
 
 export function seconds(s: number): string {
-  return s <= 0 ? '' : s < 0.001 ? num(Number((s * 1e6).toPrecision(2))) + NB + 'µs a step'
-    : s < 1 ? num(Number((s * 1000).toPrecision(3))) + NB + 'ms a step' : num(Number(s.toPrecision(3))) + NB + 's a step';
+  return s <= 0 ? '' : s < 0.001 ? num(Number((s * 1e6).toPrecision(2))) + NB + 'µs per step'
+    : s < 1 ? num(Number((s * 1000).toPrecision(3))) + NB + 'ms per step' : num(Number(s.toPrecision(3))) + NB + 's per step';
 }
 
 export const ago = (t: number): string => span(now() - t) + ' ago';
@@ -92,6 +92,13 @@ export function steps(first: number, last: number): string {
 
 // Rules' titles begin with a lower-case letter.
 export const sentence = (text: string): string => (/^[a-z]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
+
+// Returns the code of a verdict's reason as words: 'few-steps: 3 steps' as 'few steps'.
+export function reasonName(reason: string): string {
+  const code = reason.split(':')[0];
+  if (!/^[a-z0-9-]+$/.test(code) || code === reason) return reason;
+  return code === 'poisoned' || code === 'no-number' ? 'NaN or infinite values' : code.replaceAll('-', ' ');
+}
 
 // Cleans a title for a line of its own: removes control characters and those that change the
 // direction of the text. Long titles are cut, with the rest in a tooltip.

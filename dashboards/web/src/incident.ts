@@ -14,7 +14,7 @@ function banner(page: IncidentPage, reopen: () => void): HTMLElement | null {
   const until = [page.until_time ? at(ms(page.until_time)) : '', page.until_step !== undefined ? `step ${whole(page.until_step)}` : ''].filter(Boolean).join(', or ');
   return h('div', { class: 'banner' }, mark(page.state === 'silenced' ? 'mute' : 'ack'),
     h('div', { class: 'grow' }, h('b', {}, page.state === 'silenced' ? 'Silenced' + (until ? ` until ${until}` : '') : 'Acknowledged'), ` by ${clean(page.who, 80)}: “${clean(page.reason, 400)}”`,
-      h('div', { class: 'small sub' }, page.state === 'silenced' ? 'No alerts are sent. It is still judged; it opens by itself when the silence ends or when it gets worse.' : 'Alerts have stopped. If its level or strength rises, it opens again.')),
+      h('div', { class: 'small sub' }, page.state === 'silenced' ? 'No alerts are sent. The run is still judged. The incident reopens when the silence ends, or if its level rises.' : 'Alerts have stopped. If its level or strength rises, the incident reopens.')),
     page.may_change ? h('button', { onclick: reopen }, 'Open again') : null);
 }
 
@@ -23,7 +23,7 @@ function history(page: IncidentPage): HTMLElement {
   return card('History', null, h('div', { class: 'bd' }, rows.length ? h('ol', { class: 'hist' }, ...rows.map((one) =>
     h('li', {}, mark(one.level === 'alert' ? 'done' : one.state === 'acknowledged' ? 'ack' : one.state === 'silenced' ? 'mute' : one.state === 'resolved' ? 'ok' : one.level),
       h('div', { class: 'wrapany' }, one.change[0].toUpperCase() + clean(one.change, 120).slice(1) + (one.who ? ` by ${clean(one.who, 80)}` : ''), one.reason ? `: ${clean(one.reason, 300)}` : '',
-        h('div', { class: 'muted small' }, time(one.time), one.step !== null ? `, step\u00a0${whole(one.step)}` : ''))))) : h('p', { class: 'small muted' }, 'Opened, and nothing since.')));
+        h('div', { class: 'muted small' }, time(one.time), one.step !== null ? `, step\u00a0${whole(one.step)}` : ''))))) : h('p', { class: 'small muted' }, 'Opened; no change since.')));
 }
 
 // Returns where the command line reaches this server, as far as a browser knows. A server that
@@ -45,19 +45,19 @@ function judgeYourself(page: IncidentPage, server: ServerInfo | null): HTMLEleme
   const capsule = page.capsule;
   const asks = !page.run_over && (page.run_connected ?? 0) > 0;
   const held = capsule.state === 'complete' || capsule.state === 'partial';
-  const words = held ? `A capsule is held: ${bytes(capsule.bytes ?? 0)} of ${count(capsule.ranks ?? 0, 'rank')}, step ${whole(capsule.step ?? 0)}` + (capsule.state === 'partial' ? ' (some ranks are missing).' : '.')
+  const words = held ? `This server has a capsule: ${bytes(capsule.bytes ?? 0)} of ${count(capsule.ranks ?? 0, 'rank')}, step ${whole(capsule.step ?? 0)}` + (capsule.state === 'partial' ? ' (some ranks are missing).' : '.')
     : capsule.state === 'taking' || capsule.state === 'waiting' ? 'A capsule is being taken from the ranks.' : `No capsule: ${clean(capsule.why, 300)}`;
   const { step_first: first, step_last: last } = page.finding.site;
   const [name, folder] = [page.fingerprint.slice(0, 12), 'capsule-' + page.fingerprint.slice(0, 12)];
   const options = reach(server);
   const fill = [options.some((one) => one.endsWith('TOKEN_FILE')) ? 'TOKEN_FILE: a file with your token, mode 0600' : '', options.some((one) => one.endsWith('CA_FILE')) ? 'CA_FILE: the authority of this server, or system' : ''].filter(Boolean).join('; ');
   const note = (text: string): HTMLElement => h('p', { class: 'small muted' }, text);
-  const less = ` That is one call: it proves less than the finding, which is of ${steps(first, last)}` + (page.sites > 1 ? ` at ${count(page.sites, 'site')}` : '') + '. If it passes, the finding stands all the same.';
-  const whole_ = server?.keeps ? [note('All that this server holds of the run, by this rule:'), command(['plumb audit', ...options, '--run', shellWord(page.run), '--rules', page.rule].join(' '), true)]
-    : [note('This server keeps no journal, so nothing of it can be fetched: start plumbd with --data.')];
+  const less = ` A capsule is one call, and proves less than the finding, which covers ${steps(first, last)}` + (page.sites > 1 ? ` at ${count(page.sites, 'site')}` : '') + '. If the capsule passes, the finding is still valid.';
+  const whole_ = server?.keeps ? [note('Judge all data of this run on this server, by this rule:'), command(['plumb audit', ...options, '--run', shellWord(page.run), '--rules', page.rule].join(' '), true)]
+    : [note('This server has no journal, so no data can be fetched: start plumbd with --data.')];
   const taken = held ? [note(words + less), h('p', {}, h('a', { class: 'btn', href: capsuleAddress(page.fingerprint), download: true }, 'Download the capsule')), command(`tar -xf ${folder}.tar && plumb audit ${folder}`, true)]
-    : server?.keeps && capsule.state === 'none' && !asks ? [note('No capsule of one call, either: ' + (page.run_over ? 'the run is over' : 'no process of the run is connected') + ', so nobody is there who could send its inputs.')]
-    : server?.keeps && capsule.state === 'none' ? [note('Inputs of one call, from the ranks while they run.' + less), command(['plumb capsule', name, ...options, '--output', folder, '&& plumb audit', folder].join(' '), true)]
+    : server?.keeps && capsule.state === 'none' && !asks ? [note('No capsule of one call, either: ' + (page.run_over ? 'the run is over' : 'no process of the run is connected') + ', so no process can send its inputs.')]
+    : server?.keeps && capsule.state === 'none' ? [note('The inputs of one call, from the running ranks.' + less), command(['plumb capsule', name, ...options, '--output', folder, '&& plumb audit', folder].join(' '), true)]
       : [note(words)];
   return h('section', { class: 'card' }, h('div', { class: 'bd' }, h('dl', {},
     h('div', {}, h('dt', { class: 'k' }, 'Finding'), h('dd', { class: 'mono wrapany' }, page.finding.fingerprint)),
@@ -102,7 +102,7 @@ export function incidentView(fingerprint: string, shell: Shell): View {
     const form = h('form', { novalidate: true, onsubmit: (event: Event) => {
       event.preventDefault();
       if (!reason.value.trim()) {
-        error.textContent = 'A reason is needed: the next person reads it.';
+        error.textContent = 'Enter a reason for the next reader.';
         reason.focus();
         return;
       }
@@ -123,13 +123,13 @@ export function incidentView(fingerprint: string, shell: Shell): View {
       send.disabled = true;
       change(kind, fields).then(() => dialog.close(), (e: unknown) => {
         send.disabled = false;
-        error.textContent = e instanceof ApiError ? e.message : e instanceof Unanswered ? 'The server has not answered in time: look again whether it was changed.' : 'The server does not answer: nothing was changed.';
+        error.textContent = e instanceof ApiError ? e.message : e instanceof Unanswered ? 'The server did not answer in time: reload to see whether the change was applied.' : 'The server does not answer. The change was not applied.';
         if (e instanceof ApiError && e.status === 409) void load();
       });
     } },
     h('h2', {}, `${verb}: ${clean(page.rule, 80)}`),
-    h('p', { class: 'small sub' }, { acknowledged: 'Alerts stop. It opens again by itself if its level or strength rises.', silenced: 'No alerts until then. It is still judged and shown, and opens again by itself at the end or if it gets worse.',
-      open: 'Alerts go out again when it changes.' }[kind]),
+    h('p', { class: 'small sub' }, { acknowledged: 'Alerts stop. The incident reopens if its level or strength rises.', silenced: 'No alerts until then. The incident is still judged and shown. It reopens at the end, or if its level rises.',
+      open: 'Alerts are sent again when it changes.' }[kind]),
     kind === 'silenced' ? h('label', {}, h('span', { class: 'k' }, 'Until'), until) : null, kind === 'silenced' ? step : null,
     h('label', {}, h('span', { class: 'k' }, 'Reason, for the next person (required)'), reason),
     h('label', {}, h('span', { class: 'k' }, 'Your name'), who),
@@ -148,7 +148,7 @@ export function incidentView(fingerprint: string, shell: Shell): View {
     const text = h('button', { onclick: asText }, narrow ? 'Copy text' : 'Copy as text', key('c'));
     if (narrow) return h('div', { class: 'mobacts' }, ...change, text);
     return h('section', { class: 'card deskacts' }, h('div', { class: 'bd acts' }, ...change, text,
-      page!.may_change ? null : h('p', { class: 'small muted' }, 'Your token may read this run, and not acknowledge or silence: that needs the scope admin.')));
+      page!.may_change ? null : h('p', { class: 'small muted' }, 'Your token may read this run. To acknowledge or silence, you need the scope admin.')));
   }
 
   function step(by: number): void {
@@ -161,14 +161,14 @@ export function incidentView(fingerprint: string, shell: Shell): View {
     const p = page;
     const place = order.indexOf(p.fingerprint);
     const world = p.run_world ?? 0;
-    const note = world ? `${count(world, 'rank')}, last step\u00a0${whole(p.run_step ?? 0)}` : 'this server knows the run no more';
+    const note = world ? `${count(world, 'rank')}, last step\u00a0${whole(p.run_step ?? 0)}` : 'this server no longer has the run';
     const open = new Set([...main.querySelectorAll('details[open]')].map((d) => d.querySelector('summary')?.textContent));
     const drawn = drawWitness(p);
     main.replaceChildren(
       h('div', { class: 'crumbs' }, h('a', { href: '#/' }, 'Runs'), h('span', {}, '/'), h('a', { class: 'clip', href: runAddress(p.run) }, clean(p.run, 120)), h('span', {}, '/'), h('span', {}, `incident\u00a0${p.fingerprint.slice(0, 8)}`), h('span', { class: 'grow' }),
         place >= 0 ? [h('span', { class: 'hide-s' }, `${place + 1} of ${order.length} open`), h('button', { class: 'tiny', 'aria-label': 'Previous incident (k)', onclick: () => step(-1) }, '‹'), h('button', { class: 'tiny', 'aria-label': 'Next incident (j)', onclick: () => step(1) }, '›')] : null),
       ...[banner(p, () => ask('open'))].filter((b) => b !== null) as HTMLElement[],
-      ...(p.merged_into ? [h('div', { class: 'banner note' }, mark('note'), h('div', { class: 'grow' }, 'All its findings have another cause now: ', h('a', { href: incidentAddress(p.merged_into) }, 'see that incident')))] : []),
+      ...(p.merged_into ? [h('div', { class: 'banner note' }, mark('note'), h('div', { class: 'grow' }, 'All its findings now have another cause: ', h('a', { href: incidentAddress(p.merged_into) }, 'see that incident')))] : []),
       alarm(p, { run: p.run, runNote: note }, { heading: 'h1' }),
       actions(true),
       h('div', { class: 'cols' }, h('div', { class: 'stack' }, card(drawn.title, null, drawn.element), why(p), fixes(p), sites(p)),

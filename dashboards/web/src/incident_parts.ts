@@ -8,18 +8,19 @@ import { fieldsTable } from './witness_parts';
 const STRENGTH: Record<string, string> = {
   proved: 'A certificate: a replay of recorded facts, an intervention, or an exact invariant.',
   bounded: 'An error bound is exceeded, on the stated assumptions.',
-  statistical: 'A test that may be looked at after every step; its false-alarm rate stands below.',
-  heuristic: 'A customary threshold: worth a look, no proof.',
+  statistical: 'A statistical test, valid at every step. Its false-alarm rate is below.',
+  heuristic: 'A customary threshold. It is not a proof.',
 };
 
 function falseAlarm(page: IncidentPage): string {
   const alarmOf = page.finding.false_alarm;
   if (alarmOf) {
+    if (alarmOf.text) return alarmOf.text;
     const value = num(alarmOf.value);
     return alarmOf.kind === 'probability' ? `probability at most ${value} over the whole run, however long it lasts`
       : alarmOf.kind === 'run-length' ? `one in ${value} healthy steps on average` : alarmOf.kind === 'measured' ? `measured share of healthy runs: ${value}` : `${alarmOf.kind} ${value}`;
   }
-  return { proved: 'none by chance: what is claimed was checked exactly', bounded: 'none while the assumptions hold', heuristic: 'not known: the threshold is customary' }[page.strength] ?? 'not stated';
+  return { proved: 'none by chance: the finding was checked exactly', bounded: 'none if the assumptions hold', heuristic: 'not known: the threshold is customary' }[page.strength] ?? 'not stated';
 }
 
 // Returns a share as a percentage.
@@ -40,7 +41,7 @@ export function why(page: IncidentPage): HTMLElement {
 
 export function fixes(page: IncidentPage): HTMLElement {
   const f = page.finding;
-  return card('All that can be done', null, h('div', { class: 'bd stack gap8' }, f.fix ? h('p', { class: 'pretty' }, clean(f.fix, 4000)) : h('p', {}, 'The rule’s page says what helps.'),
+  return card('Complete fix', null, h('div', { class: 'bd stack gap8' }, f.fix ? h('p', { class: 'pretty' }, clean(f.fix, 4000)) : h('p', {}, 'See the page of the rule.'),
     ...f.commands.flatMap((one) => [one.where ? h('div', { class: 'fixrow' }, h('span', { class: 'small sub' }, clean(one.where, 60)), command(one.command, true)) : command(one.command, true), one.fill ? h('p', { class: 'small muted' }, clean(one.fill, 300)) : '']), h('p', { class: 'small' }, h('a', { href: ruleAddress(page.rule) }, `What ${clean(page.rule, 80)} checks, and what it cannot see`))));
 }
 

@@ -49,7 +49,7 @@ function viewOf(parts: string[], params: URLSearchParams): View {
   return {
     title: 'Not found', nav: 'runs',
     async show(to) {
-      to.replaceChildren(message('There is no such page', h('a', { href: '#/' }, 'All runs of this server')));
+      to.replaceChildren(message('Page not found', h('a', { href: '#/' }, 'All runs of this server')));
     },
   };
 }
@@ -118,7 +118,7 @@ function signInView(): View {
     async show(to) {
       const error = h('p', { class: 'dlgerr', role: 'alert' });
       const token = h('input', { type: 'password', autocomplete: 'off', spellcheck: 'false', class: 'mono', required: true });
-      to.replaceChildren(h('div', { class: 'center narrow' }, h('div', {}, h('h1', {}, 'Sign in'), h('p', { class: 'sub mt8' }, 'Type your token once. It is kept as a cookie that scripts cannot read, for 12 hours, and never stands in an address.')),
+      to.replaceChildren(h('div', { class: 'center narrow' }, h('div', {}, h('h1', {}, 'Sign in'), h('p', { class: 'sub mt8' }, 'Type your token once. It is kept as a cookie that scripts cannot read, for 12 hours, and never appears in an address.')),
         h('section', { class: 'card' }, h('form', { class: 'bd stack', onsubmit: async (event: Event) => {
           event.preventDefault();
           try {
@@ -154,7 +154,7 @@ function showErrors(): void {
   const badge = document.querySelector<HTMLElement>('.nav .count')!;
   badge.hidden = openErrors.size === 0;
   badge.textContent = whole(openErrors.size);
-  badge.title = `${count(openErrors.size, 'open error')}; warnings and notes are not counted here`;
+  badge.title = `${count(openErrors.size, 'open error')}; warnings and notes are not counted`;
   badge.setAttribute('aria-label', count(openErrors.size, 'open error'));
   badge.setAttribute('role', 'img');
 }
@@ -190,11 +190,11 @@ function showLive(): void {
   if (state === 'offline') {
     const wait = Math.max(0, Math.round((next - Date.now()) / 1000));
     banner.replaceChildren(h('div', { class: 'banner err', role: 'alert' }, mark('off'), h('div', { class: 'grow' }, h('b', {}, `No connection to ${location.host} for ${span(Date.now() - since)}`),
-      h('div', { class: 'small sub' }, `What you see is of ${clock(since)}\u00a0UTC and may be wrong by now. Next try in ${wait}\u00a0s. If it stays so: is plumbd running, is the tunnel open?`)), h('button', { onclick: () => live.connect() }, 'Try now')));
+      h('div', { class: 'small sub' }, `This page shows the state of ${clock(since)}\u00a0UTC and may be outdated. Next try in ${wait}\u00a0s. If this continues, check that plumbd runs and that the tunnel is open.`)), h('button', { onclick: () => live.connect() }, 'Try now')));
   } else if (state === 'starting') {
-    banner.replaceChildren(h('div', { class: 'banner warn', role: 'status' }, mark('warning'), h('div', { class: 'grow' }, h('b', {}, 'The server was started again and still judges its journal'), h('div', { class: 'small sub' }, 'Nothing that was acknowledged is lost; what it had found before may be missing until it is through. This page goes on by itself.'))));
+    banner.replaceChildren(h('div', { class: 'banner warn', role: 'status' }, mark('warning'), h('div', { class: 'grow' }, h('b', {}, 'The server was restarted and still judges its journal'), h('div', { class: 'small sub' }, 'No acknowledged evidence is lost. Earlier findings may be missing until the server has finished. This page updates by itself.'))));
   } else if (state === 'unanswered') {
-    banner.replaceChildren(h('div', { class: 'banner warn', role: 'status' }, mark('warning'), h('div', { class: 'grow' }, h('b', {}, 'What you see may be old'), h('div', { class: 'small sub' }, UNANSWERED))));
+    banner.replaceChildren(h('div', { class: 'banner warn', role: 'status' }, mark('warning'), h('div', { class: 'grow' }, h('b', {}, 'This page may be outdated'), h('div', { class: 'small sub' }, UNANSWERED))));
   } else if (banner.childElementCount) {
     banner.replaceChildren();
   }
@@ -238,7 +238,7 @@ async function find(): Promise<void> {
     const words = input.value.toLowerCase().split(' ').filter(Boolean);
     const hits = all.filter(([title, sub]) => words.every((word) => (title + ' ' + sub).toLowerCase().includes(word))).slice(0, 10);
     list.replaceChildren(...hits.map(([title, sub, address]) => h('a', { class: 'incrow', href: address, onclick: () => dialog.close() }, mark('tri'), h('span', {}, title, h('br'), h('span', { class: 'small muted' }, sub)))),
-      hits.length ? '' : h('p', { class: 'small muted' }, 'Nothing here has that in its name.'));
+      hits.length ? '' : h('p', { class: 'small muted' }, 'No name matches.'));
   };
   input.addEventListener('input', draw);
   input.addEventListener('keydown', (event) => {
@@ -252,7 +252,7 @@ async function find(): Promise<void> {
 function showKeys(): void {
   const row = (keys: string[], what: string): Node[] => [h('span', {}, ...keys.flatMap((k) => [h('kbd', {}, k), ' '])), h('span', {}, what)];
   shell.dialog(h('form', { method: 'dialog' }, h('h2', {}, 'Keys'), h('div', { class: 'keys' }, ...row(['j', 'k'], 'next, previous row or incident'), ...row(['Enter'], 'open'), ...row(['[', ']'], 'previous, next finding on the step axis'),
-    ...row(['+', '−', '0'], 'zoom in, out, whole run'), ...row(['/'], 'find a run, incident or rule'), ...row(['a', 's', 'o'], 'acknowledge, silence, open again'), ...row(['c'], 'copy the finding as text'),
+    ...row(['+', '−', '0'], 'zoom in, out, whole run'), ...row(['/'], 'find a run, incident or rule'), ...row(['a', 's', 'o'], 'acknowledge, silence, reopen'), ...row(['c'], 'copy the finding as text'),
     ...row(['g r', 'g i', 'g u'], 'runs, incidents, rules'), ...row(['t'], 'theme: as the system, light, dark'), ...row(['?'], 'this list')), h('div', { class: 'acts' }, h('button', { class: 'primary' }, 'Close'))));
 }
 

@@ -48,7 +48,7 @@ function plots(): HTMLElement[] {
     const plot = seriesPlot(one.name, 200, () => undefined, () => undefined);
     const { step } = one.points;
     const marks = incidents.filter((row) => row.run === one.run && !row.suppressed && row.step_first >= step[0] && row.step_first <= step[step.length - 1] + (one.points.bucket_steps ?? 1));
-    cards.push(card(clean(one.name, 80), one.run ? `run ${clean(one.run, 80)}` : null, h('div', { class: 'bd' }, plot.element, marks.length ? h('p', { class: 'small muted mt4' }, `Upright lines: where ${count(marks.length, 'finding')} ${marks.length === 1 ? 'begins' : 'begin'}.`) : null)));
+    cards.push(card(clean(one.name, 80), one.run ? `run ${clean(one.run, 80)}` : null, h('div', { class: 'bd' }, plot.element, marks.length ? h('p', { class: 'small muted mt4' }, `Vertical lines: where ${count(marks.length, 'finding')} ${marks.length === 1 ? 'begins' : 'begin'}.`) : null)));
     plot.update(one.points, marks);
     new ResizeObserver(() => plot.resize()).observe(plot.element);
   }
@@ -77,7 +77,7 @@ function inputs(): HTMLElement {
 function coverage(): HTMLElement {
   const { judged, inconclusive, dropped } = data.coverage;
   const cell = (key: string, value: number, unit: string): HTMLElement => h('div', {}, h('div', { class: 'k' }, key), h('b', {}, whole(value)), h('div', { class: 'small' }, unit));
-  return card('Coverage', null, h('div', { class: 'bd kv' }, cell('Judged', judged, 'verdicts'), cell('Could not tell', inconclusive, 'verdicts, each with its reason'), cell('Dropped', dropped, 'items of evidence')));
+  return card('Coverage', null, h('div', { class: 'bd kv' }, cell('Judged', judged, 'verdicts'), cell('Inconclusive', inconclusive, 'verdicts, each with its reason'), cell('Dropped', dropped, 'items of evidence')));
 }
 
 function overview(): HTMLElement[] {
@@ -86,12 +86,12 @@ function overview(): HTMLElement[] {
   const said = KEYS.filter((level) => of(level)).map((level) => count(of(level), level)).join(', ');
   const runs = new Set(data.incidents.map((one) => one.run)).size;
   return [
-    h('div', { class: 'sumline' }, h('h1', {}, said || 'Nothing was found'), h('span', { class: 'muted small' }, clean(data.summary, 400)), data.left_out ? h('span', { class: 'muted small' }, clean(data.left_out, 400)) : '', data.bottleneck ? h('span', { class: 'small' }, clean(data.bottleneck, 400)) : ''),
+    h('div', { class: 'sumline' }, h('h1', {}, said || 'No findings'), h('span', { class: 'muted small' }, clean(data.summary, 400)), data.left_out ? h('span', { class: 'muted small' }, clean(data.left_out, 400)) : '', data.bottleneck ? h('span', { class: 'small' }, clean(data.bottleneck, 400)) : ''),
     ...(worst ? [alarm(worst, { run: worst.run, runNote: runs > 1 ? `one of ${count(runs, 'run')}` : '', plain: true }, { heading: 'h2', link: true })]
-      : [h('section', { class: 'alarm calm' }, h('div', { class: 'say' }, h('div', {}, h('h2', {}, data.coverage.judged > data.coverage.inconclusive ? 'Every verdict passed, or says what it lacks' : 'Nothing could be judged: see what was missing'))))]),
+      : [h('section', { class: 'alarm calm' }, h('div', { class: 'say' }, h('div', {}, h('h2', {}, data.coverage.judged > data.coverage.inconclusive ? 'Every verdict passed or is inconclusive with its reason' : 'Nothing could be judged: see the missing parts'))))]),
     h('div', { class: 'stack' },
-      incidents.length ? card('Incidents', whole(incidents.length), ...incidents.slice(0, 500).map((row) => incidentRow(row, true)), incidents.length > 500 ? h('p', { class: 'bd small muted' }, `and ${whole(incidents.length - 500)} more: the JSON report has all`) : null) : '',
-      ...plots(), coverage(), ...[groups('Could not tell', count(data.coverage.inconclusive, 'verdict'), data.inconclusive), groups('Passed', count(data.passed.length, 'line'), data.passed)].filter((one) => one !== null), inputs()),
+      incidents.length ? card('Incidents', whole(incidents.length), ...incidents.slice(0, 500).map((row) => incidentRow(row, true)), incidents.length > 500 ? h('p', { class: 'bd small muted' }, `and ${whole(incidents.length - 500)} more: see the JSON report`) : null) : '',
+      ...plots(), coverage(), ...[groups('Inconclusive', count(data.coverage.inconclusive, 'verdict'), data.inconclusive), groups('Passed', count(data.passed.length, 'line'), data.passed)].filter((one) => one !== null), inputs()),
   ];
 }
 
@@ -134,7 +134,7 @@ function route(): void {
   const [what, ...rest] = location.hash.slice(1).split('/').filter(Boolean).map(decodeURIComponent);
   shown = null;
   const page = what === 'incident' ? incidents.find((one) => one.fingerprint.startsWith(rest[0] ?? '-')) : undefined;
-  const content = !what ? overview() : page ? incident(page) : what === 'rule' ? rule(rest.join('/')) : [message('There is no such page in this report', h('a', { href: '#/' }, 'All of the report'))];
+  const content = !what ? overview() : page ? incident(page) : what === 'rule' ? rule(rest.join('/')) : [message('This report has no such page', h('a', { href: '#/' }, 'The whole report'))];
   main.replaceChildren(...content);
   document.title = (page ? sentence(clean(page.title, 80)) : 'Report') + ' – Plumbline';
   scrollTo(0, 0);
@@ -151,7 +151,7 @@ document.querySelector<HTMLStyleElement>('#page-style')!.media = 'all';
 const brand = s('svg', { viewBox: '0 0 16 16', width: 18, height: 18, 'aria-hidden': 'true' }, s('path', { d: 'M8 0v5', stroke: 'currentColor', 'stroke-width': 1.4 }), s('path', { d: 'M4.2 5h7.6L8 16z', fill: 'currentColor' }));
 document.body.replaceChildren(h('a', { class: 'skip', href: '#main', onclick: (event: Event) => { event.preventDefault(); main.focus(); } }, 'To the content'),
   h('header', { class: 'top' }, h('a', { class: 'brand', href: '#/', 'aria-label': 'Plumbline, the whole report' }, brand, h('span', {}, 'Plumbline')), h('span', { class: 'sub small' }, 'Audit report'), h('span', { class: 'grow' }), h('button', { class: 'quiet', id: 'theme', 'aria-label': 'Theme', onclick: turnTheme })),
-  main, h('footer', {}, `plumb ${data.version}. All of it is in this file: nothing is loaded and nothing is sent. `, ...data.notes.map((one) => clean(one, 400) + ' '), count(data.inputs.length, 'input') + '.'),
+  main, h('footer', {}, `plumb ${data.version}. This file is self-contained: it loads nothing and sends nothing. `, ...data.notes.map((one) => clean(one, 400) + ' '), count(data.inputs.length, 'input') + '.'),
   h('div', { class: 'toast', role: 'status' }), h('div', { class: 'sr', id: 'said', role: 'log', 'aria-live': 'polite' }));
 document.addEventListener('keydown', (event) => {
   if (event.metaKey || event.ctrlKey || event.altKey) return;

@@ -56,7 +56,7 @@ export function rulesView(): View {
     nav: 'rules',
     async show(main) {
       const data = await get<{ rules: { rule: string; title: string; level: string; open: number }[] }>('rules');
-      main.replaceChildren(h('div', { class: 'sumline' }, h('h1', {}, 'Rules'), h('span', { class: 'sub' }, `${count(data.rules.length, 'rule')} in this version; those with open incidents first`)),
+      main.replaceChildren(h('div', { class: 'sumline' }, h('h1', {}, 'Rules'), h('span', { class: 'sub' }, `${count(data.rules.length, 'rule')} in this version; rules with open incidents first`)),
         h('section', { class: 'card', 'aria-label': 'Rules' }, ...data.rules.map((one) =>
           h('a', { class: 'incrow', href: ruleAddress(one.rule), 'data-row': true, 'data-key': one.rule }, mark(one.open ? one.level : 'none'),
             h('span', { class: 'incgrid' }, h('b', {}, one.rule), h('span', { class: 'small sub nowrap num' }, one.open ? `${whole(one.open)} open` : ''), h('span', { class: 'small muted' }, sentence(one.title)), h('span', { class: 'small muted nowrap num' }, `at most ${one.level}`))))));
@@ -72,7 +72,7 @@ export function ruleView(id: string): View {
       const rule = await get<RulePage>(path('rules', ...id.split('/')));
       const lead = rule.sections.find((one) => !one.title);
       const rest = rule.sections.filter((one) => one.title);
-      const here = (rows: IncidentRow[]): Child => (rows.length ? rows.map((row) => incidentRow(row, true)) : h('p', { class: 'bd small muted' }, 'No incident of this rule here.'));
+      const here = (rows: IncidentRow[]): Child => (rows.length ? rows.map((row) => incidentRow(row, true)) : h('p', { class: 'bd small muted' }, 'This rule has no incident.'));
       main.replaceChildren(
         h('div', { class: 'crumbs' }, h('a', { href: '#/rules' }, 'Rules'), h('span', {}, '/'), h('span', {}, rule.rule)),
         h('div', { class: 'cols' }, h('article', { class: 'card' }, h('div', { class: 'bd prose page' },
@@ -80,9 +80,9 @@ export function ruleView(id: string): View {
           ...(lead && lead.text.trim() !== rule.title + '.' ? prose(lead.text) : []),
           ...rest.flatMap((one) => [h('h2', {}, one.title), ...prose(one.text)]),
           ...(rule.options.length ? [h('h2', {}, 'Options'), h('div', { class: 'scrollx', tabindex: '0', role: 'group', 'aria-label': 'Options, scrolls sideways' }, h('table', {},
-            h('thead', {}, h('tr', {}, ...['Option', 'Default', 'Why this default'].map((t) => h('th', {}, t)))),
+            h('thead', {}, h('tr', {}, ...['Option', 'Default', 'Reason of the default'].map((t) => h('th', {}, t)))),
             h('tbody', {}, ...rule.options.map((one) => h('tr', {}, h('td', { class: 'mono nowrap' }, one.name), h('td', { class: 'nowrap' }, `${one.default}${one.unit ? '\u00a0' + one.unit : ''}`), h('td', {}, one.reason))))))] : []))),
-          h('aside', { class: 'stack rail', 'aria-label': 'The rule here' },
+          h('aside', { class: 'stack rail', 'aria-label': 'This rule' },
             h('section', { class: 'card' }, h('div', { class: 'bd' }, h('dl', {}, h('div', {}, h('dt', { class: 'k' }, 'Level'), h('dd', {}, tag(rule.level, `at most ${rule.level}`))), h('div', {}, h('dt', { class: 'k' }, 'Since'), h('dd', {}, `version ${rule.since}`))))),
             card('Here, now', null, here(rule.incidents)),
             h('section', { class: 'card' }, h('div', { class: 'bd' }, h('div', { class: 'k' }, 'On the command line'), command(`plumb explain ${rule.rule}`, true))))));

@@ -135,7 +135,7 @@ export function runView(name: string, params: URLSearchParams): View {
   async function loadWindow(): Promise<void> {
     drawAxis();
     if (!chosen) {
-      plotTitle.replaceChildren(h('h3', {}, 'Series'), h('span', { class: 'small muted' }, 'This run has told no series yet: run.scalar("loss", …)'));
+      plotTitle.replaceChildren(h('h3', {}, 'Series'), h('span', { class: 'small muted' }, 'This run has sent no series yet: run.scalar("loss", …)'));
       plot.element.hidden = true;
       return;
     }
@@ -150,7 +150,7 @@ export function runView(name: string, params: URLSearchParams): View {
       const [points] = await Promise.all([get<Points>(path('runs', name, 'points'), { series: chosen, from: w.from, to: w.to, px }), plot.ready()]);
       shown = points;
       plot.element.hidden = false;
-      plotTitle.replaceChildren(h('h3', {}, 'Series'), picker(chosen, 'Series that is drawn', (one) => {
+      plotTitle.replaceChildren(h('h3', {}, 'Series'), picker(chosen, 'Drawn series', (one) => {
         chosen = one;
         address();
         void loadWindow();
@@ -279,7 +279,7 @@ export function runView(name: string, params: URLSearchParams): View {
       run = await get<RunPage>(path('runs', name));
       if (!main) return;
       const timeline = h('section', { class: 'card', 'aria-label': 'Timeline' },
-        h('div', { class: 'hd' }, h('h2', {}, 'Timeline'), h('span', { class: 'muted small hide-s' }, 'drag to choose steps, [ and ] go from finding to finding'), h('span', { class: 'grow' }), rangeBar),
+        h('div', { class: 'hd' }, h('h2', {}, 'Timeline'), h('span', { class: 'muted small hide-s' }, 'drag to choose steps, [ and ] move between findings'), h('span', { class: 'grow' }), rangeBar),
         h('div', { class: 'plotpad' }, mini, lanes, plotTitle, plot.element, readout, heatTitle, heatBox));
       parts = [top, h('div', { class: 'cols' }, h('div', { class: 'stack' }, timeline, list.element), rail)];
       main.replaceChildren(...parts);

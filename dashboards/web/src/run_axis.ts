@@ -48,7 +48,7 @@ export function drawMini(mini: HTMLElement, axis: Axis, loss: Points | null): vo
   const x = X(w.from);
   const wide = Math.max(6, X(w.to) - x);
   parts.push(s('rect', { x, y: 2, width: wide, height: 36, fill: 'var(--s1)', opacity: 0.14 }), s('rect', { x, y: 2, width: wide, height: 36, fill: 'none', stroke: 'var(--s1)', 'stroke-width': 1.5 }),
-    words(GUTTER, 54, whole(all.from), 't3'), words(width - RIGHT, 54, whole(all.to), 't3', 'end'), width > 600 ? words((GUTTER + width - RIGHT) / 2, 54, w.from > all.from || w.to < all.to ? 'the frame is shown below' : 'all of it is shown below', 't3', 'middle') : null);
+    words(GUTTER, 54, whole(all.from), 't3'), words(width - RIGHT, 54, whole(all.to), 't3', 'end'), width > 600 ? words((GUTTER + width - RIGHT) / 2, 54, w.from > all.from || w.to < all.to ? 'the part in the frame is shown below' : 'all steps are shown below', 't3', 'middle') : null);
   mini.replaceChildren(picture(width, 58, `The whole run, steps ${all.from} to ${all.to}; shown are ${w.from} to ${w.to}`, ...parts));
 }
 

@@ -3,7 +3,7 @@
 import type { Coverage, RunPage } from './api';
 import { compareAddress } from './compare';
 import { card, copy, h, mark, tag, time } from './dom';
-import { at, clean, count, ms, num, steps, whole } from './format';
+import { at, clean, count, ms, num, reasonName, steps, whole } from './format';
 import { rate, runNote, waste } from './runs';
 import { alarm, incidentRow, isCalm } from './view';
 
@@ -13,7 +13,7 @@ export function drawTop(top: HTMLElement, r: RunPage): void {
     h('div', { class: 'crumbs' }, h('a', { href: '#/' }, 'Runs'), h('span', {}, '/'), h('span', { class: 'clip' }, clean(r.run, 120)), h('span', { class: 'grow' }), h('a', { class: 'btn hide-s', href: compareAddress(r.run, '') }, 'Compare with…'), h('button', { class: 'hide-s', onclick: () => void copy(location.href) }, 'Copy link')),
     h('div', { class: 'sumline runhead' }, h('h1', { title: clean(r.run, 2000) }, clean(r.run, 200)), tag(r.state, r.word), h('span', { class: 'sub' }, 'step ', h('b', {}, whole(r.newest_step)), ', ', time(r.last_seen)),
       rate(r) ? h('span', { class: 'sub' }, rate(r)) : null, h('span', { class: 'sub' }, count(r.world, 'rank')), h('span', { class: 'sub hide-s', title: at(ms(r.first_seen)) }, `attempt\u00a0${whole(r.attempt)}, first seen `, time(r.first_seen))),
-    ...(r.quarantined ? [h('div', { class: 'banner err' }, mark('error'), h('div', { class: 'grow' }, h('b', {}, 'This run is set aside: it could not be judged. '), clean(r.quarantined, 400), h('div', { class: 'small sub' }, 'What it sends is kept. plumb runs --retry judges it again.')))] : []),
+    ...(r.quarantined ? [h('div', { class: 'banner err' }, mark('error'), h('div', { class: 'grow' }, h('b', {}, 'This run is in quarantine: it could not be judged. '), clean(r.quarantined, 400), h('div', { class: 'small sub' }, 'Its evidence is stored. plumb runs --retry judges it again.')))] : []),
     ...(worst && !isCalm(worst) ? [alarm(worst, { run: r.run, runNote: runNote(r), waste: waste(r) }, { heading: 'h2', link: true })] : []));
 }
 
@@ -25,7 +25,7 @@ export function drawRail(rail: HTMLElement, r: RunPage, coverage: Coverage | nul
   const aside = r.incidents.filter((one) => isCalm(one) && one.state !== 'resolved');
   const more = (n: number): HTMLElement | string => (n > 20 ? h('p', { class: 'bd small muted' }, `and ${whole(n - 20)} more`) : '');
   const parts: HTMLElement[] = [h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, 'Open incidents'), h('span', { class: 'muted small' }, whole(incidents.length))),
-    ...(incidents.length ? incidents.slice(0, 20).map((row) => incidentRow(row, false)) : [h('p', { class: 'bd small muted' }, aside.length ? 'None but those that were put aside.' : r.judged > r.inconclusive ? 'None: every verdict passed or says what it lacks.' : 'None, and nothing was judged yet.')]),
+    ...(incidents.length ? incidents.slice(0, 20).map((row) => incidentRow(row, false)) : [h('p', { class: 'bd small muted' }, aside.length ? 'None, except acknowledged and silenced ones.' : r.judged > r.inconclusive ? 'None: every verdict passed or is inconclusive with its reason.' : 'None; nothing has been judged yet.')]),
     more(incidents.length))];
   if (aside.length) parts.push(h('section', { class: 'card' }, h('div', { class: 'hd' }, h('h2', {}, 'Put aside'), h('span', { class: 'muted small' }, whole(aside.length))), ...aside.slice(0, 20).map((row) => incidentRow(row, false)), more(aside.length)));
   if (coverage) {
@@ -33,7 +33,7 @@ export function drawRail(rail: HTMLElement, r: RunPage, coverage: Coverage | nul
     const total = c.evidence + c.lost;
     const reasons = new Map<string, number>();
     for (const one of c.reasons) {
-      const id = one.reason.split(':')[0];
+      const id = reasonName(one.reason);
       reasons.set(id, (reasons.get(id) ?? 0) + one.sites);
     }
     const probes = c.reasons.filter((one) => one.rule === 'meta/probe-coverage').slice(0, 3);
@@ -43,16 +43,16 @@ export function drawRail(rail: HTMLElement, r: RunPage, coverage: Coverage | nul
       bar('Ranks that report', `${whole(r.seen)} of ${whole(r.world)}`, r.seen, r.world),
       ...probes.map((one) => h('p', { class: 'small sub' }, clean(one.reason, 200))),
       reasons.size ? h('p', { class: 'small sub' }, `${whole(c.inconclusive)} inconclusive: `, h('span', { class: 'muted' }, [...reasons].slice(0, 5).map(([id, n]) => `${clean(id, 40)} (${count(n, 'site')})`).join(', '))) : null,
-      h('details', {}, h('summary', {}, h('span', { class: 'tri' }, mark('tri', 's')), h('span', { class: 'small sub' }, `By rule: ${count(c.rules.length, 'rule')} spoke`)), h('table', {}, h('thead', {}, h('tr', {}, ...['Rule', 'Passed', 'Found', 'Open'].map((t, i) => h('th', { class: i ? 'num' : '' }, t === 'Open' ? 'Could not tell' : t)))),
+      h('details', {}, h('summary', {}, h('span', { class: 'tri' }, mark('tri', 's')), h('span', { class: 'small sub' }, `By rule: ${count(c.rules.length, 'rule')} gave verdicts`)), h('table', {}, h('thead', {}, h('tr', {}, ...['Rule', 'Passed', 'Found', 'Open'].map((t, i) => h('th', { class: i ? 'num' : '' }, t === 'Open' ? 'Inconclusive' : t)))),
         h('tbody', {}, ...c.rules.map((one) => h('tr', {}, h('td', { class: 'small' }, clean(one.rule, 60)), h('td', { class: 'num' }, whole(one.pass)), h('td', { class: 'num' }, whole(one.finding)), h('td', { class: 'num' }, whole(one.inconclusive))))))))));
     const losses = [...Object.entries(c.lost_by_cause).map(([cause, n]) => [cause, n, 'lost'] as const), ...Object.entries(c.late_by_cause).map(([cause, n]) => [cause, n, 'late'] as const)];
-    parts.push(card('Data loss', null, h('div', { class: 'bd' }, c.lost + c.late === 0 ? h('div', { class: 'tag ok' }, mark('ok', 's'), 'Nothing was dropped or late') : [
+    parts.push(card('Data loss', null, h('div', { class: 'bd' }, c.lost + c.late === 0 ? h('div', { class: 'tag ok' }, mark('ok', 's'), 'No evidence was dropped or late') : [
       h('table', {}, h('thead', {}, h('tr', {}, h('th', {}, 'Cause'), h('th', { class: 'num' }, 'Items'))), h('tbody', {}, ...losses.map(([cause, n, what]) => h('tr', {}, h('td', {}, `${clean(cause, 60)} `, h('span', { class: 'muted small' }, what)), h('td', { class: 'num' }, whole(n)))))),
       ...c.gaps.slice(0, 6).map((gap) => h('p', { class: 'small sub mt4' }, `${steps(gap.step_first, gap.step_last)}: `, h('span', { class: 'muted' }, clean(gap.reason, 200)))),
-      h('p', { class: 'small sub mt8' }, `${num(Number(((100 * c.lost) / Math.max(1, total)).toPrecision(2)))}\u00a0% of the run is lost. With a spool an agent loses nothing while the server is away.`)])));
+      h('p', { class: 'small sub mt8' }, `${num(Number(((100 * c.lost) / Math.max(1, total)).toPrecision(2)))}\u00a0% of the run is lost. With a spool, an agent loses no evidence while the server is not reachable.`)])));
   }
   const states = Object.entries(r.liveness);
   parts.push(card('Processes', null, h('div', { class: 'bd small' }, states.length ? states.map(([state, n]) => h('div', { class: 'between' }, h('span', { class: 'tag ' + (state === 'running' ? 'ok' : 'none') }, mark(state === 'running' ? 'ok' : state === 'late' ? 'note' : 'warning', 's'), state), h('span', {}, whole(n))))
-    : h('div', { class: 'tag none' }, mark('done', 's'), r.over ? 'All have ended by themselves' : 'None is connected'))));
+    : h('div', { class: 'tag none' }, mark('done', 's'), r.over ? 'All ranks have ended' : 'No rank is connected'))));
   rail.replaceChildren(...parts);
 }

@@ -97,7 +97,7 @@ export function seriesCard(name: string, begin: string, of: { open(): IncidentRo
             if (!found) return;
             more.set(group.group, found.series);
             drawSeries();
-          } }, `${whole(group.count - listed.length)} more`) : h('span', { class: 'small muted' }, `${whole(group.count - listed.length)} more: filter for them`)));
+          } }, `${whole(group.count - listed.length)} more`) : h('span', { class: 'small muted' }, `${whole(group.count - listed.length)} more: use the filter`)));
         }
       };
       const details = h('details', { class: 'grp' }, h('summary', {}, h('span', { class: 'tri' }, mark('tri', 's')), h('b', { class: 'strong' }, clean(group.group, 80)), h('span', { class: 'muted small' }, `${whole(group.count)} series`)), body);
@@ -114,8 +114,8 @@ export function seriesCard(name: string, begin: string, of: { open(): IncidentRo
         fill();
       }
       return details;
-    }), list.groups.length === 0 ? h('p', { class: 'bd sub' }, filter ? 'No series has this in its name.' : 'No series yet.') : '');
-    if (list.more_groups) seriesBox.append(h('p', { class: 'bd small muted' }, `${whole(list.more_groups)} more groups: filter for them`));
+    }), list.groups.length === 0 ? h('p', { class: 'bd sub' }, filter ? 'No series name matches.' : 'No series yet.') : '');
+    if (list.more_groups) seriesBox.append(h('p', { class: 'bd small muted' }, `${whole(list.more_groups)} more groups: use the filter`));
     seriesCount.textContent = filter ? `${whole(list.matching)} of ${whole(list.count)}` : `${whole(list.count)} in ${count(list.groups.length + list.more_groups, 'group')}`;
   }
   const seriesCount = h('span', { class: 'muted small' });

@@ -10,15 +10,15 @@ import { alarm, incidentAddress, isCalm, runAddress, type Shell, type View } fro
 interface Answer { now: string; runs: RunRow[] }
 
 function quietWords(run: RunRow): [string, string] {
-  if (run.quarantined) return ['Set aside: it could not be judged', clean(run.quarantined, 200)];
+  if (run.quarantined) return ['In quarantine: it could not be judged', clean(run.quarantined, 200)];
   const verdicts = run.judged - run.inconclusive;
-  if (run.word === 'Watched') return ['Nothing was found so far', `${count(run.samples, 'value')} up to step\u00a0${whole(run.newest_step)}; of series, rules say that they pass when the run ends`];
+  if (run.word === 'Watched') return ['No findings so far', `${count(run.samples, 'value')} up to step\u00a0${whole(run.newest_step)}; rules pass series only when the run ends`];
   if (run.state === 'none') {
-    return run.judged === 0 ? ['No rule had anything to say yet', 'A hook may sit in code that never runs: plumb doctor']
-      : ['Every verdict was inconclusive', `${count(run.inconclusive, 'verdict')}: what is missing stands on its page`];
+    return run.judged === 0 ? ['No rule has given a verdict yet', 'A hook may be in code that never runs: use plumb doctor']
+      : ['Every verdict was inconclusive', `${count(run.inconclusive, 'verdict')}: the page of the run lists the reasons`];
   }
   const aside = run.put_aside ? `, ${whole(run.put_aside)} put aside` : '';
-  return [`${count(verdicts, 'verdict')} reached, nothing open${aside}`, run.inconclusive ? `${whole(run.inconclusive)} inconclusive` : run.over ? `ended by itself at step ${whole(run.newest_step)}` : 'nothing was inconclusive'];
+  return [`${count(verdicts, 'verdict')} reached, nothing open${aside}`, run.inconclusive ? `${whole(run.inconclusive)} inconclusive` : run.over ? `ended normally at step ${whole(run.newest_step)}` : 'no verdict was inconclusive'];
 }
 
 export function runNote(run: RunRow): string {
@@ -59,12 +59,12 @@ run = plumbline.init(run="exp1", server="${grpc}")
 run.watch(model, optimizer)  # PyTorch; else run.step and run.scalar`;
   const step = (title: string, ...body: HTMLElement[]): HTMLElement => h('li', {}, h('div', {}, h('b', {}, title), ...body));
   return h('div', { class: 'center' },
-    h('div', {}, h('h1', {}, 'No run has reported yet'), h('p', { class: 'lede sub mt8' }, `This server is up and listens on ${grpc}. Three steps, and the first run stands here while it trains.`)),
+    h('div', {}, h('h1', {}, 'No run has sent evidence yet'), h('p', { class: 'lede sub mt8' }, `This server listens on ${grpc}. After three steps, your first run appears here while it trains.`)),
     h('section', { class: 'card' }, h('div', { class: 'bd' }, h('ol', { class: 'steps' },
       step('Put two lines into your trainer, before its loop', h('pre', { class: 'mt8', tabindex: '0' }, code)),
-      step('See whether it comes through', command(`plumb doctor --server ${grpc}`), h('p', { class: 'small sub mt8' }, 'It sends one test finding, which appears here and goes away again.')),
-      step('Or look at a run that is sick on purpose', command('tools/demo'), h('p', { class: 'small sub mt8' }, 'In a clone of the repository, one minute once it is built: a router that looks into the future, found live.'))))),
-    shell.server && !shell.server.keeps ? h('p', { class: 'small muted' }, 'Without ', h('code', {}, '--data'), ' this server forgets everything when it ends.') : null);
+      step('Check the connection', command(`plumb doctor --server ${grpc}`), h('p', { class: 'small sub mt8' }, 'It sends one test finding, which appears here and disappears again.')),
+      step('Or look at a faulty demo run', command('tools/demo'), h('p', { class: 'small sub mt8' }, 'In a built clone of the repository, this takes one minute: a router that uses later tokens, found live.'))))),
+    shell.server && !shell.server.keeps ? h('p', { class: 'small muted' }, 'Without ', h('code', {}, '--data'), ' this server loses all data when it ends.') : null);
 }
 
 export function runsView(shell: Shell): View {
@@ -101,17 +101,17 @@ export function runsView(shell: Shell): View {
     const by = (state: string): number => data!.runs.filter((run) => run.state === state).length;
     const rest = [by('warning') && `${whole(by('warning'))} with a warning`, by('none') && `${whole(by('none'))} without a verdict`,
       by('ok') + by('done') && `${whole(by('ok') + by('done'))} healthy or finished`].filter(Boolean).join(', ');
-    const head = sick === 0 ? (by('warning') ? 'No run is sick' : by('ok') + by('done') ? 'All quiet' : 'No run is judged') : `${whole(sick)} of ${count(data.runs.length, 'run')} ${sick === 1 ? 'is' : 'are'} sick`;
+    const head = sick === 0 ? (by('warning') ? 'No run has errors' : by('ok') + by('done') ? 'All quiet' : 'No run is judged') : `${whole(sick)} of ${count(data.runs.length, 'run')} ${sick === 1 ? 'has' : 'have'} errors`;
     const worst = data.runs.find((run) => run.worst && !isCalm(run.worst) && run.worst.level !== 'note');
     const open = data.runs.reduce((sum, run) => sum + run.open.error + run.open.warning + run.open.note, 0);
     const rows = data.runs.map(row);
     main.replaceChildren(
-      h('div', { class: 'sumline' }, h('h1', {}, head), h('span', { class: 'sub' }, rest), h('span', { class: 'spacer' }), h('span', { class: 'muted small' }, 'sorted by what hurts most'), data.runs.length > 1 ? h('a', { class: 'small', href: '#/compare' }, 'Compare two runs') : null),
+      h('div', { class: 'sumline' }, h('h1', {}, head), h('span', { class: 'sub' }, rest), h('span', { class: 'spacer' }), h('span', { class: 'muted small' }, 'sorted by severity'), data.runs.length > 1 ? h('a', { class: 'small', href: '#/compare' }, 'Compare two runs') : null),
       ...(worst?.worst ? [alarm(worst.worst, { run: worst.run, runNote: runNote(worst), waste: waste(worst) },
-        { heading: 'h2', link: true, lead: worst.word === 'Hung' ? 'Error: the run stands still' : undefined })] : []),
+        { heading: 'h2', link: true, lead: worst.word === 'Hung' ? 'Error: the run is blocked' : undefined })] : []),
       h('section', { class: 'card runs', 'aria-label': 'Runs' },
-        h('div', { class: 'rhead', 'aria-hidden': 'true' }, ...['State', 'Run', 'What is wrong, and what to do', 'Since', 'Where', 'Loss', 'Open'].map((t) => h('span', {}, t))), ...rows),
-      h('p', { class: 'small muted mt12' }, 'Healthy means: rules reached verdicts and all passed. A run of which nothing could be told is ', h('b', {}, 'not judged'), `, never healthy. ${count(open, 'incident')} open.`));
+        h('div', { class: 'rhead', 'aria-hidden': 'true' }, ...['State', 'Run', 'Fault, and what to do', 'Since', 'Where', 'Loss', 'Open'].map((t) => h('span', {}, t))), ...rows),
+      h('p', { class: 'small muted mt12' }, 'Healthy means that rules gave verdicts and all passed. A run without verdicts is ', h('b', {}, 'not judged'), `, never healthy. ${count(open, 'incident')} open.`));
     seen?.disconnect();
     seen = new IntersectionObserver((entries) => {
       for (const entry of entries) {

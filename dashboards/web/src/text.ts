@@ -1,4 +1,4 @@
-// Returns an incident as text: the lines of `plumb watch`.
+// Returns an incident as text: the lines of `plumb watch -v`.
 import type { Finding, IncidentPage, Value } from './api';
 import { clean } from './format';
 
@@ -69,13 +69,11 @@ function measuredText(f: Finding): string {
 
 export function incidentText(page: IncidentPage): string {
   const f = page.finding;
-  const strength = f.strength + (f.false_alarm ? `, false alarm ${f.false_alarm.kind} ${short(f.false_alarm.value)}` : '') +
-    f.assumptions.map((a, i) => (i === 0 ? ', assuming ' : '; ') + a).join('');
   const lines: [string, string][] = [
     ['do first', f.fix ? f.act : ''], ['command', f.commands[0]?.command ?? ''], ['with', f.commands[0]?.fill ?? ''], ['why', f.explanation], ['witness', sentence(f.witness, 'text')],
     ['cause', f.cause.id ? `${f.cause.id} (confidence ${short(f.cause.confidence)})` : ''], ['measured', measuredText(f)],
     ['bias', f.bias ? `${short(f.bias.mean)}${f.bias.unit ? ' ' + f.bias.unit : ''}, interval ${short(f.bias.low)} to ${short(f.bias.high)}` : ''],
-    ['forecast', f.forecast ? sentence(f.forecast, 'words') : ''], ['strength', strength], ['fix', f.fix === f.act ? '' : f.fix], ['finding', f.fingerprint],
+    ['forecast', f.forecast ? sentence(f.forecast, 'words') : ''], ['how sure', f.how_sure], ['assumed', f.assumptions.join('; ')], ['fix', f.fix === f.act ? '' : f.fix], ['finding', f.fingerprint],
   ];
   if (page.sites > 1) {
     const named = page.site_rows.slice(0, 16).map((site) =>

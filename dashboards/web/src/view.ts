@@ -75,7 +75,7 @@ export function incidentRow(row: IncidentRow, withRun: boolean): HTMLElement {
       h('span', { class: 'small muted' }, where), h('span', { class: 'small muted nowrap num' }, word)));
 }
 
-export const UNANSWERED = 'What this page asked was not answered in time. A browser has six connections to a host: are many of its tabs or windows open at once?';
+export const UNANSWERED = 'The server did not answer in time. A browser has six connections to a host: are many tabs or windows open at the same time?';
 
 // Call if a reload failed. If the item no longer exists, replaces the view and returns true.
 export function gone(main: HTMLElement | null, error: unknown): boolean {
@@ -87,9 +87,9 @@ export function gone(main: HTMLElement | null, error: unknown): boolean {
 // Returns a message about an error, with advice.
 export function failure(error: unknown): HTMLElement {
   if (error instanceof ApiError) {
-    if (error.status === 403) return message('You may not see this', error.message, h('a', { href: '#/signin' }, 'Sign in with another token'));
+    if (error.status === 403) return message('You have no access to this page', error.message, h('a', { href: '#/signin' }, 'Sign in with another token'));
     if (error.status === 404) {
-      return message('There is no such thing here', error.message, 'Incidents and runs go when retention takes them; another plumbd may have this one.', h('a', { href: '#/' }, 'All runs of this server'));
+      return message('Not found', error.message, 'Retention removes old incidents and runs. Another plumbd may have this one.', h('a', { href: '#/' }, 'All runs of this server'));
     }
     return message('The server could not answer', `${error.message} (HTTP ${num(error.status)})`);
   }

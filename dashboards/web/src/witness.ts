@@ -38,7 +38,7 @@ function drawPair(width: number, refused: Token, admitted: Token): SVGElement {
     s('rect', { x: left, y: cut, width: right - left, height: bottom - cut, fill: 'var(--error)', opacity: 0.05 }),
     line(left, cut, right, cut, 'axis', { 'stroke-dasharray': '5 4' }),
     line(left, bottom, right, bottom),
-    words(right, bottom - 8, narrow ? 'below: refused' : 'below the line: refused, no place left', 't1', 'end'),
+    words(right, bottom - 8, narrow ? 'below: refused' : 'below the line: refused, because the expert was full', 't1', 'end'),
     words(left - 8, ra[1] + 4, num(Number(refused.score.toPrecision(4))), 't3', 'end'),
     words(left - 8, rb[1] + 4, num(Number(admitted.score.toPrecision(4))), 't3', 'end'),
     words(0, 12, narrow ? '' : 'score', 't3'),
@@ -73,14 +73,14 @@ function pairWitness(finding: Finding): Drawn | null {
   const row = (token: Token, what: string): HTMLElement => h('tr', {}, h('td', {}, h('b', {}, whole(token.row))), h('td', { class: 'hide-s' }, whole(token.sequence)), h('td', {}, whole(token.position)),
     h('td', {}, num(token.score)), h('td', {}, isNumber(expert) ? whole(expert) : '–'), h('td', {}, h('b', {}, what)));
   return {
-    title: later ? 'Witness: a later token took an earlier token’s place' : 'Witness: another token took the place',
+    title: later ? 'Witness: a later token took the place of an earlier token' : 'Witness: another token took the place',
     element: h('figure', { class: 'bd' },
       h('div', { class: 'legend' }, h('span', { class: 'muted' }, [isNumber(expert) ? `expert ${whole(expert)}` : '', finding.site.layer, steps(finding.site.step_first, finding.site.step_first),
         isNumber(finding.witness.capacity) ? `capacity ${whole(finding.witness.capacity)}` : ''].filter(Boolean).join(' · '))),
       fitted((width) => drawQueue(width, finding.witness.queue, refused, admitted) ?? drawPair(width, refused, admitted)),
       h('figcaption', {}, h('b', {}, `Token ${whole(refused.row)}`), ` (score ${num(refused.score)}) was refused` + (isNumber(expert) ? ` by expert ${whole(expert)}. ` : '. '),
         h('b', {}, `Token ${whole(admitted.row)}`), later ? `, ${count(admitted.position - refused.position, 'place')} later in the same sequence and not yet seen by the model,` : `, of sequence ${whole(admitted.sequence)},`,
-        ` wanted the same place with ${num(admitted.score)} and got it.`),
+        ` chose the same expert with ${num(admitted.score)} and got the place.`),
       h('div', { class: 'scrollx mt12' }, h('table', {}, h('caption', { class: 'sr' }, 'The pair'),
         h('thead', {}, h('tr', {}, ...['Token', 'Sequence', 'Position', 'Score', 'Expert', 'Outcome'].map((t, i) => h('th', { class: i === 1 ? 'hide-s' : '' }, t)))),
         h('tbody', {}, row(refused, 'refused'), row(admitted, 'admitted'))))),
@@ -96,12 +96,12 @@ function modelWitness(finding: Finding): Drawn | null {
   const rows: [string, number, boolean][] = [[name.replace(/^name /, ''), matches, matches === samples]];
   if (runnerUp !== undefined && isNumber(runnerMatches)) rows.push([valueText(runnerUp), runnerMatches, false]);
   return {
-    title: `Witness: which arithmetic made these ${whole(samples)} results`,
+    title: `Witness: which arithmetic gives these ${whole(samples)} results`,
     element: h('figure', { class: 'bd' }, h('div', { class: 'scrollx' }, h('table', { class: 'padrow' },
       h('thead', {}, h('tr', {}, h('th', {}, 'Candidate'), h('th', { class: 'num' }, `Bits equal, of ${whole(samples)}`), h('th', { class: 'hide-s' }, h('span', { class: 'sr' }, 'share')))),
       h('tbody', {}, ...rows.map(([label, n, hit]) => h('tr', { class: hit ? 'hit' : '' }, h('td', {}, hit ? h('b', {}, clean(label)) : clean(label), hit ? h('span', { class: 'small muted nowrap' }, ' ✓ matches all') : null),
         h('td', { class: 'num' }, whole(n)), h('td', { class: 'hide-s third' }, h('progress', { class: hit ? 'ink' : 'grey', max: samples, value: n, 'aria-label': `${n} of ${samples}` }))))))),
-      h('figcaption', {}, 'The same inputs, computed by each candidate and compared bit by bit with what came back. ', rows[0][2] ? h('b', {}, 'One gives every bit.') : null),
+      h('figcaption', {}, 'The same inputs, computed by each candidate and compared bit by bit with the recorded results. ', rows[0][2] ? h('b', {}, 'One candidate gives every bit.') : null),
       fieldsTable(finding.witness, 'Witness')),
   };
 }
@@ -141,11 +141,11 @@ function chainWitness(finding: Finding): Drawn | null {
       markAt(markName, 20, y + 20, 16), s('text', { x: 38, y: y + 17, class: ink + ' b' }, clean(name, Math.floor(width / 9))), s('text', { x: 38, y: y + 33, class: ink }, clean(note, Math.floor(width / 8)))];
     return picture(width, 130, `last clean ${before}, first bad ${bad}`,
       ...row(2, before, 'last clean' + (isNumber(finding.details.before_amax) ? `, largest |x| ${num(finding.details.before_amax)}` : ''), 'var(--ok-bg)', 't1', 'ok'),
-      ...plumb(24, 44, 56), ...row(72, bad, 'first that is not finite: ' + textOf(finding.witness.values), 'var(--error-bg)', 't1', 'error'));
+      ...plumb(24, 44, 56), ...row(72, bad, 'first NaN or infinite value: ' + textOf(finding.witness.values), 'var(--error-bg)', 't1', 'error'));
   };
   return {
     title: 'Witness: the last clean tensor and the first bad one',
-    element: h('figure', { class: 'bd' }, fitted(draw), h('figcaption', {}, 'In order of execution. ', h('b', {}, 'Between them is the operation that left the finite numbers.')), fieldsTable(finding.witness, 'Witness')),
+    element: h('figure', { class: 'bd' }, fitted(draw), h('figcaption', {}, 'In order of execution. ', h('b', {}, 'The operation between them produced the first NaN or infinite value.')), fieldsTable(finding.witness, 'Witness')),
   };
 }
 
@@ -158,6 +158,6 @@ export function drawWitness(page: IncidentPage): Drawn {
   return {
     title: 'Witness',
     element: h('figure', { class: 'bd' }, text ? h('p', { class: 'lede' }, clean(text, 2000)) : null,
-      empty ? h('p', { class: 'sub' }, 'This rule names no single witness: what it measured stands below.') : fieldsTable(finding.witness, 'Witness')),
+      empty ? h('p', { class: 'sub' }, 'This rule has no single witness. Its measurements are below.') : fieldsTable(finding.witness, 'Witness')),
   };
 }

@@ -64,7 +64,7 @@ function draw(width: number, lanes: Fields, period: number, cause: string): SVGE
       if (Number.isFinite(share)) parts.push(s('rect', { x: (left + i * wide).toFixed(1), y: (bottom - (share / most) * (bottom - top)).toFixed(1), width: Math.max(1, wide - 1).toFixed(1), height: ((share / most) * (bottom - top)).toFixed(1), fill: 'var(--s1)', 'fill-opacity': 0.7 }));
     });
     parts.push(line(left, bottom, right, bottom), words(left - 8, top + 8, num(Math.round(100 * most)) + '\u00a0%', 't3', 'end'), words(left, bottom + 16, `step ${whole(steps[0])}`, 't3'), words(right, bottom + 16, whole(steps[steps.length - 1]), 't3', 'end'),
-      words((left + right) / 2, bottom + 16, narrow ? 'idle of each step' : 'share of each step in which the GPU idles', 't3', 'middle'));
+      words((left + right) / 2, bottom + 16, narrow ? 'idle of each step' : 'share of each step in which the GPU is idle', 't3', 'middle'));
     height = 240;
   }
   return picture(width, height, `The GPU's lane with ${seen.length} of ${all.length} recurring gaps, and the host under them`, ...parts);
@@ -79,7 +79,7 @@ export function lanesWitness(finding: Finding): Drawn | null {
   return {
     title: 'Witness: the gaps of the GPU, and the host under them',
     element: h('figure', { class: 'bd' }, fitted((width) => draw(width, lanes, period, cause)),
-      h('figcaption', {}, h('b', {}, `${whole(gaps)} gaps`), period ? ` come again each ${duration(period)}. ` : ' come again. ',
-        cause === 'unknown' ? 'The trace says of nothing on the host that it was at work in them.' : `Filled below: gaps of which the host spends half or more in ${cause.replaceAll('-', ' ')}.`), fieldsTable(finding.witness, 'Witness')),
+      h('figcaption', {}, h('b', {}, `${whole(gaps)} gaps`), period ? ` recur every ${duration(period)}. ` : ' come again. ',
+        cause === 'unknown' ? 'The trace shows no host activity in them.' : `Filled below: gaps in which the host spends at least half of the time in ${cause.replaceAll('-', ' ')}.`), fieldsTable(finding.witness, 'Witness')),
   };
 }

@@ -58,7 +58,7 @@ export function drawQueue(width: number, queue: Value | undefined, refused: Toke
     s('path', { d: `M${xa - 5} ${ya - 19}l5 8 5-8`, fill: 'none', stroke: 'var(--error)', 'stroke-width': 2 }),
     s('circle', { cx: xa, cy: ya, r: 8, fill: 'var(--surface)', stroke: 'var(--error)', 'stroke-width': 2 }), s('path', { d: `M${xa - 3.5} ${ya - 3.5}l7 7m0-7l-7 7`, stroke: 'var(--error)', 'stroke-width': 2.2 }),
     s('circle', { cx: xb, cy: yb, r: 8, fill: 'var(--surface)', stroke: 'var(--error)', 'stroke-width': 2 }), s('circle', { cx: xb, cy: yb, r: 4.5, fill: 'var(--s1)' }));
-  if (cut !== null) parts.push(words(right, bottom - 7, narrow ? 'below: refused' : `below ${num(Number(cut.toPrecision(4)))}: refused, whoever came first`, 't1 halo', 'end'));
+  if (cut !== null) parts.push(words(right, bottom - 7, narrow ? 'below: refused' : `below ${num(Number(cut.toPrecision(4)))}: refused, independent of the order`, 't1 halo', 'end'));
   // One line each, with the lower label for the right token of the pair, so that labels do not
   // overlap.
   const label = (x: number, y: number, head: string, below: string): void => {

@@ -41,13 +41,13 @@ export function scatterWitness(finding: Finding): Drawn | null {
   const { slope, standard_error: error, r2, of } = scatter;
   const fit = isNumber(slope) && isNumber(error) && isNumber(r2)
     ? [' The line has slope ', h('b', {}, `${num(Number(slope.toPrecision(3)))} ± ${num(Number(error.toPrecision(1)))}`), ` and explains ${num(Math.round(100 * r2))}\u00a0%: `,
-      finding.cause.id === 'temperature' && textOf(scatter.x_name) === 'log pi + H' ? `as a temperature of ${num(Number((1 - slope).toPrecision(3)))} does.` : 'the difference is no noise.']
-    : [' No line explains it: what is left is scatter, or a cause of another shape.'];
+      finding.cause.id === 'temperature' && textOf(scatter.x_name) === 'log pi + H' ? `as a temperature of ${num(Number((1 - slope).toPrecision(3)))} does.` : 'the difference is not noise.']
+    : [' No line explains it: the rest is noise, or has a different cause.'];
   return {
-    title: 'Witness: how far trainer and rollout lie apart, token by token',
+    title: 'Witness: difference between trainer and rollout, token by token',
     element: h('figure', { class: 'bd' }, fitted((width) => draw(width, scatter)),
-      h('figcaption', {}, h('b', {}, 'Each dot is a token.'), ' Where both sides agree it lies on the dashed line.', ...fit,
-        isNumber(of) && of > numbersOf(scatter.x).length ? ` ${whole(numbersOf(scatter.x).length)} of ${whole(of)} tokens are drawn, evenly, and all that lie farthest out.` : ''),
+      h('figcaption', {}, h('b', {}, 'Each dot is a token.'), ' If both sides agree, it is on the dashed line.', ...fit,
+        isNumber(of) && of > numbersOf(scatter.x).length ? ` ${whole(numbersOf(scatter.x).length)} of ${whole(of)} tokens are drawn: an even selection, and all of the farthest ones.` : ''),
       Object.keys(finding.witness).length > 1 ? fieldsTable(finding.witness, 'Witness') : null),
   };
 }

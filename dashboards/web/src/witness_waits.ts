@@ -78,7 +78,7 @@ function draw(width: number, graph: Graph): SVGElement {
   });
   const height = Math.max(...[...at.values()].map((one) => one.y)) + HEIGHT + 8;
   const named = culprits.map((one) => rankWords(one.node.ranks, one.node.count)).join('; ');
-  return picture(width, height, named ? `${others.map((one) => rankWords(one.node.ranks, one.node.count)).join('; ')} wait for ${named}` : 'Who waits for whom', ...parts);
+  return picture(width, height, named ? `${others.map((one) => rankWords(one.node.ranks, one.node.count)).join('; ')} wait for ${named}` : 'Which ranks wait for which', ...parts);
 }
 
 export function waitWitness(finding: Finding): Drawn | null {
@@ -86,9 +86,9 @@ export function waitWitness(finding: Finding): Drawn | null {
   if (!graph) return null;
   const named = graph.nodes.some((node) => node.culprit);
   return {
-    title: 'Witness: who waits for whom',
+    title: 'Witness: which ranks wait for which',
     element: h('figure', { class: 'bd' }, fitted((width) => draw(width, graph)),
-      h('figcaption', {}, textOf(finding.witness.text) || (named ? 'Arrows go from who waits to who is awaited. All end at the ranks that are marked: they wait for nobody.' : 'Nobody is named: all stand alike.')),
+      h('figcaption', {}, textOf(finding.witness.text) || (named ? 'An arrow points from a waiting rank to the rank that it waits for. All arrows end at the marked ranks, which wait for no rank.' : 'No rank is named: all are in the same state.')),
       Object.keys(finding.witness).some((key) => key !== 'waits' && key !== 'text') ? fieldsTable(finding.witness, 'Witness') : null),
   };
 }

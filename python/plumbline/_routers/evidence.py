@@ -21,7 +21,7 @@ def evidence(follower, found, outputs, shape, seen):
         raise NotKnown("its experts ran before its gate")
     logits = choice.told["logits"]
     if logits is None:
-        raise NotKnown("what it chose from has changed since")
+        raise NotKnown("its scores were changed after the choice")
     tokens = len(logits)
     known = {"mode": "train", "score_function": _function(follower, choice), **_rows(logits, shape, seen)}
     known["router_logits"] = logits
@@ -37,7 +37,7 @@ def evidence(follower, found, outputs, shape, seen):
     if kept is None:
         if found.limited or any(d[0] != "cumsum" for d in follower.drops):
             why = NotThisTime if follower.alike else NotKnown
-            raise why("it has a capacity, and which choices were kept could not be seen")
+            raise why("it has a capacity, but the kept choices could not be observed")
         return known
     return {**known, **_keeping(follower, found, outputs, chosen, kept, known)}
 
@@ -45,11 +45,11 @@ def evidence(follower, found, outputs, shape, seen):
 def _choice(follower, found):
     choices = [c for c in follower.choices if c.known()]
     if not follower.roots:
-        raise NotKnown("its gate was not seen to run")
+        raise NotKnown("its gate was not observed")
     if not choices:
-        raise NotKnown(f"no choice among its {found.experts_count} experts was seen")
+        raise NotKnown(f"no choice among its {found.experts_count} experts was observed")
     if len({c.over_tokens for c in choices if not c.node.mask}) > 1:
-        raise NotKnown("tokens choose and experts choose")
+        raise NotKnown("both tokens and experts choose")
     return next((c for c in choices if c.count == found.top_k), choices[0])
 
 
@@ -116,13 +116,13 @@ def _drawn(follower, choice, chosen, logits):
 def _experts_choose(follower, choice, tokens, outputs):
     torch, node = sys.modules["torch"], choice.node
     if len(choice.layout) > 3 or choice.indices.dim() != len(choice.layout):
-        raise NotKnown("experts choose in a layout that is not known")
+        raise NotKnown("experts choose in an unknown layout")
     chosen = torch.zeros(choice.layout, dtype=torch.bool, device=choice.indices.device)
     chosen.scatter_(choice.dim, choice.indices, True)
     experts = choice.layout[node.axis]
     chosen = chosen.movedim(node.axis, -1).reshape(-1, experts)
     if not _came_true(follower, choice, chosen, outputs):
-        raise NotKnown("top-k over the tokens was taken, and whether the experts got those could not be seen")
+        raise NotKnown("top-k over the tokens was observed, but not whether the experts got these tokens")
     pools = _pools(choice.layout, node.axis, choice.dim, choice.indices)
     share = experts * choice.count * int(pools.max() + 1) / tokens
     return {"routing_map": chosen, "pool_id": pools, "pool": "microbatch",

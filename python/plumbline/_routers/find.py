@@ -205,7 +205,7 @@ def _unhookable(module):
     if isinstance(module.__dict__.get("forward"), (types.MethodType, types.FunctionType)):
         return "its forward was replaced on the instance; watch the model before that"
     if not hasattr(torch.overrides, "TorchFunctionMode"):
-        return "torch before 1.13 cannot be listened to; see observe_routing"
+        return "torch before 1.13 cannot be observed; see observe_routing"
     return None
 
 
@@ -217,6 +217,6 @@ def _hidden(model, names, found):
         count = attribute([module], _COUNTS, config=False)
         if count is None or count < 2 or held & inside or not any(True for _ in _lists(module, count)):
             continue
-        why = f"it has {count} experts, and no gate of {count} outputs was found"
+        why = f"it has {count} experts, but no gate of {count} outputs was found"
         out.append((names[id(module)] or type(module).__name__, why))
     return out

@@ -13,8 +13,8 @@ FACTS = ("rows", "unlabelled_rows", "labelled_padding", "beyond_vocabulary", "sh
 _WORDS = {
     "unlabelled_rows": "rows have no label that counts (all are -100): a micro-batch of such rows has the loss NaN",
     "labelled_padding": "labels are at positions that the attention mask excludes; expected -100 there",
-    "beyond_vocabulary": "ids or labels are outside of the model's vocabulary",
-    "shifted_labels": "labels, all of them, are the token after their own, and the model shifts labels itself",
+    "beyond_vocabulary": "ids or labels are outside the vocabulary of the model",
+    "shifted_labels": "all labels are already shifted by one token, and the model shifts labels again",
     "non_finite": "elements of the inputs are NaN or infinite",
 }
 

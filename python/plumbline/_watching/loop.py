@@ -115,7 +115,7 @@ class Loop:
         made = max(counted or map(_steps_made, self.optimizers), default=0)
         if made > 0:
             self._run._next_step = made
-            print(f"plumbline: steps go on at {made}: the optimizer's state has made so many", file=sys.stderr)
+            print(f"plumbline: steps continue at {made}, the step count of the optimizer's state", file=sys.stderr)
 
     def partly(self):
         """The trainer ends its step itself, and not all of the optimizers have stepped in it."""

@@ -12,11 +12,11 @@ from .weighted import Weighted
 
 _POSITIONS = ("positions", "position_ids", "pos_ids", "position")
 _MOST = 1 << 20  # elements of a buffer: larger ones are tables
-_COMPILED = "torch.compile leaves hooks out: train some steps without it, or tell of what matters by run.observe_routing and run.observe_tensor"
-_NOT_CALLED = ("no forward pass of the model or of its modules was seen before backward: watch the module that the trainer calls, or tell of "
-               "what matters by run.observe_routing and run.observe_tensor")  # fmt: skip
+_COMPILED = "torch.compile skips hooks: train some steps without it, or report with run.observe_routing and run.observe_tensor"
+_NOT_CALLED = ("no forward pass of the model or of its modules was observed before backward: watch the module that the trainer calls, or report "
+               "with run.observe_routing and run.observe_tensor")  # fmt: skip
 _UNHOOKED = {
-    "ScriptModule": "hooks do not run inside of a traced module: watch the model before torch.jit",
+    "ScriptModule": "hooks do not run inside a traced module: watch the model before torch.jit",
 }
 
 

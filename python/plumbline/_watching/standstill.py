@@ -54,14 +54,14 @@ class Standstill:
                 watched._loop.keep_last(each)
                 if not self._run._explicit_steps:
                     self._run._next_step += max(0, missed - 1)  # the open one's number was that of the first of them
-                print(f"plumbline: the optimizer was replaced: the new one is watched, behind {missed} steps that were not seen", file=sys.stderr)
+                print(f"plumbline: the optimizer was replaced: the new one is watched; before that {missed} steps were not observed", file=sys.stderr)
                 return
         if self._told or passes < (max(_MANY, _TOLD * self.most) if self.most else _NEVER):
             return
         self._told = True
         self._run._tell_softly("watch-no-step", f"watch: {passes} backward passes and no step of a watched optimizer; "
                                "was it replaced? expected run.watch(model, optimizer) with the one that steps now")  # fmt: skip
-        self._run._declare_site(KIND_TENSOR, "the optimizer's steps", "unhooked: no step of a watched optimizer is seen any more: call "
+        self._run._declare_site(KIND_TENSOR, "the optimizer's steps", "unhooked: no step of a watched optimizer is observed any more: call "
                                 "run.watch(model, optimizer) with the one that steps now")  # fmt: skip
 
     def _others(self):

@@ -18,7 +18,7 @@ def watch(run, model, optimizer, scaler, activations=None):
     if torch is None or not isinstance(model, torch.nn.Module):
         raise Unsupported(f"expected a torch.nn.Module, not {type(model).__name__}")
     if isinstance(model, torch.jit.ScriptModule):
-        raise Unsupported("hooks do not run inside of a ScriptModule: expected the model before torch.jit")
+        raise Unsupported("hooks do not run inside a ScriptModule: expected the model before torch.jit")
     models = run._models_watched
     model = Model(model)
     if optimizer is None:

@@ -91,7 +91,7 @@ def _compare(run, trainer, model):
     shared = sum(p.requires_grad and p.data_ptr() in held for p in model.parameters() if p.numel())
     if shared:
         run._own_scalar("batch_facts/reference_is_policy", shared)
-        print(f"plumbline: {shared} trained parameters of the policy are those of its reference: their KL divergence is 0", file=sys.stderr)
+        print(f"plumbline: {shared} trained parameters are shared by the policy and its reference model: their KL divergence is always 0", file=sys.stderr)
 
 
 def _mask(inputs, rollout):

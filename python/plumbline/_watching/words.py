@@ -33,9 +33,9 @@ def _adapters(watch):
     return text
 
 
-_ALONE = ("no DistributedDataParallel around the model was found, and no sum of gradients over the processes was seen; give run.watch the wrapper, "
+_ALONE = ("no DistributedDataParallel around the model was found, and no sum of gradients over the processes was observed; pass the wrapper to run.watch, "
           "or report the sums with run.observe_reduction")  # fmt: skip
-_NO_SUMS = ("no sum of gradients over the processes was seen in the first updates: is the training to use several processes, or does something "
+_NO_SUMS = ("no sum of gradients over the processes was observed in the first updates: if the processes train one model, does something "
             "other than torch.distributed sum them? Report such sums with run.observe_reduction")  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def describe(watch):
     held = held_by(watch.found) | held_elsewhere(watch.found)
     missing = [name for name, p in watch._trained if id(p) not in held] if watch.found else []
     if missing and len(missing) == len(watch._trained):
-        text += " (no optimizer holds any of them: it was made for another model, or holds copies)"
+        text += " (no optimizer holds any of them: it was created for another model, or holds copies)"
     elif missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         text += f" (no optimizer holds {missing[0]}{more}: requires_grad_(False) if they are frozen)"
@@ -76,7 +76,7 @@ def describe(watch):
     if watch._modules.chosen:
         text += f", the outputs of {_counted(len(watch._modules.chosen), 'module')}"
     for what in watch._modules.unhooked:
-        text += f"; not inside of {what}"
+        text += f"; not inside {what}"
     if unknown:
-        text += f"; not the updates of {', '.join(unknown)} (its rule is not known; see observe_update)"
+        text += f"; not the updates of {', '.join(unknown)} (its update rule is not known; see observe_update)"
     return text

@@ -336,7 +336,7 @@ TEST_P(FailingDevice, IsCountedAndLeftAlone) {
         const plumbline_status_t s = run.Observe("device", step, call);
         EXPECT_TRUE(s == PLUMBLINE_OK || s == PLUMBLINE_DROPPED || s == PLUMBLINE_UNAVAILABLE) << s;
         if (s == PLUMBLINE_UNAVAILABLE) {
-          EXPECT_THAT(run.error(), HasSubstr("CUDA device 0, which cannot be used: "));
+          EXPECT_THAT(run.error(), HasSubstr("CUDA device 0, which the agent cannot use: "));
           EXPECT_THAT(run.error(), HasSubstr("made to fail"));
         }
       }

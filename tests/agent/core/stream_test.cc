@@ -148,7 +148,7 @@ TEST(Stream, QueueOverflowIsCountedExactly) {
   }
   server.Start();
   EXPECT_EQ(run.Close(20000), PLUMBLINE_INTERNAL);
-  EXPECT_THAT(run.error(), ::testing::HasSubstr("found no room while the server was away"));
+  EXPECT_THAT(run.error(), ::testing::HasSubstr("did not fit while the server was not reachable"));
   ExpectAllArrived(server, 1200, 399);
   const Account account = AccountOf(server.Batches());
   EXPECT_GT(account.items, 0u);

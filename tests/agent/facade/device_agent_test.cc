@@ -51,10 +51,10 @@ constexpr char kOnce[] = "plumbline: CUDA tensors are not measured: ";
 
 TEST_F(Trainer, WithoutTheDeviceLibraryIsToldOnce) {
   const std::string out = Run("unavailable", "PLUMBLINE_CUDA_LIBRARY=/nonexistent/libx.so");
-  EXPECT_THAT(out,
-              HasSubstr("observe_routing \"layers.3\": the tensors lie on CUDA device 0, which "
-                        "cannot be used: PLUMBLINE_CUDA_LIBRARY cannot be loaded: "
-                        "/nonexistent/libx.so"));
+  EXPECT_THAT(
+      out,
+      HasSubstr("observe_routing \"layers.3\": the tensors are on CUDA device 0, which the agent "
+                "cannot use: PLUMBLINE_CUDA_LIBRARY cannot be loaded: /nonexistent/libx.so"));
   const size_t first = out.find(kOnce);
   ASSERT_NE(first, std::string::npos) << out;
   EXPECT_EQ(out.find(kOnce, first + 1), std::string::npos) << out;

@@ -234,7 +234,7 @@ TEST(Facade, ForkedChildrenReturnAtOnce) {
   ExpectOk(o);
   EXPECT_EQ(std::count(o.calls.begin(), o.calls.end(), "close"), 1);
   // A run that a child opens is disabled, with a message.
-  EXPECT_THAT(o.output, HasSubstr("this process was forked from one that had opened a run"));
+  EXPECT_THAT(o.output, HasSubstr("this process was forked from a process with an open run"));
 }
 
 TEST(Facade, ManyForksWhileTheAgentLoads) {

@@ -28,7 +28,7 @@ void SetRank() {
   REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_OK);
   REQUIRE(Observe(site) == PLUMBLINE_OK);
   REQUIRE(plumbline_set_rank(run, 4, 8) == PLUMBLINE_FAILED_PRECONDITION);
-  REQUIRE(strstr(plumbline_last_error(), "as rank 3 of 8 already") != nullptr);
+  REQUIRE(strstr(plumbline_last_error(), "already recorded evidence as rank 3 of 8") != nullptr);
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
   REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
   REQUIRE(plumbline_set_rank(run, 4, 8) == PLUMBLINE_DISABLED);

@@ -176,7 +176,7 @@ TEST(CheckRouter, PoisonAndMistakesAreNamed) {
                     [](const std::vector<double>&) -> absl::StatusOr<Assignments> {
                       return Assignments(7);
                     }),
-            "call 1 (the batch as given): the router answered 7 fates; expected [256, 8]");
+            "call 1 (the original batch): the router returned 7 fates; expected [256, 8]");
   int calls = 0;
   const std::string late =
       refusal(inputs, [&](const std::vector<double>& logits) -> absl::StatusOr<Assignments> {
@@ -238,7 +238,7 @@ TEST(CheckRouter, AShortSweepUsesEveryMannerOfReplacement) {
   const SyntheticRouting routing(SpecOf(RouterPolicy::kTokenChoice));
   // Four sequences of 64 tokens: 15 cuts by 3 methods, 180 trials; 60 calls use every third.
   for (int max_calls : {24, 40, 60, 91, 150}) {
-    for (const char* manner : {"random tokens", "copies of", "tokens that all ask"}) {
+    for (const char* manner : {"random tokens", "copies of", "tokens that all choose"}) {
       bool used = false;
       for (int call = 3; call < 14; ++call)
         used |= TriedAt(routing, call, max_calls).find(manner) != std::string::npos;

@@ -42,7 +42,7 @@ class Healthy(InAFolder):
     def test_the_name_wins(self):
         self.save({"model": Tiny().state_dict(), "step": 7}, "step-9/model.pt")
         report = audit(self.folder)[1]
-        self.assertIn("step 9 by its name, which is taken; its content says 7", notes(report))
+        self.assertIn("step 9 according to its name, which is used; its content states 7", notes(report))
         self.assertEqual({v["site"]["step_last"] for v in report["verdicts"] if v["rule"] == "precision/non-finite"}, {9})
 
     def test_a_step_of_the_content(self):
@@ -120,7 +120,7 @@ class Faults(InAFolder):
 
         train(self.folder, plant=plant)
         self.assertEqual([(f["title"], f["level"]) for f in audit(self.folder)[1]["findings"]],
-                         [("the learning-rate schedule begins anew within a run", "warning")])
+                         [("the learning-rate schedule was reset within a run", "warning")])
 
     def test_tied_weights(self):
         for planted in (False, True):
@@ -463,7 +463,7 @@ class Sharded(InAFolder):
         self.shards(total=999)
         status, report = audit(self.folder)
         self.assertEqual((status, problems(report)), (0, ""))
-        self.assertIn("the index says 999 bytes of tensors, its shards hold 400", notes(report))
+        self.assertIn("the index says 999 bytes of tensors, its shards contain 400", notes(report))
         self.shards(index={"m.c.weight": "model-00001-of-00002.safetensors"})
         self.assertIn('expected tensor "m.c.weight" in "model-00001', problems(audit(self.folder)[1]))
         self.shards(index={"m.b.bias": "model-00001-of-00002.safetensors"})
@@ -502,7 +502,7 @@ class Refused(InAFolder):
         status, report = audit(path)
         self.assertEqual(status, 2)
         self.assertFalse(mark.exists())
-        self.assertIn("found 1 call of posix.system (left closed, not run)", problems(report))
+        self.assertIn("found 1 call of posix.system (not decoded and not executed)", problems(report))
         self.assertNotIn("argparse", problems(report))
         self.assertIn("left closed: 1 call of argparse.Namespace", notes(report))
         self.assertEqual([f["rule"] for f in report["findings"]], ["precision/non-finite"])
@@ -520,7 +520,7 @@ class Refused(InAFolder):
         path = self.save({"w.a": torch.ones(3)}, _use_new_zipfile_serialization=False)
         status, report = audit(path)
         self.assertEqual((status, report["inputs"][0]["format"]), (2, "checkpoint"))
-        self.assertIn("found its older form", problems(report))
+        self.assertIn("found the older form", problems(report))
 
     def rewritten(self, change, method=zipfile.ZIP_STORED):
         source = io.BytesIO()
@@ -535,7 +535,7 @@ class Refused(InAFolder):
 
     def test_lies(self):
         lies = [
-            (lambda n, d: d, zipfile.ZIP_DEFLATED, "expected data.pkl stored as it is, found it deflated"),
+            (lambda n, d: d, zipfile.ZIP_DEFLATED, "expected data.pkl stored without compression, found it deflated"),
             (lambda n, d: None if n.endswith("/0") else d, 0, 'data/0", found no such member'),
             (lambda n, d: d[:-4] if n.endswith("/0") else d, 0, "expected 64 elements in the storage"),
             (lambda n, d: d[:50] if n.endswith("pkl") else d, 0, "expected"),

@@ -76,7 +76,7 @@ class Changes(Case):
         self.assertEqual(status, 0)
         self.assertIn("1 tensor changed, 1 identical in every bit: still.weight", out)
         self.assertIn("In A alone: old.weight, gone.bias", out)
-        self.assertIn("The same bits under another name: old.weight is B's new.weight", out)
+        self.assertIn("The same bits under a different name: old.weight is B's new.weight", out)
         self.assertIn("rows that moved most: 3 (1); unmoved 7 of 8", out)
         self.assertIn("singular values of the change", out)
         self.assertRegex(out, r"attention +1 of 1 ")
@@ -97,7 +97,7 @@ class Changes(Case):
         _, tensors = self.compared(a, b)
         self.assertEqual((tensors["w.a"]["non_finite"], tensors["w.a"]["differ"]), (1, 16))
         self.assertIn("shape [3] in A, [5] in B", tensors["w.b"]["wrong"])
-        self.assertIn("type that is not read", tensors["w.c"]["wrong"])
+        self.assertIn("type that this version cannot read", tensors["w.c"]["wrong"])
         self.assertEqual(tensors["w.d"]["relative_change"], "inf")
         self.assertEqual(tensors["w.e"]["differ"], 5)
 
@@ -211,7 +211,7 @@ class Equal(Case):
                  "model.layers.0.self_attn.out.weight": model["layers.0.proj.weight"], "model.layers.0.self_attn.out.bias": model["layers.0.proj.bias"], "step": model["step"]}
         b = self.write("b.safetensors", safetensors(other, {"format": "pt"}))
         out = self.equal(a, b)
-        self.assertIn("embed.weight: in A alone; B has its bits as model.embed_tokens.weight (say so by --map)", out)
+        self.assertIn("embed.weight: in A alone; B has its bits as model.embed_tokens.weight (declare it with --map)", out)
         names = self.write("names.toml", b'[names]\n"embed.*" = "model.embed_tokens.*"\n"layers.*.qkv.weight" = "model.layers.*.self_attn.qkv.weight"\n"layers.*.proj.*" = "model.layers.*.self_attn.out.*"\n')
         self.assertIn("equal: 5 tensors", self.equal(a, b, "--map", names))
         _, tensors = self.compared(a, b, "--map", names)
@@ -243,7 +243,7 @@ class Equal(Case):
         a = self.save("a.pt", {"w": x, "z": z})
         status, out, _ = diff(a, self.save("b.pt", {"w": x, "z": 2 * z}), "--expect-equal")
         self.assertEqual(status, 2)
-        self.assertIn("not compared: z is of a type that is not read (torch.ComplexFloatStorage)", out)
+        self.assertIn("not compared: z has a type that this version cannot read (torch.ComplexFloatStorage)", out)
         self.assertIn("not told: 1 not compared; equal are 1 tensor", out)
         self.assertNotIn("\nequal: ", "\n" + out)
         # Facts that do not need the elements are reported; a difference elsewhere remains a difference.
@@ -324,7 +324,7 @@ class Equal(Case):
         for pattern in ("odl.*", "old.w"):  # the second one comes after a pattern that matches first
             self.assertIn(f'note: of the map, "{pattern}" fits no name of A', out)
         self.assertNotIn('"old.*"', out)
-        self.assertIn("Of the map, no name of A fits: odl.*, old.w", diff(a, b, "--map", names)[1])
+        self.assertIn("Names in the map that match no name of A: odl.*, old.w", diff(a, b, "--map", names)[1])
         report, _ = self.compared(a, b, "--map", names)
         self.assertEqual(report["map_unfitted"], ["odl.*", "old.w"])
         lost = self.write("lost.toml", b'[names]\n"old.*" = "other.*"\n')

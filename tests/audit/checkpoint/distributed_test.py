@@ -77,7 +77,7 @@ class Written(Case):
                 self.assertEqual({i["format"] for i in report["inputs"]}, {"checkpoint"})
                 sites = {(v["site"]["layer"], v["site"]["op"]) for v in report["verdicts"] if v["rule"] == "health/all-zero"}
                 self.assertLessEqual({("a.weight", "weight"), ("a.bias", "weight"), ("a.weight", "exp_avg"), ("a.weight", "average")}, sites)
-                self.assertIn("step 7 by its name, which is taken; its content says 70", notes(report))
+                self.assertIn("step 7 according to its name, which is used; its content states 70", notes(report))
                 # If only the index is named, the parts are read under its name.
                 report = audit(path / ".metadata")[1]
                 self.assertEqual([i["records"] for i in report["inputs"]], [7])
@@ -161,7 +161,7 @@ class Refused(Case):
         self.refused(each(offset=2**62), "found a file of")
         self.refused(each(length=2**63 - 1), "found a file of")
         self.refused(each(offset=-1), "expected a name with its file, offset and length")
-        self.refused(each(relative_path="../exp/step-7/__0_0.distcp"), "expected the name of a file beside the index")
+        self.refused(each(relative_path="../exp/step-7/__0_0.distcp"), "expected the name of a file in the folder of the index")
         self.refused(each(relative_path="gone.distcp"), 'expected the part "gone.distcp" beside its index')
         self.refused(each(offset=1), "expected")
         self.refused(lambda m: {"state_dict_metadata": {}, "torch.distributed.checkpoint.metadata": 1}, "expected the index of a distributed checkpoint")
@@ -190,7 +190,7 @@ class Refused(Case):
         def plant(metadata):
             metadata.planner_data = Evil()
 
-        report = self.refused(lambda m: None if plant(m) else None, "posix.system (left closed, not run)")
+        report = self.refused(lambda m: None if plant(m) else None, "posix.system (not decoded and not executed)")
         self.assertFalse(mark.exists())
         self.assertEqual(sum(i["records"] for i in report["inputs"]), 7)
 

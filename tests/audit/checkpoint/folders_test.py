@@ -155,7 +155,7 @@ class Transformers(Case):
         # The final log contains those of all checkpoints; the final model is not a step of the series.
         self.assertEqual(runs, {"exp", "exp (of no step)", "trainer_state.json"})
         self.assertEqual({v["site"]["step_first"] for v in report["verdicts"] if v["rule"] == "precision/non-finite" and v["site"]["run"] == "exp"}, {500})
-        self.assertEqual(notes(report).count("an earlier copy of what"), 3)
+        self.assertEqual(notes(report).count("not read: an earlier copy of the log in"), 3)
         self.assertIn("left closed: 1 call of transformers.training_args.TrainingArguments", notes(report))
 
     def test_one_checkpoint_is_one(self):
@@ -289,7 +289,7 @@ class Acting(Case):
                 path = self.save({"model": Tiny().state_dict(), "extra": make()}, pickle_module=NAMING)
                 status, report = audit(path)
                 self.assertEqual(status, 2, make())
-                self.assertIn("left closed, not run", problems(report))
+                self.assertIn("not decoded and not executed", problems(report))
                 self.assertEqual(report["inputs"][0]["records"], len(Tiny().state_dict()))
 
 

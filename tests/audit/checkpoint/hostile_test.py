@@ -87,7 +87,7 @@ class Bombs(Case):
     def test_recursion(self):
         deep = b"\x80\x02" + b"]" * 100000 + b"a" * 99999 + b"."
         circle = b"\x80\x02}q\x00X\x01\x00\x00\x00ah\x00s."
-        for pickle, expected in ((deep, "containers in each other"), (circle, "no value inside of itself")):
+        for pickle, expected in ((deep, "nested containers"), (circle, "no value that contains itself")):
             status, report = audit(self.written([("m/data.pkl", pickle, zipfile.ZIP_STORED), ("m/version", b"3\n", zipfile.ZIP_STORED)]))
             self.assertEqual(status, 2)
             self.assertIn(expected, problems(report))
@@ -183,7 +183,7 @@ class Shown(Case):
         status, report = audit(self.folder, flags=["--since", "24"])
         read = {i["path"].split("step-")[1].split("/")[0]: i["records"] for i in report["inputs"]}
         self.assertEqual({step for step, records in read.items() if records == 0}, {"4", "8"})
-        self.assertIn("step 8 was not read: findings from step 24 on are asked for", notes(report))
+        self.assertIn("step 8 was not read: only findings from step 24 on are requested", notes(report))
         self.assertEqual(problems(report), "")
         self.assertEqual([(f["site"]["layer"], f["site"]["step_first"]) for f in report["findings"] if f["rule"] == "precision/non-finite"], [("layers.0.weight", 28)])
         moved = [v["site"] for v in report["verdicts"] if v["rule"] == "health/unchanged-tensor" and v["site"]["layer"] == "head.weight"]

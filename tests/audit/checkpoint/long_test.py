@@ -19,7 +19,7 @@ from hostile_test import LONG, measured
 
 KEPT = 1 << 19  # PickleLimits::plain
 N = KEPT + 20_000
-TOLD = "plain values of long lists that were counted and not kept"
+TOLD = "plain values of long lists, which were counted but not stored"
 
 
 def history(n=N, at=None):
@@ -48,7 +48,7 @@ class Read(InAFolder):
         found = {(f["rule"], f["site"]["layer"], f["site"]["step_first"]) for f in report["findings"] if f["level"] != "note"}
         self.assertEqual(found, {("precision/non-finite", "layers.0.weight", 12)})
         self.assertEqual(notes(report).count("plain values of trainer.losses, tokenizer.vocabulary"), 2)
-        self.assertIn("counted and not kept: ", notes(report))
+        self.assertIn("counted but not stored: ", notes(report))
 
     def test_an_optimizers_parameters_are_kept(self):
         """They name its state, for a list of any length, and after any long list."""
@@ -90,14 +90,14 @@ class Equal(InAFolder):
         words = {f"w{i}": i for i in range(N // 2)}
         for name, a, b, expected, said in (
             ("same", long, history(), 0, "equal: "),
-            ("at the end", long, history(at=N - 1500), 2, "not told: "),
+            ("at the end", long, history(at=N - 1500), 2, "not decided: "),
             ("at the begin", long, history(at=5), 1, "first difference: long.5: 5 in A, 251 in B"),
             ("longer", long, history(N + 1), 1, f"first difference: long: a list of {N} in A, a list of {N + 1} in B"),
             ("words", collections.Counter(words), collections.Counter(words), 0, "equal: "),
-            ("another word", words, {**words, f"w{N // 2 - 1500}": 0}, 2, "not told: "),
+            ("another word", words, {**words, f"w{N // 2 - 1500}": 0}, 2, "not decided: "),
             ("a word that is kept", words, {**words, "w7": 0}, 1, "first difference: long.w7: 7 in A, 0 in B"),
             ("sets", set(range(N)), set(range(N)), 0, "equal: "),
-            ("deque", collections.deque(long), collections.deque(history(at=N - 1500)), 2, "not told: "),
+            ("deque", collections.deque(long), collections.deque(history(at=N - 1500)), 2, "not decided: "),
         ):
             with self.subTest(name):
                 status, out = self.diff(({}, {"long": a}), ({}, {"long": b}))
@@ -129,7 +129,7 @@ class Equal(InAFolder):
         paths = [self.save(words, name) for name in ("a.pt", "b.pt")]
         done = subprocess.run([PLUMB, "diff", *map(str, paths), "--expect-equal"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 2, done.stdout)
-        self.assertIn("outermost dict that were counted and not kept", done.stdout)
+        self.assertIn("outermost dict, which were counted but not stored", done.stdout)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ class Schedules(unittest.TestCase):
         save_series(self.folder, schedules()["OneCycleLR"], steps=(4,))
         _, report = audit(self.folder)
         said = notes(report)
-        self.assertIn("(in circles: 1 reference that leads back into it left out)", said)
+        self.assertIn("(in circles: 1 reference that leads back into it not followed)", said)
         self.assertIn("left closed: 1 call of torch.optim.lr_scheduler.OneCycleLR", said)
         self.assertIn("of builtins.getattr", said)
 
@@ -127,7 +127,7 @@ class Schedules(unittest.TestCase):
         torch.save({"model": Tiny().state_dict(), "extra": Both()}, path)
         status, report = audit(path)
         self.assertEqual(status, 2)
-        self.assertIn("found 1 call of builtins.getattr (left closed, not run)", problems(report))
+        self.assertIn("found 1 call of builtins.getattr (not decoded and not executed)", problems(report))
         self.assertEqual(report["inputs"][0]["records"], len(Tiny().state_dict()))
 
 

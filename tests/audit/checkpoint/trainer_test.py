@@ -49,12 +49,12 @@ class Trainer(InAFolder):
         for names in (LLAMA, TEN):
             with self.subTest(len(names)):
                 report = self.train(llama(names))
-                self.assertIn(f"{len(names)} of {len(names)} parameters named by the order of transformers' modules", notes(report))
+                self.assertIn(f"{len(names)} of {len(names)} parameters named by the module order of transformers", notes(report))
                 self.assertEqual(serious(report), [])
 
     def test_one_group(self):
         torch.manual_seed(2)
-        self.assertIn("21 of 21 parameters named by the order of transformers' modules", notes(self.train(llama(LLAMA), one_group=True)))
+        self.assertIn("21 of 21 parameters named by the module order of transformers", notes(self.train(llama(LLAMA), one_group=True)))
 
     def test_an_unknown_module_is_not_guessed(self):
         torch.manual_seed(3)
@@ -76,7 +76,7 @@ class Trainer(InAFolder):
         torch.manual_seed(5)
         still = "base_model.model.model.layers.1.self_attn.v_proj.lora_A.weight"
         report = self.train(adapters(), saves=6, file="adapter_model.safetensors", frozen=[still])
-        self.assertIn("8 of 8 parameters named by the order of transformers' modules", notes(report))
+        self.assertIn("8 of 8 parameters named by the module order of transformers", notes(report))
         found = [(f["rule"], f["site"]["layer"]) for f in report["findings"] if f["level"] != "note"]
         self.assertEqual(found, [("health/unchanged-tensor", still)])
 

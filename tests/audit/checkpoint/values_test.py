@@ -99,14 +99,14 @@ DIFFER = {
     "array_of_records": (numpy.zeros(1, dtype=[("a", "i4")]), numpy.ones(1, dtype=[("a", "i4")]), "array_of_records"),
     "dtype": (numpy.dtype("f4"), numpy.dtype("f8"), 'dtype.0: "f4" in A, "f8" in B'),
     # Containers.
-    "set": ({1, 2, 3}, {1, 2, 4}, "set: 3 is in A's set alone"),
+    "set": ({1, 2, 3}, {1, 2, 4}, "set: 3 is only in A's set"),
     "frozenset": (frozenset({"a"}), frozenset({"b"}), 'frozenset: "a" is in A\'s set alone'),
     "frozen": ({1, 2}, frozenset({1, 2}), "frozen: a set of 2 in A, a frozenset of 2 in B"),
-    "frozen_within": ({(1, frozenset())}, {(1, frozenset({2}))}, "frozen_within: a tuple of 2 is in A's set alone"),
+    "frozen_within": ({(1, frozenset())}, {(1, frozenset({2}))}, "frozen_within: a tuple of 2 is only in A's set"),
     "bytes_or_array": (b"ab", bytearray(b"ab"), "bytes_or_array: 2 bytes in A, a bytearray of 2 bytes in B"),
     "bytearray": (bytearray(b"a\xffb"), bytearray(b"a\xfeb"), "bytearray: a bytearray of 3 bytes in A"),
-    "set_of_tuples": ({(1, 2)}, {(1, 3)}, "set_of_tuples: a tuple of 2 is in A's set alone"),
-    "set_of_less": ({1, 2}, {1}, "set_of_less: 2 is in A's set alone"),
+    "set_of_tuples": ({(1, 2)}, {(1, 3)}, "set_of_tuples: a tuple of 2 is only in A's set"),
+    "set_of_less": ({1, 2}, {1}, "set_of_less: 2 is only in A's set"),
     "counter": (collections.Counter("aab"), collections.Counter("abb"), "counter.a: 2 in A, 1 in B"),
     "deque": (collections.deque([1, 2]), collections.deque([1, 3]), "deque.1: 2 in A, 3 in B"),
     "deque_size": (collections.deque([1], 3), collections.deque([1], 4), "deque_size.1: 3 in A, 4 in B"),
@@ -188,7 +188,7 @@ class EachKind(Case):
     def test_a_name_that_acts(self):
         """The file still has a problem, even if everything else is equal."""
         status, out = self.diff(*self.files("acting", Acting(), Acting()))
-        self.assertIn("not compared: what is wrong with the files", out)
+        self.assertIn("not compared: the problems of the files", out)
         self.assertEqual(status, 2)
 
     def test_the_order_of_an_arrays_bytes(self):
@@ -293,7 +293,7 @@ class EachKind(Case):
         self.assertIn("rng_state: 2 in A, 3 in B (rank 1)", out)
         status, out = self.diff(a, ranks("d", 1))
         self.assertEqual(status, 0)
-        self.assertIn("not compared: A's first rank was compared; its others tell differently 1 value (rng_state)", out)
+        self.assertIn("not compared: A's first rank was compared; its other ranks contain different values 1 value (rng_state)", out)
 
 
 class Aside(Case):
@@ -327,7 +327,7 @@ class Aside(Case):
             ("none", state(x={"a": None, "b": 1}), state(x={"b": 1}), "x.a: in A alone"),
             ("empty", state(x={"a": {}, "b": 1}), state(x={"b": 1}), "x.a: in A alone"),
             ("key", state(x={1: "a"}), state(x={"1": "a"}), "x.1: in A alone"),
-            ("key of a tensor", state(x={1: w}), state(x={"1": w}), "x.1: keys of two types, which read the same"),
+            ("key of a tensor", state(x={1: w}), state(x={"1": w}), "x.1: keys of two types with the same text"),
             ("the only tensor", state(x={"a": w}), state(x={}), "x.a: in A alone"),
             ("none or a tensor", state(best=None), state(best=torch.tensor(0.7)), "best: None in A, a tensor in B"),
             ("number or a tensor", state(best=0.3), state(best=torch.tensor(0.3)), "best: 0.3 in A, a tensor in B"),

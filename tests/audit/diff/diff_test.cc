@@ -113,7 +113,8 @@ TEST_F(Diff, TheSameRunTwice) {
   EXPECT_TRUE(loss["by_tokens"].is_null()) << "the tokens are the same at each step";
   EXPECT_TRUE(json["settings"].empty());
   EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("equal bit by bit"));
-  EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("nothing under 1.8 % can be told"));
+  EXPECT_THAT(RunPlumb({"diff", a, b}).output,
+              HasSubstr("differences under 1.8 % cannot be detected"));
 }
 
 TEST_F(Diff, TheFirstDifferenceAndTheDeparture) {

@@ -154,7 +154,7 @@ with tempfile.TemporaryDirectory() as name:
     for file in ("nccl_trace_rank_2", "nccl_trace_rank_3"):
         assert told[file]["format"] == "flight-recorder" and len(told[file]["problems"]) == 1, told[file]
     assert told["other.pkl"]["format"] == "unknown" and not told["other.pkl"]["problems"], told["other.pkl"]
-    assert "looks like one, but is none" in told["other.pkl"]["notes"][0], told["other.pkl"]
+    assert "looks like one but is not valid" in told["other.pkl"]["notes"][0], told["other.pkl"]
     assert told["README"]["format"] == "unknown" and not told["README"].get("notes"), told["README"]
 
 

@@ -82,7 +82,7 @@ TEST(FollowCli, WhatIsGoneIsWithdrawn) {
   Process plumb({PLUMB_PROGRAM, "audit", state("NaN"), "--follow"});
   EXPECT_TRUE(Says(plumb, "health/loss-non-finite")) << plumb.errors();
   state("2.500");
-  EXPECT_TRUE(Says(plumb, "withdrawn, what came since speaks against it: health/loss-non-finite"))
+  EXPECT_TRUE(Says(plumb, "withdrawn, because later data contradict it: health/loss-non-finite"))
       << plumb.output();
   plumb.Signal(SIGINT);
   EXPECT_EQ(plumb.Wait(), 0) << plumb.output();

@@ -48,7 +48,7 @@ TEST(Send, ANameThatIsTooLongEndsItAtOnce) {
     if (follow) command.push_back("--follow");
     Process plumb(command);
     EXPECT_EQ(plumb.Wait(), 2) << plumb.errors();
-    EXPECT_THAT(plumb.errors(), HasSubstr(server.address() + " takes nothing of it: hello: "));
+    EXPECT_THAT(plumb.errors(), HasSubstr(server.address() + " refused all of it: hello: "));
     EXPECT_THAT(plumb.errors(), HasSubstr("600"));
     EXPECT_THAT(plumb.errors(), HasSubstr("512"));
   }
@@ -138,7 +138,7 @@ TEST(Send, AServerThatIsAway) {
   const std::string log = dir.Write("train.log", HealthyIterations(1, 100));
   Process plumb(Following(log, address));
   EXPECT_TRUE(Eventually([&] {
-    return plumb.errors().find("What is read is sent when one answers there") != std::string::npos;
+    return plumb.errors().find("The data are sent when a server answers") != std::string::npos;
   }));
   Append(log, Iteration(100, "nan"));
   EXPECT_TRUE(
@@ -160,10 +160,11 @@ TEST(Send, NobodyEverAnswers) {
   }
   const std::string log = dir.Write("train.log", HealthyIterations(1, 100));
   Process plumb(Following(log, address));
-  EXPECT_TRUE(Eventually([&] { return plumb.errors().find("no server at") != std::string::npos; }));
+  EXPECT_TRUE(
+      Eventually([&] { return plumb.errors().find("no server answers at") != std::string::npos; }));
   plumb.Signal(SIGINT);
   EXPECT_EQ(plumb.Wait(), 2);
-  EXPECT_THAT(plumb.errors(), HasSubstr("has not taken all"));
+  EXPECT_THAT(plumb.errors(), HasSubstr("did not receive all"));
 }
 
 // Killed, and started again: the server receives the missing data.

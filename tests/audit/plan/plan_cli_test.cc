@@ -25,7 +25,7 @@ std::vector<std::string> Textbook(std::vector<std::string> more = {}) {
 TEST(PlanCli, TheTextbookExampleInWords) {
   const auto run = RunPlumb(Textbook());
   EXPECT_EQ(run.status, 0) << run.errors;
-  EXPECT_THAT(run.output, HasSubstr("4096 tokens a GPU and step, above the crossover at 989"));
+  EXPECT_THAT(run.output, HasSubstr("4096 tokens per GPU and step, above the crossover at 989"));
   EXPECT_THAT(run.output, HasSubstr("gradients reduced in fp32"));
   EXPECT_THAT(run.output, HasSubstr("1319"));
   EXPECT_THAT(run.output, HasSubstr("7912"));
@@ -36,7 +36,7 @@ TEST(PlanCli, TheTextbookExampleInWords) {
 TEST(PlanCli, BelowTheCrossoverTheCableIsPaid) {
   const auto run = RunPlumb({"plan", "--parameters", "100B", "--layers", "80", "--sequence", "512",
                              "--gpus", "64", "--batch", "32768"});
-  EXPECT_THAT(run.output, HasSubstr("512 tokens a GPU and step, below the crossover at 989"));
+  EXPECT_THAT(run.output, HasSubstr("512 tokens per GPU and step, below the crossover at 989"));
   EXPECT_THAT(run.output, HasSubstr("Bottleneck: the cable (48 % of the step)"));
 }
 

@@ -146,7 +146,7 @@ TEST(Points, AttemptsAndOrderAsTheReferenceSays) {
     EXPECT_TRUE(read.in_order);
     EXPECT_EQ(read.by_key, Reference("run.csv", 0, points));
     for (const Problem& problem : reports[0].problems)
-      EXPECT_THAT(problem.text, HasSubstr("more values of steps that had one already"));
+      EXPECT_THAT(problem.text, HasSubstr("more values for steps that already had one"));
   }
 }
 
@@ -256,12 +256,12 @@ TEST(Points, BeyondTheBoundsAllIsCounted) {
   names.names = 3;
   few.points = 120;
   length.name_bytes = 1;
-  EXPECT_EQ(left(names, "200 points are left out"), 300u);
-  EXPECT_EQ(left(few, "380 points are left out"), 120u);
+  EXPECT_EQ(left(names, "200 points are ignored"), 300u);
+  EXPECT_EQ(left(few, "380 points are ignored"), 120u);
   g_files.clear();
   std::deque<InputReport> reports;
   EXPECT_TRUE(ReadFiles({{"/x/a.csv", points}}, &reports, length).points.empty());
-  EXPECT_THAT(reports[0].problems[0].text, HasSubstr("500 points are left out"));
+  EXPECT_THAT(reports[0].problems[0].text, HasSubstr("500 points are ignored"));
 }
 
 TEST(Points, AttemptsBeyondTheBoundAreOne) {

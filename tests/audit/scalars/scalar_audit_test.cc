@@ -225,8 +225,8 @@ TEST_F(ScalarCli, WhatAMapSaysForNothing) {
   EXPECT_EQ(report["inputs"][1]["notes"].size(), 1u);
   ended = audit("step = \"nothing\"\n");
   EXPECT_EQ(ended.status, 2);
-  EXPECT_THAT(ended.errors, HasSubstr("found no file that has one"));
-  EXPECT_THAT(audit("").errors, HasSubstr("found nothing in it"));
+  EXPECT_THAT(ended.errors, HasSubstr("found no file with this column"));
+  EXPECT_THAT(audit("").errors, HasSubstr("found an empty map"));
   EXPECT_THAT(audit("sreies = 1\n").errors, HasSubstr("did you mean series?"));
   EXPECT_THAT(audit("zzzzzz = 1\n").errors, HasSubstr("series run step rank"));
 }

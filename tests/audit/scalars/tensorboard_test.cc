@@ -202,7 +202,7 @@ TEST(TensorBoard, BadLengthEndsTheFile) {
   EXPECT_TRUE(report.failed());
   ASSERT_EQ(report.problems.size(), 1u);
   EXPECT_EQ(report.problems[0].offset, at);
-  EXPECT_THAT(report.problems[0].text, HasSubstr("expected a length that fits its checksum"));
+  EXPECT_THAT(report.problems[0].text, HasSubstr("expected a length that matches its checksum"));
 }
 
 TEST(TensorBoard, CutAtEveryLength) {

@@ -48,7 +48,7 @@ TEST(RolloutAttack, NoInnocentFamilyIsAccused) {
           EXPECT_LT(f.level(), v1::LEVEL_WARNING) << what;
         }
         EXPECT_FALSE(kAccusations.contains(f.cause().id())) << what;
-        EXPECT_EQ(f.title().find("not what was sampled"), std::string::npos) << what;
+        EXPECT_EQ(f.title().find("not those that were sampled"), std::string::npos) << what;
       }
     }
   }

@@ -81,7 +81,7 @@ int64_t DelayOf(const Fault& fault, int64_t onset, uint64_t seed) {
 
 const std::vector<Fault>& Faults() {
   static const std::vector<Fault> faults = {
-      {"a loss that is NaN", "health/loss-non-finite", 0,
+      {"a NaN loss", "health/loss-non-finite", 0,
        [](int64_t, Logged* logged) { logged->loss = NAN; }},
       {"gradients explode", "health/gradient-spike", 0,
        [](int64_t, Logged* logged) { logged->norm *= 1e8; }},

@@ -91,7 +91,7 @@ TEST(LossRestarts, HoweverHighItIsANoteThatNamesTheRestart) {
         const std::vector<v1::Finding> found = Judged(run, run.rate, height, seed);
         warned += Worst(found) >= v1::LEVEL_WARNING ? 1 : 0;
         named += std::any_of(found.begin(), found.end(), [](const v1::Finding& f) {
-          return f.explanation().find("the rate restarted in step") != std::string::npos;
+          return f.explanation().find("the learning rate restarted in step") != std::string::npos;
         });
       }
     }

@@ -115,8 +115,9 @@ TEST(NonFiniteOrder, ALossComesBeforeItsGradients) {
   const v1::Verdict v = steps.Only();
   EXPECT_EQ(Place(v), "w/gradient");
   EXPECT_EQ(v.site().step_first(), 10);
-  EXPECT_THAT(Text(v), HasSubstr("The loss of this step is not finite, and gradients are made from "
-                                 "it: look at the loss first (health/loss-non-finite)."));
+  EXPECT_THAT(Text(v),
+              HasSubstr("The loss of this step is NaN or infinite, and the gradients are computed "
+                        "from it: check the loss first (health/loss-non-finite)."));
   EXPECT_THAT(Text(v), HasSubstr("No weight was looked at before it in this step (the last ones in "
                                  "step 9, finite), and no activation."));
 }
@@ -145,7 +146,7 @@ TEST(NonFiniteOrder, SinceWhenIsSaidNoMoreExactlyThanKnown) {
   steps.Tensor("w", "parameter", 1);
   const v1::Verdict v = steps.Only();
   EXPECT_EQ(v.finding().cause().id(), "unknown");
-  EXPECT_THAT(Text(v), HasSubstr("last looked at, and finite, in step 6: an update since then"));
+  EXPECT_THAT(Text(v), HasSubstr("last observed in step 6, and was finite: an update since then"));
 }
 
 TEST(NonFiniteOrder, AnUpdateShowsTheWeightThatItFound) {
@@ -169,7 +170,7 @@ TEST(NonFiniteOrder, AnUpdateOfAFiniteWeightAccusesNoWeight) {
   steps.Update("w", {1, 2, 3, 4}, 4);
   const v1::Verdict v = steps.Only();
   EXPECT_EQ(Place(v), "w/gradient");
-  EXPECT_THAT(Text(v), HasSubstr("No weight was looked at before it"));
+  EXPECT_THAT(Text(v), HasSubstr("No weight was observed before it"));
 }
 
 TEST(NonFiniteOrder, AForwardValueComesBeforeTheLoss) {
@@ -192,8 +193,8 @@ TEST(NonFiniteOrder, WhatWasLookedAtBeforeIsSaid) {
     steps.Scalar("loss", loss);
     const v1::Verdict v = steps.Only();
     EXPECT_EQ(Place(v), "w/gradient");
-    EXPECT_EQ(Text(v).find("look at the loss first") != std::string::npos, std::isnan(loss));
-    EXPECT_THAT(Text(v), HasSubstr("Before it 2 weights were looked at in this step, finite; 1 "
+    EXPECT_EQ(Text(v).find("check the loss first") != std::string::npos, std::isnan(loss));
+    EXPECT_THAT(Text(v), HasSubstr("Before it 2 weights were observed in this step, and finite; 1 "
                                    "activation was, finite."));
   }
 }

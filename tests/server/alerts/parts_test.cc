@@ -107,10 +107,10 @@ TEST_F(AlertConfigTest, SaysFileLineAndWhatWasExpected) {
        ":6: alerts.route.timeout_seconds: expected 0.1 to 300, found 0"},
       {"[[alerts.route]]\ncommand = ['/bin/true']\n", ":1: alerts.route.name: expected letters"},
       {route + "command = ['/bin/true']\n[[alerts.route]]\nname = 'a'\ncommand = ['/bin/true']\n",
-       ":7: alerts.route.name: expected a name of its own, found \"a\""},
+       ":7: alerts.route.name: expected a unique name, found \"a\""},
       {"[alerts]\nroute = 3\n", ":2: alerts.route: expected tables [[alerts.route]], found 3"},
       {"[relay]\nupstream = '127.0.0.1:1'\n[[alerts.route]]\nname = 'a'\ncommand = ['/bin/true']\n",
-       ":3: alerts.route: expected none beside relay.upstream: a relay knows no incidents"},
+       ":3: alerts.route: expected none together with relay.upstream: a relay has no incidents"},
       {"[alerts]\ngather_seconds = -1\n", ":2: alerts.gather_seconds: expected 0 to 60, found -1"},
       {"[alerts]\npage = 'x'\n", "alerts.page"},
   };

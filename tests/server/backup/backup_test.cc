@@ -88,7 +88,7 @@ TEST_F(BackupTest, WhatStandsAtItsPlaceIsKept) {
   folder_.Write("full/mine", "mine");
   refused(folder_.File("full"), "expected an empty folder or an older backup");
   EXPECT_EQ(ReadFile(folder_.File("full/mine")), "mine");
-  refused(Data() + "/backup", "lies in the data directory");
+  refused(Data() + "/backup", "is inside the data directory");
   refused(folder_.File("none/backup"), "cannot be made");
 
   std::filesystem::create_directory(Dir());  // empty: like a missing one
@@ -108,7 +108,7 @@ TEST_F(BackupTest, WhatStandsAtItsPlaceIsKept) {
   ASSERT_EQ(Backup(Dir()).status, 0);
   std::filesystem::remove_all(Data());
   ASSERT_EQ(Restore(older, Data()).status, 0);
-  refused(Dir(), "which is kept: give another folder");
+  refused(Dir(), "which is not overwritten: use another folder");
   // A server with a new journal: its backup must not replace the only one of the earlier journal.
   std::filesystem::remove_all(Data());
   MakeData(3);
@@ -184,7 +184,7 @@ TEST_F(BackupTest, DamageOfTheServersOwnFilesIsNamed) {
   }
   const Ended done = Backup(Dir());
   EXPECT_EQ(done.status, 0) << done.errors;
-  EXPECT_THAT(done.output, HasSubstr("were gone before and are listed as gaps"));
+  EXPECT_THAT(done.output, HasSubstr("were already missing and are listed as gaps"));
 
   std::filesystem::remove_all(Dir());
   FlipByte(Data() + "/alerts.sqlite", 0);

@@ -191,7 +191,7 @@ TEST_F(BackupLoadTest, RetentionAndPackingMeanwhileTakeNothingOfIt) {
       return run && run->closed_step() == 300;
     }));
     EXPECT_THAT(second->process().errors(), Not(HasSubstr("are lost")));
-    EXPECT_THAT(second->process().errors(), Not(HasSubstr("rules begin anew")));
+    EXPECT_THAT(second->process().errors(), Not(HasSubstr("rules start from the beginning")));
     second->process().Signal(SIGKILL);
     second->process().Wait();
     std::filesystem::remove_all(data);

@@ -67,7 +67,7 @@ TEST_F(RestoreTest, AFolderInUseOrWithFilesIsRefused) {
     const auto server = Start(Data());
     const Ended done = Restore(Dir(), Data());
     EXPECT_EQ(done.status, 1);
-    EXPECT_THAT(done.errors, HasSubstr("another plumbd keeps its journal there (process " +
+    EXPECT_THAT(done.errors, HasSubstr("another plumbd uses this data directory (process " +
                                        std::to_string(server->process().pid()) + ")"));
   }
   const Ended done = Restore(Dir(), Data());
@@ -92,7 +92,7 @@ TEST_F(RestoreTest, NamesOutsideTheBackupAreRefused) {
     WriteFile(path, changed);
     const Ended done = Restore(Dir(), To());
     EXPECT_EQ(done.status, 1);
-    EXPECT_THAT(done.errors, HasSubstr("\"" + name + "\" lies outside"));
+    EXPECT_THAT(done.errors, HasSubstr("\"" + name + "\" is outside"));
   }
 }
 
@@ -149,7 +149,7 @@ TEST_F(RestoreTest, OneThatIsCutOffIsNotStartedAndIsCompletedByTheNext) {
       ++cut_off;
       Process server({PLUMBD_PROGRAM, "--data", To(), "--grpc", "127.0.0.1:0", "--http", "off"});
       EXPECT_EQ(server.Wait(), 1);
-      EXPECT_THAT(server.errors(), HasSubstr("a restore into it was cut off"));
+      EXPECT_THAT(server.errors(), HasSubstr("a restore into it was interrupted"));
       const Ended again = Restore(Dir(), To());
       EXPECT_EQ(again.status, 0) << again.errors;
     }

@@ -75,11 +75,11 @@ TEST_F(DoorsClients, AnAgentFindsItsCredentialsInTheEnvironment) {
   };
   EXPECT_EQ(good->Wait(), 0) << good->errors();
   EXPECT_TRUE(ComesToKnow("exp1"));
-  EXPECT_THAT(said(*other_run), HasSubstr("does not take this process's evidence"));
+  EXPECT_THAT(said(*other_run), HasSubstr("does not accept the evidence of this process"));
   EXPECT_THAT(said(*other_run), HasSubstr("the access entry writers does not give write over it"));
-  EXPECT_THAT(said(*no_token), HasSubstr("this server asks who you are"));
+  EXPECT_THAT(said(*no_token), HasSubstr("this server requires authentication"));
   EXPECT_THAT(said(*no_file), HasSubstr("/nonexistent: cannot be read"));
-  EXPECT_THAT(said(*wrong_ca), HasSubstr("does not take this process's evidence"));
+  EXPECT_THAT(said(*wrong_ca), HasSubstr("does not accept the evidence of this process"));
   EXPECT_FALSE(Knows("other"));
   EXPECT_FALSE(Knows("exp2"));
 }
@@ -154,7 +154,7 @@ TEST_F(DoorsClients, PlumbTakesFilesByOptionsToo) {
   Process half({PLUMB_PROGRAM, "runs", "--server", server_->address(), "--tls-ca",
                 authority_.file(), "--tls-cert", own_.cert});
   EXPECT_EQ(half.Wait(), 2);
-  EXPECT_THAT(half.errors(), HasSubstr("a certificate without its key"));
+  EXPECT_THAT(half.errors(), HasSubstr("a certificate is set without its key"));
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ TEST_F(DoorsIdentity, ABatchThatIsNotAsItWasSentIsRefusedByItsNumber) {
       if (sequence == 2) message.mutable_batch()->mutable_sources(0)->set_run("ruo");
       ASSERT_TRUE(agent.SendRaw(message));
     }
-    EXPECT_THAT(agent.RejectedReason(2), HasSubstr("is not as it was sent: its checksum"));
+    EXPECT_THAT(agent.RejectedReason(2), HasSubstr("was damaged on the way: its checksum"));
     EXPECT_TRUE(agent.Acknowledged(3));
     EXPECT_FALSE(agent.over());
   }

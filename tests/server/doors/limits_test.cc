@@ -67,7 +67,7 @@ TEST_F(DoorsLimits, AMessageThatIsTooDeep) {
   const grpc::Status in_batch =
       SendBytes(server_->Channel(), {HelloBytes(2, {SourceOf("deep")}), as_batch});
   EXPECT_EQ(in_batch.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_THAT(in_batch.error_message(), HasSubstr("is no valid AgentMessage"));
+  EXPECT_THAT(in_batch.error_message(), HasSubstr("is not a valid AgentMessage"));
   EXPECT_EQ(SendBytes(server_->Channel(), {as_hello}).error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(SendBytes(server_->Channel(), {deep}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
@@ -218,7 +218,7 @@ TEST_F(DoorsLimits, BatchesUseUpNoNamesOfRuns) {
   AgentStream greedy(*server_, 2, {SourceOf("greedy-0")});
   for (uint64_t i = 1; i <= 10; ++i)
     greedy.Send(ScalarStep(SourceOf("greedy-" + std::to_string(i)), 1), i);
-  EXPECT_THAT(greedy.RejectedReason(6), HasSubstr("expected a run that the hello names"));
+  EXPECT_THAT(greedy.RejectedReason(6), HasSubstr("expected a run of the hello"));
   ASSERT_TRUE(greedy.Acknowledged(10));
   for (const uint64_t stream : {3u, 4u}) {
     const v1::Source honest = SourceOf("honest-" + std::to_string(stream));

@@ -122,7 +122,7 @@ TEST_F(DoorsMethods, EachIsListedAndClosedToWhoShowsNothing) {
     }
     EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNAUTHENTICATED)
         << path << " " << answer.status.error_message();
-    EXPECT_THAT(answer.status.error_message(), HasSubstr("this server asks who you are"));
+    EXPECT_THAT(answer.status.error_message(), HasSubstr("this server requires authentication"));
     EXPECT_EQ(answer.bytes, "");
   }
 }

@@ -73,7 +73,7 @@ TEST_F(DoorsShares, HellosWithoutEndInOneCall) {
   }
   EXPECT_EQ(welcomed, kStreams / 2);
   EXPECT_EQ(refused, kStreams / 2);
-  EXPECT_THAT(why, HasSubstr("the access entry a has all of its share, 200 of 400 streams"));
+  EXPECT_THAT(why, HasSubstr("the access entry a has used its share, 200 of 400 streams"));
   EXPECT_THAT(why, HasSubstr("(ingest.max_streams)"));
   ExpectBGetsIn();
   call.Cancel();
@@ -107,7 +107,7 @@ TEST_F(DoorsShares, NamesOfRunsInHellosAndInBatches) {
   v1::Batch named = ScalarStep(SourceOf("a-8"), 1);
   *named.add_sources() = SourceOf("a-11");
   more.Send(named, 1);
-  EXPECT_THAT(more.RejectedReason(1), HasSubstr("expected a run that the hello names"));
+  EXPECT_THAT(more.RejectedReason(1), HasSubstr("expected a run of the hello"));
   ExpectBGetsIn();
 }
 

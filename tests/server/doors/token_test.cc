@@ -52,7 +52,7 @@ TEST_F(DoorsToken, OnlyAKnownTokenWithTheScopeComesIn) {
   EXPECT_EQ(ListRuns(server->Channel()).error_code(), grpc::StatusCode::UNAUTHENTICATED);
   const grpc::Status unknown = ListRuns(As(*server, NewToken(folder_, "unknown")));
   EXPECT_EQ(unknown.error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_THAT(unknown.error_message(), HasSubstr("not known here"));
+  EXPECT_THAT(unknown.error_message(), HasSubstr("does not know this token"));
 
   const grpc::Status writer_reads = ListRuns(As(*server, other_));
   EXPECT_EQ(writer_reads.error_code(), grpc::StatusCode::PERMISSION_DENIED);
@@ -111,7 +111,7 @@ TEST_F(DoorsToken, ARevokedTokenIsReplayedInVain) {
   chmod(folder_.File("agents.tokens").c_str(), 0644);
   EXPECT_TRUE(Eventually([&] { return !ListRuns(As(*server, other_)).ok(); }));
   EXPECT_EQ(stays.Ended().error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_THAT(server->process().errors(), HasSubstr("is closed until that is mended"));
+  EXPECT_THAT(server->process().errors(), HasSubstr("is refused until this is fixed"));
   chmod(folder_.File("agents.tokens").c_str(), 0600);
   EXPECT_TRUE(Eventually([&] { return ListRuns(As(*server, other_)).ok(); }));
 }
@@ -331,7 +331,7 @@ TEST_F(DoorsToken, FilesThatAreNoTokenFilesStopTheStart) {
   EXPECT_EQ(CheckedConfig(folder_, entry).status, 0);
   for (const mode_t mode : {0644, 0640, 0604, 0660}) {
     chmod(folder_.File("x.tokens").c_str(), mode);
-    EXPECT_THAT(CheckedConfig(folder_, entry).errors, HasSubstr("lets others at it")) << mode;
+    EXPECT_THAT(CheckedConfig(folder_, entry).errors, HasSubstr("allows access by others")) << mode;
   }
   // Root may give the file to a group, and then reads it like a member of the group.
   if (geteuid() == 0) {
@@ -342,12 +342,12 @@ TEST_F(DoorsToken, FilesThatAreNoTokenFilesStopTheStart) {
     }
   }
   for (const auto& [toml, message] : std::vector<std::pair<std::string, const char*>>{
-           {"[[access]]\nname = 'x'\nscopes = ['read']\n", "lets everybody in"},
+           {"[[access]]\nname = 'x'\nscopes = ['read']\n", "would allow every client"},
            {"[[access]]\nname = 'x'\ntoken_file = 'x'\nscopes = ['raed']\n",
             "expected read, write or admin, found \"raed\""},
            {"[[access]]\nname = 'x'\ntoken_file = 'x'\n",
             "access.scopes: expected some of read, write and admin, found none"},
-           {"[[access]]\ntoken_file = 'x'\nscopes = ['read']\n", "a name of its own"},
+           {"[[access]]\ntoken_file = 'x'\nscopes = ['read']\n", "a unique name"},
            {"[access]\nname = 'x'\n", ":1: access: expected tables [[access]], found a table"},
            {"[[access]]\nnmae = 'x'\n", "did you mean \"name\""}}) {
     EXPECT_THAT(CheckedConfig(folder_, toml).errors, HasSubstr(message));
@@ -361,7 +361,7 @@ TEST_F(DoorsToken, ATokenIsNotSentInTheClearAcrossANetwork) {
   chmod(token_.file.c_str(), 0644);
   Process careless({PLUMB_PROGRAM, "runs", "--server", "127.0.0.1:1", "--token-file", token_.file});
   EXPECT_EQ(careless.Wait(), 2);
-  EXPECT_THAT(careless.errors(), HasSubstr("lets others at it; expected 0600"));
+  EXPECT_THAT(careless.errors(), HasSubstr("allows access by others; expected 0600"));
 }
 
 }  // namespace

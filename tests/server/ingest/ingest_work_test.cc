@@ -70,12 +70,12 @@ TEST(IngestWork, CausesOfSitesAndDeclarationsAreNamesToo) {
               // still report losses
   EXPECT_TRUE(names.Add(batch).ok());
   lost("s", "e");
-  EXPECT_THAT(std::string(names.Add(batch).message()), HasSubstr("may not have more"));
+  EXPECT_THAT(std::string(names.Add(batch).message()), HasSubstr("which is the limit"));
   batch.mutable_losses()->RemoveLast();
   for (int i = 0; i < 63; ++i) lost("", std::to_string(i).c_str());
   EXPECT_TRUE(names.Add(batch).ok());
   lost("", "one more");
-  EXPECT_THAT(std::string(names.Add(batch).message()), HasSubstr("may not report more"));
+  EXPECT_THAT(std::string(names.Add(batch).message()), HasSubstr("which is the limit"));
   batch.mutable_losses(2)->set_cause(std::string(513, 'x'));
   EXPECT_THAT(std::string(CheckReceived(batch, {}).message()), HasSubstr("losses[2].cause: 513"));
 }

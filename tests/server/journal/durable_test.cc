@@ -175,7 +175,7 @@ TEST_F(DurableTest, WhoAsksAfterARestartIsToldAllThatWasFound) {
 TEST_F(DurableTest, OneServerADirectory) {
   Process second({PLUMBD_PROGRAM, "--grpc", "127.0.0.1:0", "--http", "off", "--data", Data()});
   EXPECT_EQ(second.Wait(), 1);
-  EXPECT_THAT(second.errors(), HasSubstr("another plumbd keeps its journal there"));
+  EXPECT_THAT(second.errors(), HasSubstr("another plumbd uses this data directory"));
 }
 
 TEST_F(DurableTest, RestartsWithoutANewEntryChangeNothing) {
@@ -221,7 +221,7 @@ TEST_F(DurableTest, ACheckpointTakesThePlaceOfWhatIsBeforeIt) {
     return server_->process().errors().find(" 0 entries of the journal judged again") !=
            std::string::npos;
   }));
-  EXPECT_THAT(server_->process().errors(), HasSubstr("checkpoint at entry 20 taken up"));
+  EXPECT_THAT(server_->process().errors(), HasSubstr("checkpoint at entry 20 loaded"));
   const auto after = server_->Incidents("checked");
   ASSERT_EQ(after.size(), before.size());
   for (size_t i = 0; i < after.size(); ++i) EXPECT_EQ(Text(after[i]), Text(before[i]));

@@ -137,10 +137,10 @@ TEST(CliPorts, TheHttpPortIsToldFromTheGrpcPort) {
     const Ended ended = RunPlumb(words);
     EXPECT_EQ(ended.status, 2);
     EXPECT_THAT(ended.errors,
-                HasSubstr(http + " speaks HTTP, not gRPC: it is plumbd's --http port"));
+                HasSubstr(http + " answers HTTP, not gRPC: it is plumbd's --http port"));
   }
   ASSERT_EQ(server.Stop(), 0);
-  EXPECT_THAT(RunPlumb({"runs", "--server", http}).errors, Not(HasSubstr("speaks HTTP")));
+  EXPECT_THAT(RunPlumb({"runs", "--server", http}).errors, Not(HasSubstr("answers HTTP")));
 }
 
 // A relay answers no queries: the message names the server to ask, and doctor goes through it.
@@ -185,7 +185,7 @@ TEST_F(CliTest, WatchWaitsForAServerThatWentAndComesBack) {
   AgentStream agent(*again, 65, {source});
   agent.Send(LeakingStep(source, 0), 1);
   EXPECT_TRUE(Eventually([&] { return watch.output().find("run after") != std::string::npos; }));
-  EXPECT_THAT(watch.errors(), HasSubstr("the server is back"));
+  EXPECT_THAT(watch.errors(), HasSubstr("the server answers again"));
   watch.Signal(SIGTERM);
   EXPECT_EQ(watch.Wait(), 0);
 }
@@ -239,8 +239,9 @@ TEST_F(CliTest, ARunThatTheServerDoesNotKnowIsNotARunWithoutFindings) {
 
 TEST_F(CliTest, AWatchWaitsForARunThatIsYetToCome) {
   Process watch(Plumb({"watch", "later", "--server", server_.address()}));
-  ASSERT_TRUE(Eventually(
-      [&] { return watch.errors().find("(known: none); it may come yet") != std::string::npos; }));
+  ASSERT_TRUE(Eventually([&] {
+    return watch.errors().find("(known: none); it may connect later") != std::string::npos;
+  }));
   Leak("later", 69);
   EXPECT_TRUE(Eventually([&] { return watch.output().find("run later") != std::string::npos; }));
   watch.Signal(SIGINT);
@@ -279,7 +280,8 @@ TEST_F(CliTest, SpoolSendNamesTheServerThatItWaitsFor) {
   }));
   send.Signal(SIGINT);
   EXPECT_EQ(send.Wait(), 1);
-  EXPECT_THAT(send.errors(), HasSubstr("stopped before " + server_.address() + " had everything"));
+  EXPECT_THAT(send.errors(),
+              HasSubstr("stopped before " + server_.address() + " received everything"));
   // Without a spool there is nothing to wait for.
   std::filesystem::remove_all(spools);
   std::filesystem::create_directory(spools);

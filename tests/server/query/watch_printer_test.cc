@@ -53,7 +53,7 @@ TEST(WatchPrinter, IsSilentWhileNothingIsNewAndSpeaksWhenSomethingIs) {
   EXPECT_EQ(std::count(ten.begin(), ten.end(), '\n'), 1);
   auto stronger = Event(v1::IncidentEvent::KIND_UPDATED, 11);
   stronger.mutable_incident()->mutable_finding()->set_strength(v1::STRENGTH_PROVED);
-  EXPECT_THAT(printer.Event(stronger), HasSubstr("is now stronger"));
+  EXPECT_THAT(printer.Event(stronger), HasSubstr("has a higher level now"));
   EXPECT_EQ(printer.Event(stronger), "");
   stronger.mutable_incident()->mutable_finding()->mutable_cause()->set_id("expert-choice");
   EXPECT_THAT(printer.Event(stronger), HasSubstr("another cause"));

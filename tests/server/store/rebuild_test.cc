@@ -128,7 +128,7 @@ TEST_F(RebuildTest, OneThatIsGoneGetsBackWhatTheJournalStillHas) {
   Start();  // it stays so
   ExpectValues(lost + 1, 1100);
   EXPECT_EQ(LostThrough(), lost);
-  EXPECT_THAT(server_->process().errors(), testing::Not(HasSubstr("is read again")));
+  EXPECT_THAT(server_->process().errors(), testing::Not(HasSubstr("are read again")));
 }
 
 TEST_F(RebuildTest, AnOlderCopyGetsWhatItLacks) {
@@ -181,7 +181,7 @@ TEST_F(RebuildTest, OneThatIsWholeIsLeftAlone) {
   Start();
   ExpectValues(1, 1000);
   EXPECT_EQ(LostThrough(), 0);
-  EXPECT_THAT(server_->process().errors(), testing::Not(HasSubstr("is read again")));
+  EXPECT_THAT(server_->process().errors(), testing::Not(HasSubstr("are read again")));
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ TEST_F(LivenessTest, AFastLoopThatStopsEarlyIsToldLate) {
   EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
   const v1::Verdict verdict = rules::HangVerdict(told_[0]);
   EXPECT_EQ(verdict.finding().level(), v1::LEVEL_WARNING);
-  EXPECT_NE(verdict.finding().explanation().find("too few steps were seen"), std::string::npos);
+  EXPECT_NE(verdict.finding().explanation().find("too few steps were observed"), std::string::npos);
   EXPECT_EQ(verdict.finding().explanation().find("longest pause"), std::string::npos);
   Pass(milliseconds(3600000));
   EXPECT_EQ(told_.size(), 1u);

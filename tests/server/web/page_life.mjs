@@ -60,9 +60,9 @@ async function unanswered(browser, server, fingerprint) {
   await says(page, 'live');
   await page.route('**/api/v1/incidents/**', () => undefined);
   await page.evaluate((one) => { location.hash = '#/incident/' + one; }, fingerprint);
-  await says(page, 'not answered');
+  await says(page, 'did not answer in time');
   await reads(page, 'The server does not answer');
-  assert.match(await page.locator('#banner').innerText(), /may be old/);
+  assert.match(await page.locator('#banner').innerText(), /may be outdated/);
   await page.unroute('**/api/v1/incidents/**');
   await says(page, 'live');
   await page.close();
@@ -75,7 +75,7 @@ async function gone(browser, server, { address, asked, back }) {
   await reads(page, back);
   await page.route(asked, (route) => route.fulfill({ status: 404, json: { error: 'no such thing' } }));
   await lookAgain(page);
-  await reads(page, 'There is no such thing here');
+  await reads(page, 'Not found');
   // It is judged again, or sent again.
   await page.unroute(asked);
   await lookAgain(page);
@@ -89,7 +89,7 @@ async function overRun(browser, server, fingerprint) {
     const page = patient(await browser.newPage());
     await page.route('**/api/v1/incidents/' + fingerprint + '*', async (route) => {
       const answer = await route.fetch();
-      await route.fulfill({ response: answer, json: { ...(await answer.json()), capsule: { state: 'none', why: 'none was asked for' }, ...change } });
+      await route.fulfill({ response: answer, json: { ...(await answer.json()), capsule: { state: 'none', why: 'no capsule was requested' }, ...change } });
     });
     await open(page, server, '/incident/' + fingerprint);
     const judge = await page.locator('.judge').innerText();

@@ -124,7 +124,7 @@ async function main() {
     await open(page, server, views['incident-leak']);
     const words = plain(await text(page));
     assert.match(await page.locator('figure svg[role=img]').first().getAttribute('aria-label'), /\d+ tokens that chose the expert/);
-    for (const one of ['a later token took an earlier token’s place', 'proved', 'Drop by position instead of by score, or route without capacity.', 'drop_tokens=False',
+    for (const one of ['a later token took the place of an earlier token', 'proved', 'Drop by position instead of by score, or route without capacity.', 'drop_tokens=False',
       'none by chance', 'layers.1 / routing', 'Opened', 'plumb audit --server']) assert.ok(words.includes(one), one);
     await open(page, server, views['incident-hang']);
     await page.waitForSelector('figure svg[role=img]');
@@ -144,14 +144,14 @@ async function main() {
       assert.ok(done.stdout.includes((await json(server, 'incidents/' + fingerprint)).value.finding.fingerprint), line);
     }
     // A capsule that was not requested; a stored one is downloaded, and must unpack.
-    let capsule = { state: 'none', why: 'none was asked for' };
+    let capsule = { state: 'none', why: 'no capsule was requested' };
     await page.route('**/api/v1/incidents/' + leak + '*', async (route) => {
       const answer = await route.fetch();
       await route.fulfill({ response: answer, json: { ...(await answer.json()), capsule } });
     });
     await page.goto('about:blank');
     await open(page, server, '/incident/' + leak);
-    assert.ok(plain(await text(page)).includes('it proves less than the finding'));
+    assert.ok(plain(await text(page)).includes('proves less than the finding'));
     assert.match(await page.locator('.judge code').nth(1).innerText(), /^plumb capsule [0-9a-f]{12} --server 127\.0\.0\.1:\d+ --output (capsule-\S+) && plumb audit \1$/);
     capsule = { state: 'complete', why: '', bytes: 4096, step: 9, ranks: 2 };
     await page.goto('about:blank');
@@ -160,7 +160,7 @@ async function main() {
     const made = mkdtempSync(join(kept, 'tar-'));
     const folder = unpack.match(/^tar -xf (capsule-[0-9a-f]{12})\.tar && plumb audit \1$/)?.[1];
     assert.ok(folder, unpack);
-    assert.ok(plain(await text(page)).includes('it proves less than the finding'));
+    assert.ok(plain(await text(page)).includes('proves less than the finding'));
     const env = { ...process.env, PATH: bin + ':' + process.env.PATH };
     execFileSync('plumb', ['capsule', leak, '--judged', '--server', server.grpc, '--output', join(made, folder)], { env });
     execFileSync('tar', ['-cf', folder + '.tar', folder], { cwd: made });
@@ -193,7 +193,7 @@ async function main() {
     page.on('request', (request) => asked.push(request.url()));
     for (const nothing of ['/incident/ffffffffffff', '/run/none', '/rule/a/b', '/run/..']) {
       await open(page, server, nothing);
-      assert.match(plain(await text(page)), /There is no such thing here/, nothing);
+      assert.match(plain(await text(page)), /Not found/, nothing);
     }
     // A browser would remove the name of such a run from the address.
     assert.ok(asked.some((url) => url.endsWith('/api/v1/runs/%3D..')), asked.join(' '));
@@ -208,14 +208,14 @@ async function main() {
     await page.waitForFunction(() => document.querySelector('main').innerText.includes('Only in B 1'));
   });
 
-  await test('copied as text it is what plumb watch prints', async () => {
+  await test('copied as text it is what plumb watch -v prints', async () => {
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
     for (const { fingerprint, run } of [await of('causality/moe-future-leak', 'demo'), await of('health/loss-non-finite'), await of('performance/hang')]) {
       await open(page, server, '/incident/' + fingerprint);
       await page.keyboard.press('c');
       await page.waitForFunction(() => document.querySelector('.toast.on'));
       const copied = await page.evaluate(() => navigator.clipboard.readText());
-      const printed = execFileSync(join(bin, 'plumb'), ['watch', run, '--server', server.grpc, '--once'], { encoding: 'utf8' });
+      const printed = execFileSync(join(bin, 'plumb'), ['watch', run, '-v', '--server', server.grpc, '--once'], { encoding: 'utf8' });
       assert.ok(printed.includes(copied.trimEnd()), 'copied:\n' + copied + '\nprinted:\n' + printed);
     }
   });
@@ -273,7 +273,7 @@ async function main() {
     await page.fill('dialog textarea', 'looked again');
     await fetch(`${server.http}/api/v1/incidents/${leak}/state`, { method: 'POST', headers: { 'Plumbline-Update': encodeURIComponent(JSON.stringify({ state: 'open', reason: 'me first', who: 'other' })), 'Sec-Fetch-Site': 'same-origin', Origin: server.http } });
     await page.locator('dialog button[type=submit]').click();
-    await page.waitForFunction(() => document.querySelector('dialog .dlgerr')?.textContent.includes('look again'));
+    await page.waitForFunction(() => document.querySelector('dialog .dlgerr')?.textContent.includes('reload it'));
     await page.keyboard.press('Escape');
     await page.goto('about:blank');
     await open(page, server, views['incident-leak']);

@@ -202,7 +202,7 @@ TEST_F(WebTest, ThePageComesWithAPolicyOrSaysWhyItIsAbsent) {
   Start();
   const Answer page = Send("GET", "/");
   if (page.status == 503) {
-    EXPECT_THAT(page.body, HasSubstr("built without its page"));
+    EXPECT_THAT(page.body, HasSubstr("built without the page"));
     return;
   }
   EXPECT_EQ(page.status, 200);
