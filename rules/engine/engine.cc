@@ -29,7 +29,7 @@ class Engine::Impl {
         queried(MakeRules()),
         sets([this](const v1::Site& site) {
           return std::any_of(queried.begin(), queried.end(),
-                             [&](const auto& rule) { return rule->ReadsScalar(site); });
+                             [&](const auto& rule) { return Reads(rule.get(), site); });
         }),
         judge(&active, most_series, std::move(on_verdict)) {
     judge.suppressions().Set(config.suppressions, config.today);
@@ -253,6 +253,10 @@ absl::Status Engine::Add(v1::Batch batch) {
 // NOLINTNEXTLINE(performance-unnecessary-value-param): shared with what the engine keeps
 absl::Status Engine::Add(std::shared_ptr<const v1::Batch> batch) {
   if (auto status = CheckBatch(*batch); !status.ok()) return status;
+  return AddChecked(batch);
+}
+
+absl::Status Engine::AddChecked(const std::shared_ptr<const v1::Batch>& batch) {
   if (auto status = impl_->sets.Check(*batch); !status.ok()) return status;
   impl_->Add(batch);
   return absl::OkStatus();

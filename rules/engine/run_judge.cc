@@ -8,6 +8,43 @@
 #include "rules/engine/rows_judge.h"
 
 namespace plumbline::rules {
+namespace {
+
+// Names only the first ranks of a run, because the cost of each verdict must not grow with the
+// number of ranks.
+void NameRanksOf(const RunState& state, v1::FindingSite* site) {
+  constexpr int kNamed = 1024;
+  for (const uint32_t rank : state.ranks()) {
+    if (site->ranks_size() >= kNamed) return;
+    site->add_ranks(rank);
+  }
+}
+
+// Fills in the site of a verdict where its rule left it open. `step` is what was judged; nullptr:
+// the run as a whole, or one of its steps. Layer, steps or ranks that a rule set are kept.
+void FillSite(const RunState& state, const SiteStep* step, v1::FindingSite* site) {
+  site->set_run(state.summary().run);
+  if (step == nullptr) {
+    if (site->ranks().empty()) NameRanksOf(state, site);
+    return;
+  }
+  if (site->layer().empty() && site->op().empty()) {
+    site->set_layer(step->site.layer());
+    site->set_op(step->site.op());
+  }
+  if (site->step_first() == 0 && site->step_last() == 0) {
+    site->set_step_first(step->step);
+    site->set_step_last(step->step);
+  }
+  if (!site->ranks().empty()) return;
+  // Items are sorted by rank, so several items of one rank are adjacent.
+  for (const Item& item : step->items) {
+    const uint32_t rank = item.source->rank();
+    if (site->ranks().empty() || site->ranks(site->ranks_size() - 1) != rank) site->add_ranks(rank);
+  }
+}
+
+}  // namespace
 
 // Completes a verdict from the call's context, counts it and passes it on.
 class RunJudge::Sink : public VerdictSink {
@@ -72,7 +109,7 @@ void RunJudge::EachReader(EngineRun& run, const SiteStep& step, const What& what
   ReportFullSeries(run);
 }
 
-RunState::OnClose RunJudge::Judging(EngineRun& run) {
+OnClose RunJudge::Judging(EngineRun& run) {
   return {[this, &run](const SiteStep& step) {
             run.rules.Show(step);
             EachReader(run, step, [&](Rule& rule, Sink& sink) {
@@ -158,8 +195,8 @@ void RunJudge::ReportFullSeries(EngineRun& run) {
 void RunJudge::ReportSeries(EngineRun& run, const JudgedSeries::LeftOut& of,
                             const std::string& reason) {
   for (size_t i = 0; i < run.rules.size(); ++i) {
-    const Rule* rule = run.rules.At(i);
-    if (rule == nullptr || !rule->ReadsScalar(of.first)) continue;
+    Rule* const rule = run.rules.At(i);
+    if (rule == nullptr || !Reads(rule, of.first)) continue;
     v1::Verdict verdict = Inconclusive(reason);
     verdict.mutable_site()->set_step_first(run.state.closed_step());
     verdict.mutable_site()->set_step_last(run.state.closed_step());

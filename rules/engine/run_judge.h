@@ -14,7 +14,7 @@
 #include "rules/engine/active_rules.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/engine_runs.h"
-#include "rules/engine/shared_suppressions.h"
+#include "rules/suppressions.h"
 
 namespace plumbline::rules {
 
@@ -33,12 +33,12 @@ class RunJudge {
       : active_(active), most_series_(most_series), host_{.verdict = std::move(verdict)} {}
 
   Host& host() { return host_; }
-  SharedSuppressions& suppressions() { return suppressions_; }
-  const SharedSuppressions& suppressions() const { return suppressions_; }
+  Suppressor& suppressions() { return suppressions_; }
+  const Suppressor& suppressions() const { return suppressions_; }
 
   // Return the callbacks that judge steps of the run as they close, and that report a rule which
   // remembers too much. `run` must outlive them.
-  RunState::OnClose Judging(EngineRun& run);
+  OnClose Judging(EngineRun& run);
   RunRules::OnSetAside SettingAside(EngineRun& run);
 
   // Judges the run as a whole. `over`: no more evidence can arrive.
@@ -75,7 +75,7 @@ class RunJudge {
   const std::vector<ActiveRule>* const active_;
   const uint64_t most_series_;
   Host host_;
-  SharedSuppressions suppressions_;
+  Suppressor suppressions_;
   std::atomic<uint64_t> judged_{0};
   std::atomic<uint64_t> inconclusive_{0};
 };

@@ -112,7 +112,7 @@ constexpr RuleInfo kInfo = {"health/learning-rate",
                             kPage,
                             kOptions};
 
-class LearningRate : public Rule {
+class LearningRate : public ScalarRule {
  public:
   explicit LearningRate(const Options& options)
       : roles_(options.roles()),

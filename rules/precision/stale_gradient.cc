@@ -108,7 +108,7 @@ struct Parameter {
   }
 };
 
-class StaleGradient : public Rule {
+class StaleGradient : public ScalarRule {
  public:
   explicit StaleGradient(const Options& /*options*/) {}
 
