@@ -33,6 +33,8 @@ struct RuleInfo {
   }
 };
 
+class ScalarRule;
+
 class Rule {
  public:
   virtual ~Rule() = default;
@@ -41,10 +43,8 @@ class Rule {
   // not know whether the rule ran, so it does not report a suppression of it as unused.
   virtual bool judges_evidence() const { return true; }
 
-  // A run may have millions of scalars. If all of a site's evidence in a step is scalars, only
-  // rules that return true here get it in Judge. The result must depend on the site and the options
-  // alone.
-  virtual bool ReadsScalar(const v1::Site& /*site*/) const { return false; }
+  // Returns this rule as one that reads scalars; nullptr if it reads none.
+  virtual ScalarRule* scalars() { return nullptr; }
 
   // If true, Judge also receives late evidence (SiteStep::late). Its verdict must not need the
   // step's other items. A rule with a history keeps late items separate and reports in JudgeLate.
@@ -58,22 +58,6 @@ class Rule {
   // once.
   virtual void JudgeStep(const StepEnd& /*step*/, VerdictSink& /*out*/) { judges_steps_ = false; }
   bool judges_steps() const { return judges_steps_; }
-  // If false, JudgeStep does nothing for a step without a call of Judge, and is not called.
-  virtual bool judges_unseen_steps() const { return true; }
-
-  // Returns the rule's mark. A log of scalars has a million steps of one rank, and most add nothing
-  // for a rule. Rules with the same mark, if it is not nullptr, receive many such steps in a row
-  // before other rules do. They must share with other rules no work (SiteStep::cache) and no other
-  // state that they change.
-  virtual const void* judges_apart() const { return nullptr; }
-  // For rules with a mark: takes any number of rows from `first` on and returns that number. Rules
-  // of one mark must return the same number. Afterwards their state must equal that after Judge and
-  // JudgeStep of each row. Their verdicts must be those of the end (JudgeStep) of the last row
-  // taken. If Judge would report something for a row, the row is left to Judge. If it returns 0,
-  // the next row is judged individually.
-  virtual size_t TakeRows(const ScalarRows& /*rows*/, size_t /*first*/, VerdictSink& /*out*/) {
-    return 0;
-  }
 
   // Called when late evidence has arrived, and when a step with late evidence is complete.
   virtual void JudgeLate(const RunSummary& /*run*/, VerdictSink& /*out*/) {}
@@ -91,5 +75,38 @@ class Rule {
  private:
   bool judges_steps_ = true;
 };
+
+// A rule that reads scalars. A run may have millions of them, and a log a million steps of one
+// rank, most of which add nothing for a rule.
+class ScalarRule : public Rule {
+ public:
+  ScalarRule* scalars() final { return this; }
+
+  // If all of a site's evidence in a step is scalars, the rule gets it in Judge only if this
+  // returns true. The result must depend on the site and the options alone.
+  virtual bool ReadsScalar(const v1::Site& site) const = 0;
+
+  // If false, JudgeStep does nothing for a step without a call of Judge, and is not called.
+  virtual bool judges_unseen_steps() const { return true; }
+
+  // Returns the rule's mark. Rules with the same mark, if it is not nullptr, receive many steps of
+  // one rank in a row before other rules do. They must share with other rules no work
+  // (SiteStep::cache) and no other state that they change.
+  virtual const void* judges_apart() const { return nullptr; }
+  // For rules with a mark: takes any number of rows from `first` on and returns that number. Rules
+  // of one mark must return the same number. Afterwards their state must equal that after Judge and
+  // JudgeStep of each row. Their verdicts must be those of the end (JudgeStep) of the last row
+  // taken. If Judge would report something for a row, the row is left to Judge. If it returns 0,
+  // the next row is judged individually.
+  virtual size_t TakeRows(const ScalarRows& /*rows*/, size_t /*first*/, VerdictSink& /*out*/) {
+    return 0;
+  }
+};
+
+// Returns true if the rule reads the scalars of the site.
+inline bool Reads(Rule* rule, const v1::Site& site) {
+  const ScalarRule* const scalars = rule->scalars();
+  return scalars != nullptr && scalars->ReadsScalar(site);
+}
 
 }  // namespace plumbline::rules

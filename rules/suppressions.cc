@@ -113,6 +113,7 @@ std::vector<Suppression> FromMessage(const v1::SuppressionSet& set) {
 }
 
 void Suppressor::Set(std::vector<Suppression> list, int32_t today) {
+  const MutexLock lock(mutex_);
   std::vector<Entry> entries;
   for (Suppression& what : list) {
     // The same entry on another line is equal.
@@ -129,15 +130,17 @@ void Suppressor::Set(std::vector<Suppression> list, int32_t today) {
 }
 
 bool Suppressor::Is(const std::vector<Suppression>& list, int32_t today) const {
+  const MutexLock lock(mutex_);
   // Compare the day only if it decides.
   return std::equal(list.begin(), list.end(), entries_.begin(), entries_.end(),
-                    [&](const Suppression& a, const Entry& b) {
+                    [&](const Suppression& a, const Entry& b) PLUMB_REQUIRES(mutex_) {
                       return a == b.what && (a.expires >= today) == (b.what.expires >= today_);
                     });
 }
 
 void Suppressor::Mark(v1::Finding* finding) {
   if (finding->rule() == kOwnRule) return;  // otherwise an entry could hide itself
+  const MutexLock lock(mutex_);
   for (Entry& e : entries_) {
     if (e.what.expires < today_ || !e.what.Matches(*finding)) continue;
     ++e.matched;
@@ -147,6 +150,7 @@ void Suppressor::Mark(v1::Finding* finding) {
 
 std::vector<v1::Verdict> Suppressor::Expired(std::string_view run) const {
   std::vector<v1::Verdict> verdicts;
+  const MutexLock lock(mutex_);
   for (const Entry& e : entries_) {
     const Suppression& s = e.what;
     if (s.expires >= today_ || !s.MatchesRun(run)) continue;

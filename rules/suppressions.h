@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/archive.h"
+#include "base/mutex.h"
 #include "plumbline/v1/finding.pb.h"
 #include "plumbline/v1/journal_event.pb.h"
 
@@ -58,12 +59,11 @@ std::vector<Suppression> FromMessage(const v1::SuppressionSet& set);
 int32_t DayOf(int64_t unix_ns);
 std::string DateText(int32_t day);  // "2026-12-31"
 
-// Marks the findings that a list of suppressions matches, and counts the matches. Not thread-safe.
+// Marks the findings that a list of suppressions matches, and counts the matches. Thread-safe.
 class Suppressor {
  public:
   // Replaces the list, valid from this day on. Entries that existed before keep their counts.
   void Set(std::vector<Suppression> list, int32_t today);
-  bool empty() const { return entries_.empty(); }
   bool Is(const std::vector<Suppression>& list, int32_t today) const;
 
   // Sets `suppressed` of a finding that an entry matches, and counts every such entry.
@@ -76,6 +76,7 @@ class Suppressor {
   template <typename Ran>
   std::vector<v1::Verdict> Unused(std::string_view run, Ran ran) const {
     std::vector<v1::Verdict> verdicts;
+    const MutexLock lock(mutex_);
     for (const Entry& e : entries_) {
       const bool silent = e.matched == 0 && e.what.expires >= today_ && e.what.MatchesRun(run);
       if (silent && ran(e.what.rule)) verdicts.push_back(UnusedVerdict(e.what));
@@ -83,7 +84,12 @@ class Suppressor {
     return verdicts;
   }
 
-  void Persist(Archive& archive) { archive(entries_, today_); }
+  void Clear() { Set({}, 0); }
+
+  void Persist(Archive& archive) {
+    const MutexLock lock(mutex_);
+    archive(entries_, today_);
+  }
 
  private:
   struct Entry {
@@ -93,8 +99,9 @@ class Suppressor {
   };
   static v1::Verdict UnusedVerdict(const Suppression& what);
 
-  std::vector<Entry> entries_;
-  int32_t today_ = 0;
+  mutable Mutex mutex_;  // guards what follows
+  std::vector<Entry> entries_ PLUMB_GUARDED_BY(mutex_);
+  int32_t today_ PLUMB_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace plumbline::rules

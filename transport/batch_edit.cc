@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "proto/evidence_samples.h"
+
 namespace plumbline::transport {
 namespace {
 
@@ -73,39 +75,6 @@ void CountLost(const v1::SeriesRows& rows, const v1::SeriesSet* set, std::string
   }
 }
 
-// Returns true if the message has a sample. For most kinds that is the field `sample`.
-template <typename Message>
-bool HasSampleOf(const Message& message) {
-  return message.has_sample();
-}
-bool HasSampleOf(const v1::Logits& logits) {
-  return logits.rows_size() > 0 || logits.worst_size() > 0;
-}
-bool HasSampleOf(const v1::Logprobs& logprobs) { return logprobs.sequences_size() > 0; }
-
-template <typename Message>
-void ClearSampleOf(Message* message) {
-  message->clear_sample();
-}
-void ClearSampleOf(v1::Logits* logits) {
-  logits->clear_rows();
-  logits->clear_worst();
-}
-void ClearSampleOf(v1::Logprobs* logprobs) { logprobs->clear_sequences(); }
-
-// Drops the sample of an item that has one.
-void DropSample(v1::Evidence* e, const std::string& reason) {
-  switch (e->what_case()) {
-#define PLUMB_KIND(Name, NAME, name, number, op) \
-  case v1::Evidence::k##Name:                    \
-    ClearSampleOf(e->mutable_##name());          \
-    return e->mutable_##name()->set_no_sample_reason(reason);
-#include "proto/evidence_kinds.inc"
-    default:
-      return;
-  }
-}
-
 int64_t FirstStep(const v1::Batch& batch) {
   int64_t first = kNoStep;
   for (const v1::Evidence& e : batch.evidence()) first = std::min(first, e.step());
@@ -120,23 +89,6 @@ int64_t FirstStep(const v1::Batch& batch) {
 }
 
 }  // namespace
-
-bool HasSample(const v1::Evidence& e) {
-  switch (e.what_case()) {
-#define PLUMB_KIND(Name, NAME, name, number, op) \
-  case v1::Evidence::k##Name:                    \
-    return HasSampleOf(e.name());
-#include "proto/evidence_kinds.inc"
-    default:
-      return false;
-  }
-}
-
-bool RemoveSample(v1::Evidence* e, const std::string& reason) {
-  if (!HasSample(*e)) return false;
-  DropSample(e, reason);
-  return true;
-}
 
 SealedBatch Seal(const v1::Batch& batch) {
   SealedBatch sealed;
@@ -172,8 +124,7 @@ void AddLoss(v1::Batch* batch, std::string_view cause, const v1::Site* site, uin
 void DropSamples(v1::Batch* batch, std::string_view cause) {
   LossIndex losses(batch);
   for (v1::Evidence& e : *batch->mutable_evidence()) {
-    if (!HasSample(e)) continue;
-    DropSample(&e, "dropped: " + std::string(cause));
+    if (!RemoveSample(&e, "dropped: " + std::string(cause))) continue;
     losses.Add(cause, &e.site(), 1, e.step(), e.step());
   }
 }

@@ -37,13 +37,6 @@ v1::Batch Parsed(const SealedBatch& sealed);
 // Returns the two fields that Seal left out, as bytes to append to a body.
 std::string BatchNumber(uint64_t stream_id, uint64_t sequence);
 
-// Returns true if the item has raw rows or sampled elements.
-bool HasSample(const v1::Evidence& evidence);
-
-// Removes an item's raw rows and sets the reason in its summary. Returns false if it has none.
-// Counts no loss.
-bool RemoveSample(v1::Evidence* evidence, const std::string& reason);
-
 // Removes all raw rows, states this in each summary, and counts them by site in losses of `cause`.
 void DropSamples(v1::Batch* batch, std::string_view cause);
 

@@ -143,7 +143,7 @@ const AccumulationStatistics::Rank* AccumulationStatistics::Shown() const {
   return outside != nullptr || ranks_.empty() ? outside : &ranks_.begin()->second;
 }
 
-double AccumulationStatistics::LogWealth() const {
+double AccumulationStatistics::log_wealth() const {
   double largest = -std::numeric_limits<double>::infinity();
   for (const auto& [number, rank] : ranks_) largest = std::max(largest, rank.stream.log_wealth());
   double sum = 0;

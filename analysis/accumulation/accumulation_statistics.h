@@ -57,7 +57,7 @@ class AccumulationStatistics {
   const Rank* Alarmed() const;
   // The same by the interval alone.
   const Rank* Outside() const;
-  double LogWealth() const;        // of the mean over the ranks' wealth, an e-value of the site
+  double log_wealth() const;       // of the mean over the ranks' wealth, an e-value of the site
   uint64_t Judged() const;         // number of sums
   bool Enough() const;             // true if the worst bias would have raised an alarm by now
   bool WithinBudget() const;       // for every rank's interval

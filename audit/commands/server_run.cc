@@ -150,7 +150,7 @@ class Replay {
   // Repeats an event of the server's judgement: closes, hangs, quarantine, suppressions, column
   // sets.
   void Apply(const v1::JudgeEvent& event) {
-    rules::TellCloses(event, options_.run, engine_.get());
+    rules::ApplyCloses(event, options_.run, engine_.get());
     if (event.has_hung() && event.hung().run() == options_.run)
       engine_->Tell(options_.run, rules::kHangRule, rules::HangVerdict(event.hung()));
     const auto opened = rules::QuarantineOpened(event);

@@ -14,7 +14,7 @@
 
 namespace plumbline::rules {
 
-class LossRule : public Rule {
+class LossRule : public ScalarRule {
  public:
   explicit LossRule(const Options& options) : roles_(options.roles()) {}
   bool ReadsScalar(const v1::Site& site) const override { return LossRun::Reads(site, roles_); }

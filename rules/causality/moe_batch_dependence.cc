@@ -7,6 +7,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/routing.h"
+#include "rules/bases/routing_rule.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -56,31 +57,19 @@ constexpr RuleInfo kInfo = {"causality/moe-batch-dependence",
                             kPage,
                             kRoutingOptions};
 
-class MoeBatchDependence : public Rule {
+class MoeBatchDependence : public RoutingRule {
  public:
   explicit MoeBatchDependence(const Options& options)
       : proof_bits_(options.Number("proof-bits")), hint_bits_(options.Number("hint-bits")) {}
 
-  bool judges_late() const override { return true; }
-
-  void Judge(const SiteStep& step, VerdictSink& out) override {
-    const auto analyses = AnalyseRouting(step);
-    for (size_t i = 0; i < analyses.size(); ++i) {
-      if (analyses[i] == nullptr) continue;
-      const RoutingAnalysis& a = *analyses[i];
-      v1::Verdict verdict =
-          a.blocked.empty() ? Checked(a, Decide(step, a)) : Inconclusive(a.blocked);
-      *verdict.mutable_details() = a.Details();
-      *verdict.mutable_assumptions() = {a.assumptions.begin(), a.assumptions.end()};
-      for (uint32_t rank : a.ranks) verdict.mutable_site()->add_ranks(rank);
-      out.Add(std::move(verdict));
-    }
+ private:
+  v1::Verdict JudgeCall(const SiteStep& step, const Analyses& analyses, size_t i) const override {
+    const RoutingAnalysis& a = *analyses[i];
+    v1::Verdict verdict = a.blocked.empty() ? Checked(a, Decide(step, a)) : Inconclusive(a.blocked);
+    *verdict.mutable_assumptions() = {a.assumptions.begin(), a.assumptions.end()};
+    return verdict;
   }
 
-  // Each step is judged independently.
-  void Persist(Archive& /*archive*/) override {}
-
- private:
   v1::Verdict Decide(const SiteStep& step, const RoutingAnalysis& a) const {
     const RoutingCase& c = a.c;
     if (a.zero_decides) return DecideDropless(step, a);

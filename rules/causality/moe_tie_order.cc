@@ -8,6 +8,7 @@
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/policies.h"
 #include "analysis/routing/routing.h"
+#include "rules/bases/routing_rule.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -126,30 +127,16 @@ const RankedReplay* TiedKey(const RoutingAnalysis& a) {
   return nullptr;
 }
 
-class MoeTieOrder : public Rule {
+class MoeTieOrder : public RoutingRule {
  public:
   explicit MoeTieOrder(const Options&) {}
 
-  bool judges_late() const override { return true; }
-
-  void Judge(const SiteStep& step, VerdictSink& out) override {
-    const auto analyses = AnalyseRouting(step);
-    for (size_t i = 0; i < analyses.size(); ++i) {
-      if (analyses[i] == nullptr) continue;
-      const RoutingAnalysis& a = *analyses[i];
-      v1::Verdict verdict =
-          a.blocked.empty() ? Decide(a, Twin(analyses, i)) : Inconclusive(a.blocked);
-      *verdict.mutable_details() = a.Details();
-      for (uint32_t rank : a.ranks) verdict.mutable_site()->add_ranks(rank);
-      out.Add(std::move(verdict));
-    }
-  }
-
-  // Each step is judged independently.
-  void Persist(Archive& /*archive*/) override {}
-
  private:
-  using Analyses = std::vector<std::shared_ptr<const RoutingAnalysis>>;
+  v1::Verdict JudgeCall(const SiteStep& /*step*/, const Analyses& analyses,
+                        size_t i) const override {
+    const RoutingAnalysis& a = *analyses[i];
+    return a.blocked.empty() ? Decide(a, Twin(analyses, i)) : Inconclusive(a.blocked);
+  }
 
   // Returns an earlier recording of the same call: bit-identical scores of the same tokens, same
   // choices.

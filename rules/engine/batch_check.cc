@@ -5,7 +5,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "rules/engine/batch_place.h"
 
 namespace plumbline::rules {
 namespace {

@@ -5,8 +5,11 @@
 #include <climits>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "plumbline/v1/batch.pb.h"
 
 namespace plumbline::rules {
@@ -43,5 +46,23 @@ absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits);
 // Checks each source, their number, and the number of their runs: "sources[3]: rank 4 of 2 ranks".
 absl::Status CheckSources(const google::protobuf::RepeatedPtrField<v1::Source>& sources,
                           const BatchLimits& limits);
+
+// Names the place of an error in a batch: "evidence[3].site.layer: 600 bytes, at most 512 are
+// accepted".
+// An entry of one of the batch's lists. Its text is built only if there is an error.
+struct BatchPlace {
+  const char* list;
+  int index;
+
+  absl::Status Bad(std::string_view what) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat(list, "[", index, "]", absl::string_view(what.data(), what.size())));
+  }
+  absl::Status CheckName(const char* field, const std::string& name, size_t most) const {
+    if (name.size() <= most) return absl::OkStatus();
+    return Bad(
+        absl::StrCat(".", field, ": ", name.size(), " bytes, at most ", most, " are accepted"));
+  }
+};
 
 }  // namespace plumbline::rules

@@ -17,7 +17,7 @@ LateCause LateCauseOf(v1::RanksGone::Cause cause) {
   }
 }
 
-void TellCloses(const v1::JudgeEvent& event, const std::string& run, Engine* engine) {
+void ApplyCloses(const v1::JudgeEvent& event, const std::string& run, Engine* engine) {
   const auto wanted = [&](const std::string& name) { return run.empty() || name == run; };
   const auto& unreachable = event.ranks_gone().unreachable();
   for (int i = 0, next = 0; i < event.ranks_gone().sources_size(); ++i) {

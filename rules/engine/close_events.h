@@ -12,7 +12,7 @@ namespace plumbline::rules {
 
 // Applies ranks that are gone, steps that are closed over ranks or stopped, and runs that are over;
 // ignores other events. If `run` is not empty, applies only what concerns it.
-void TellCloses(const v1::JudgeEvent& event, const std::string& run, Engine* engine);
+void ApplyCloses(const v1::JudgeEvent& event, const std::string& run, Engine* engine);
 
 // A v1::MakeRoom with this bit set in its bytes limits the memory of the run's rules; the other
 // bits are the limit. Older servers ignore such a large number.

@@ -23,7 +23,6 @@
 #include "absl/status/statusor.h"
 #include "analysis/series/series.h"
 #include "base/archive.h"
-#include "rules/engine/run_guard.h"
 #include "rules/engine/run_state.h"
 #include "rules/engine/series.h"
 #include "rules/rule.h"
@@ -67,6 +66,20 @@ struct Coverage {
   uint64_t dropped = 0;  // evidence items that agents, readers or the engine report as lost
 };
 
+// Lets a host control whose evidence the engine judges: it can leave a run out, record the run
+// during which its process died, and continue without a run that cannot be judged.
+class RunGuard {
+ public:
+  virtual ~RunGuard() = default;
+  // Called before anything of `run` is judged. If it returns false, the engine skips the run and
+  // loses the evidence of this call.
+  virtual bool Begin(const std::string& run) = 0;
+  // Called after each Begin that returned true.
+  virtual void End() = 0;
+  // Called after End if judging threw an exception; the engine has forgotten the run.
+  virtual void Failed(const std::string& run, const std::string& what) = 0;
+};
+
 class Engine {
  public:
   using OnVerdict = std::function<void(const v1::Verdict&)>;
@@ -108,6 +121,9 @@ class Engine {
   // offline host adds the attempts of a run in ascending order.
   absl::Status Add(std::shared_ptr<const v1::Batch> batch);
   absl::Status Add(v1::Batch batch);
+  // Takes a batch that has passed CheckBatch, with any limits. Checks only what depends on earlier
+  // batches: the declared sets and their rows.
+  absl::Status AddChecked(const std::shared_ptr<const v1::Batch>& batch);
 
   // Takes only the sets that `batch` declares for its stream. Returns InvalidArgument if they are
   // malformed, or differ from those that the stream declared before.

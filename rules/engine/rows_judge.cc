@@ -28,8 +28,9 @@ void RowsJudge::Judge(const Tell& tell) {
   TellAll(tell);
 }
 
-RowsJudge::Unit& RowsJudge::UnitOf(const Rule& rule) {
-  const void* const mark = rule.judges_apart();
+RowsJudge::Unit& RowsJudge::UnitOf(Rule* rule) {
+  const ScalarRule* const scalars = rule->scalars();
+  const void* const mark = scalars == nullptr ? nullptr : scalars->judges_apart();
   const auto known = std::find_if(units_.begin(), units_.end(),
                                   [mark](const Unit& unit) { return unit.mark == mark; });
   if (known != units_.end()) return *known;
@@ -43,11 +44,11 @@ void RowsJudge::FindUnits() {
     for (const size_t i : rules_->ReadersOf(columns[place].any())) read[i].push_back(place);
   }
   for (size_t i = 0; i < rules_->size(); ++i) {
-    const Rule* const rule = rules_->At(i);
+    Rule* const rule = rules_->At(i);
     if (rule == nullptr) continue;
     const bool at_end = rules_->IsAskedAtStepEnd(i, !read[i].empty());
     if (read[i].empty() && !at_end) continue;
-    Unit& unit = UnitOf(*rule);
+    Unit& unit = UnitOf(rule);
     unit.rules.push_back(i);
     if (at_end) unit.at_end.push_back(i);
     for (const size_t place : read[i]) unit.places.push_back(place);
@@ -79,7 +80,7 @@ size_t RowsJudge::TakeRows(const Unit& unit, const ScalarRows& rows, size_t firs
   const size_t before = held_.size();
   for (const size_t i : unit.rules) {
     Sink sink(&held_, first, kEnd, i);
-    const size_t count = rules_->At(i)->TakeRows(rows, first, sink);
+    const size_t count = rules_->At(i)->scalars()->TakeRows(rows, first, sink);
     assert(i == unit.rules.front() || count == taken);
     taken = count;
   }

@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "rules/engine/row_plan.h"
+#include "rules/engine/row_steps.h"
 #include "rules/engine/run_rules.h"
 
 namespace plumbline::rules {
@@ -40,7 +40,7 @@ class RowsJudge {
   };
 
   void FindUnits();
-  Unit& UnitOf(const Rule& rule);
+  Unit& UnitOf(Rule* rule);
   void JudgeUnit(Unit& unit);
   size_t TakeRows(const Unit& unit, const ScalarRows& rows, size_t first);
   void JudgeRow(Unit& unit, size_t row);

@@ -16,7 +16,8 @@ RunRules::RunRules(const std::vector<ActiveRule>* active, uint64_t most_bytes, J
     const uint64_t bit = uint64_t{1} << (rules_.size() % kBits);
     rules_.push_back(rule.entry->make(rule.options));
     at_step_end_[word] |= bit;
-    if (rules_.back()->judges_unseen_steps()) judges_unseen_[word] |= bit;
+    const ScalarRule* const scalars = rules_.back()->scalars();
+    if (scalars == nullptr || scalars->judges_unseen_steps()) judges_unseen_[word] |= bit;
   }
   FindJudging();
 }
@@ -47,7 +48,7 @@ std::vector<size_t> RunRules::AskWhoReads(const v1::Site& site) {
   if (!series_.Admit(site)) return readers;
   fresh_series_ += series_.admitted() - before;
   for (size_t i = 0; i < rules_.size(); ++i) {
-    if (rules_[i]->ReadsScalar(site)) readers.push_back(i);
+    if (Reads(rules_[i].get(), site)) readers.push_back(i);
   }
   return readers;
 }

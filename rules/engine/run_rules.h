@@ -112,7 +112,7 @@ class RunRules {
   static constexpr size_t kBits = 64;
   std::vector<uint64_t> at_step_end_;    // initially all
   std::vector<uint64_t> sees_;           // in the closing step; 0 between steps
-  std::vector<uint64_t> judges_unseen_;  // Rule::judges_unseen_steps
+  std::vector<uint64_t> judges_unseen_;  // ScalarRule::judges_unseen_steps
   uint64_t shown_ = 0;                   // bytes since the last weighing
   uint64_t bytes_ = 0;
   std::set<std::string> set_aside_;  // ids

@@ -8,49 +8,15 @@
 namespace plumbline::rules {
 namespace {
 
-// Returns the sort key by which a step's evidence is judged, independent of the order of arrival.
-auto JudgingOrder(const v1::Source& source, const v1::Evidence& evidence) {
-  return std::make_tuple(std::string_view(evidence.site().layer()),
-                         std::string_view(evidence.site().op()), source.rank(), evidence.call());
-}
-
-// Returns the bytes that a parsed batch takes while it is held. It is computed from the content
-// only, so that it is the same on every host and after every restart. Evidence, rows and sites take
-// more than their bytes on the wire.
-uint64_t BytesHeld(const v1::Batch& batch) {
-  constexpr uint64_t kBatch = 1024, kEvidence = 400, kRow = 96, kEntry = 128;
-  uint64_t rows = 0, sites = 0;
-  for (const v1::SeriesRows& r : batch.series()) rows += static_cast<uint64_t>(r.step_size());
-  for (const v1::SeriesSet& set : batch.series_sets())
-    sites += static_cast<uint64_t>(set.sites_size());
-  const auto entries =
-      static_cast<uint64_t>(batch.sources_size()) + static_cast<uint64_t>(batch.progress_size()) +
-      static_cast<uint64_t>(batch.losses_size()) +
-      static_cast<uint64_t>(batch.declarations_size()) + static_cast<uint64_t>(batch.series_size());
-  return kBatch + batch.ByteSizeLong() + kEvidence * static_cast<uint64_t>(batch.evidence_size()) +
-         kRow * rows + kEntry * (entries + sites);
-}
-
 const v1::Source& SourceOf(const v1::Batch& batch, const v1::SeriesRows& rows, int row) {
   return batch.sources(static_cast<int>(rows.source(rows.source_size() == 1 ? 0 : row)));
 }
 
 }  // namespace
 
-SeriesRow RunState::ViewOf(const v1::SeriesRows& rows, int row, uint32_t rank, size_t columns) {
-  const size_t first = static_cast<size_t>(row) * columns;
-  const std::string& absent = rows.absent();
-  return {rank, rows.value().data() + first,
-          absent.empty() ? nullptr : reinterpret_cast<const uint8_t*>(absent.data()), first};
-}
-
 void RunState::Extend(int64_t step, bool first) {
   summary_.step_first = first ? step : std::min(summary_.step_first, step);
   summary_.step_last = first ? step : std::max(summary_.step_last, step);
-}
-
-SeriesRow RunState::HeldRow::view() const {
-  return ViewOf(*rows, row, source->rank(), columns->sites.size());
 }
 
 RunState::Group& RunState::GroupOf(const v1::Source& source) {
@@ -72,11 +38,10 @@ RunSummary& RunState::Summarize() {
 }
 
 // Returns the step that holds a rank's evidence, among the open ones or the late ones.
-RunState::OpenStep& RunState::StepOf(Group& group, const v1::Source& source, int64_t step) {
-  if (step > group.closed) return OpenAt(group, step);
-  const auto [newest, fresh] = late_until_.try_emplace({&group, source.rank()}, step);
-  if (!fresh) newest->second = std::max(newest->second, step);
-  return group.late[source.rank()][step];
+OpenStep& RunState::StepOf(Group& group, const v1::Source& source, int64_t step) {
+  if (step <= group.closed) return steps_.LateAt(group.steps, source.rank(), step);
+  group.newest_step = std::max(group.newest_step, step);
+  return steps_.At(group.steps, step);
 }
 
 void RunState::Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence) {
@@ -95,54 +60,19 @@ void RunState::Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evi
                          evidence.scalar().value());
 }
 
-// Returns the open step, and records that the current batch is held in it.
-RunState::OpenStep& RunState::OpenAt(Group& group, int64_t step) {
-  group.newest_step = std::max(group.newest_step, step);
-  const auto [newest, fresh] = held_until_.try_emplace(&group, step);
-  if (!fresh) newest->second = std::max(newest->second, step);
-  // Steps usually arrive in order.
-  const bool newest_yet = group.open.empty() || group.open.rbegin()->first < step;
-  return newest_yet ? AddOpen(group, step) : group.open[step];
-}
-
-// Steps close in order, so a whole batch is held until the newest of its steps closes.
-void RunState::Charge(const v1::Batch& batch) {
-  if (held_until_.empty() && late_until_.empty()) return;
-  const uint64_t bytes = BytesHeld(batch);
-  const auto charge = [&](Group* group, OpenStep& step) {
-    step.bytes += bytes;
-    group->bytes += bytes;
-    open_bytes_ += bytes;
-  };
-  for (const auto& [group, step] : held_until_) charge(group, group->open.at(step));
-  for (const auto& [of, step] : late_until_)
-    charge(of.first, of.first->late.at(of.second).at(step));
-  held_until_.clear();
-  late_until_.clear();
-}
-
-RunState::OpenStep RunState::TakeOut(Group& group, std::map<int64_t, OpenStep>* of,
-                                     std::map<int64_t, OpenStep>::iterator step) {
-  OpenStep open = std::move(step->second);
-  of->erase(step);
-  group.bytes -= open.bytes;
-  open_bytes_ -= open.bytes;
-  return open;
-}
-
 // Closes the oldest steps of the group that holds the most bytes, until at most `bytes` are open.
 void RunState::MakeRoom(uint64_t bytes, const OnClose& on_close) {
-  while (open_bytes_ > bytes) {
+  while (steps_.bytes() > bytes) {
     const auto largest = std::max_element(
         groups_.begin(), groups_.end(),
-        [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+        [](const auto& a, const auto& b) { return a.second.steps.bytes < b.second.steps.bytes; });
     auto& [key, group] = *largest;
-    if (!group.late.empty()) {
+    if (!group.steps.late.empty()) {
       CloseLate(key, group, true, on_close);
       continue;
     }
     ++closed_for_room_;
-    CloseStep(key, group, group.open.begin()->first, on_close);
+    CloseOldest(key, group, on_close);
     group.progress.CloseOver(group.closed, LateCause::kNoRoom);
   }
 }
@@ -226,6 +156,40 @@ void RunState::HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1:
   summary_.evidence += whole_rows * counts.size();
 }
 
+RunState::Group* RunState::GoesStraight(const v1::Batch& batch) {
+  const auto rows = StraightRowsOf(batch);
+  if (!rows || rows->source->run() != summary_.run || rows->source->world_size() > 1)
+    return nullptr;
+  const auto known = groups_.find({rows->source->attempt(), rows->source->role()});
+  if (known == groups_.end()) return nullptr;
+  Group& group = known->second;
+  const bool alone = group.progress.seen() == 1 && group.world_size <= 1 &&
+                     group.progress.complete_through(rows->source->rank()) != kNever;
+  const bool waits = !group.steps.open.empty() || !group.steps.late.empty();
+  return alone && !waits && rows->first > group.closed ? &group : nullptr;
+}
+
+void RunState::CountStraight(const v1::Batch& batch) {
+  const v1::Source& source = batch.sources(static_cast<int>(batch.series(0).source(0)));
+  for (const v1::SeriesRows& rows : batch.series()) {
+    const int last = rows.step_size() - 1;
+    Extend(rows.step(0), ranks_seen_.empty());
+    Extend(rows.step(last), false);
+    Group& group = *AskOf(source).group;
+    const Columns columns = sets_->Find(batch.stream_id(), rows.set());
+    const auto count = static_cast<uint64_t>(rows.step_size());
+    for (RunSummary::SiteCount* of : CountsOf(columns)) of->evidence += count;
+    summary_.evidence += count * columns->sites.size();
+    // Only the value of the last row is recorded for its rank.
+    const SeriesRow row = ViewOf(rows, last, source.rank(), columns->sites.size());
+    if (row.present(columns->shown)) {
+      group.endings.Value(source.rank(), rows.step(last), columns->sites[columns->shown],
+                          row.values[columns->shown]);
+    }
+    group.newest_step = std::max(group.newest_step, rows.step(last));
+  }
+}
+
 void RunState::CountLoss(const v1::Source& source, const v1::Loss& loss) {
   auto [entry, fresh] =
       summary_.losses.try_emplace({loss.site().layer(), loss.site().op(), loss.cause()});
@@ -254,13 +218,15 @@ void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
   if (attempt == newest_attempt_) return;
   for (auto& [key, group] : groups_) {
     if (key.first >= attempt) continue;
-    for (auto step = group.open.lower_bound(first); step != group.open.end();) {
-      SiteStep common = CommonOf(key, group, step->first);
+    OpenSteps::Steps& steps = group.steps.open;
+    for (auto step = steps.lower_bound(first); step != steps.end();) {
+      SiteStep common = SiteStepOf(EndOf(key, group, step->first));
       common.late = true;
-      OpenStep open = TakeOut(group, &group.open, step++);
-      if (on_close.series) TellSeries(common, &open, on_close);  // stored, not judged
+      OpenStep open = steps_.Take(group.steps, &steps, step++);
+      // stored, not judged
+      if (on_close.series) PassSeries(common, &open, sets_, resumed_, on_close);
     }
-    while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_close);
+    while (!steps.empty()) CloseOldest(key, group, on_close);
     CloseLate(key, group, true, on_close);
   }
   if (on_close.superseded && !groups_.empty()) {
@@ -322,25 +288,32 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
       group.progress.Finish(source.rank());
       group.endings.Said(source, progress);
     }
-    if (!group.late.empty()) late_of_.emplace(&group, source.rank());
+    if (!group.steps.late.empty()) steps_.Touch(group.steps, source.rank());
     group.newest_step = std::max(group.newest_step, group.progress.newest_step());
   }
-  for (const auto& [of, step] : late_until_) late_of_.insert(of);
-  Charge(*batch);
+  steps_.Charge(*batch);
   for (auto& [key, group] : groups_) {
     if (key.first < newest_attempt_) {
       CloseLate(key, group, true, on_close);  // no other rank joins it, so it need not wait
       continue;
     }
-    if (&group == straight) CloseStraight(key, group, batch, on_close);
+    if (&group == straight) {
+      const auto one = [&, &from = key, &of = group](int64_t step, OpenStep* open, RowPlan* plan) {
+        PassStep(EndOf(from, of, step), of, open, plan, on_close);
+      };
+      rows_.CloseStraight(EndOf(key, group, 0), &group.plans, batch, *sets_, resumed_,
+                          &group.closed, one, on_close);
+    }
     CloseReady(key, group, on_close);
-    CloseLateSpokenOf(key, group, on_close);
+    // The batch changes nothing for the other ranks.
+    for (const uint32_t rank : steps_.Touched(group.steps))
+      CloseLateOf(key, group, rank, false, on_close);
   }
-  late_of_.clear();
+  steps_.EndBatch();
   std::erase_if(groups_, [&](const auto& of) { return of.first.first < newest_attempt_; });
   last_words_.clear();
   if (options_.max_bytes > 0) MakeRoom(options_.max_bytes, on_close);
-  TellOfLate(on_close);
+  ReportLate(on_close);
 }
 
 bool RunState::FarBehind(const Group& group, int64_t step) const {
@@ -357,153 +330,43 @@ bool RunState::Ready(const Group& group, int64_t step) const {
 }
 
 void RunState::CloseReady(const GroupKey& key, Group& group, const OnClose& on_close) {
-  while (!group.open.empty() && Ready(group, group.open.begin()->first)) {
-    CloseStep(key, group, group.open.begin()->first, on_close);
-  }
+  while (!group.steps.open.empty() && Ready(group, group.steps.open.begin()->first))
+    CloseOldest(key, group, on_close);
 }
 
-SiteStep RunState::CommonOf(const GroupKey& key, const Group& group, int64_t step) const {
-  SiteStep common;
-  common.run = summary_.run;
-  common.attempt = key.first;
-  common.role = key.second;
-  common.step = step;
-  common.world_size = group.world_size;
-  return common;
+StepEnd RunState::EndOf(const GroupKey& key, const Group& group, int64_t step) const {
+  return {summary_.run, key.first, key.second, step, group.world_size};
 }
 
-std::vector<RunState::Held> RunState::HeldOf(const OpenStep& open, std::deque<v1::Evidence>* made) {
-  std::vector<Held> held = open.items;
-  ReadRows(open.rows, &held, made);
-  const auto before = [](const Held& a, const Held& b) {
-    return JudgingOrder(*a.source, *a.evidence) < JudgingOrder(*b.source, *b.evidence);
-  };
-  // Readers usually give columns in this order, and a sort would allocate memory even so.
-  if (!std::is_sorted(held.begin(), held.end(), before))
-    std::stable_sort(held.begin(), held.end(), before);
-  return held;
-}
-
-void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close) {
-  StepNode node = group.open.extract(group.open.begin());
+void RunState::CloseOldest(const GroupKey& key, Group& group, const OnClose& on_close) {
+  auto node = steps_.TakeOldest(group.steps);
   OpenStep& open = node.mapped();
-  group.bytes -= open.bytes;
-  open_bytes_ -= open.bytes;
-  group.closed = step;
-  TellStep(key, group, step, &open, PlanOf(key, group, open), on_close);
-  KeepSpare(std::move(node));
+  group.closed = node.key();
+  const StepEnd end = EndOf(key, group, node.key());
+  PassStep(end, group, &open, rows_.PlanOf(end, &group.plans, open), on_close);
+  steps_.Reuse(std::move(node));
 }
 
-void RunState::TellStep(const GroupKey& key, Group& group, int64_t step, OpenStep* open,
-                        RowPlan* plan, const OnClose& on_close) {
+void RunState::PassStep(const StepEnd& end, const Group& group, OpenStep* open, RowPlan* plan,
+                        const OnClose& on_close) {
   if (plan != nullptr) {
-    CloseRow(key, group, step, *open, plan, on_close);
+    rows_.Close(end, *open, plan, group.progress, resumed_, on_close);
   } else {
-    const SiteStep common = CommonOf(key, group, step);
-    const std::vector<Held> held = HeldOf(*open, &made_);
-    if (!held.empty()) TellSites(common, held, group.progress, on_close);
-    if (on_close.series) TellSeries(common, open, on_close);
+    const SiteStep common = SiteStepOf(end);
+    const std::vector<HeldItem> held = ItemsInOrder(*open, &made_);
+    if (!held.empty()) PassSites(common, held, group.progress, sets_, on_close);
+    if (on_close.series) PassSeries(common, open, sets_, resumed_, on_close);
   }
-  on_close.step({summary_.run, key.first, key.second, step, group.world_size});
-}
-
-// Rules see the same evidence whichever way a scalar travelled. Entries of `made` from an earlier
-// step are reused, because their site is usually the same.
-void RunState::ReadRows(const std::vector<HeldRow>& rows, std::vector<Held>* items,
-                        std::deque<v1::Evidence>* made) {
-  size_t used = 0;
-  for (const HeldRow& held : rows) {
-    const SeriesRow row = held.view();
-    for (const uint32_t column : held.columns->read) {
-      if (!row.present(column)) continue;
-      v1::Evidence& evidence = used < made->size() ? (*made)[used] : made->emplace_back();
-      ++used;
-      const v1::Site& site = held.columns->sites[column];
-      if (evidence.site().op() != site.op() || evidence.site().layer() != site.layer())
-        *evidence.mutable_site() = site;
-      evidence.set_step(held.rows->step(held.row));
-      evidence.mutable_scalar()->set_value(row.values[column]);
-      evidence.set_sample_size(1);
-      items->push_back({held.batch, held.source, &evidence, true});
-    }
-  }
-}
-
-void RunState::TellSites(const SiteStep& common, const std::vector<Held>& held,
-                         const RankProgress& progress, const OnClose& on_close) {
-  SiteStep site_step = common;
-  for (size_t begin = 0; begin < held.size();) {
-    site_step.site = held[begin].evidence->site();
-    site_step.items.clear();
-    site_step.missing_ranks.clear();
-    site_step.cache.Clear();
-    bool scalars = true, read = false;
-    size_t end = begin, ranks = 0;  // sorted, so that distinct ones can be counted
-    for (; end < held.size(); ++end) {
-      const v1::Site& site = held[end].evidence->site();
-      if (site.layer() != site_step.site.layer() || site.op() != site_step.site.op()) break;
-      site_step.items.push_back({held[end].source, held[end].evidence});
-      if (end == begin || held[end].source->rank() != held[end - 1].source->rank()) ++ranks;
-      scalars &= held[end].evidence->has_scalar();
-      read |= held[end].read;
-    }
-    begin = end;
-    if (scalars && !read && sets_->Single(site_step.site)->read.empty()) continue;
-    // No rank is missing if all known ranks are present and they form the whole world.
-    const bool all = ranks == progress.seen() && ranks == common.world_size &&
-                     held[end - 1].source->rank() < common.world_size;
-    if (!all) {
-      std::set<uint32_t> present;
-      for (const Item& item : site_step.items) present.insert(item.source->rank());
-      site_step.missing_ranks =
-          progress.Missing(common.step, common.world_size, present, SiteStep::kNamedMissing);
-    }
-    on_close.site(site_step);
-  }
-}
-
-void RunState::TellSeries(const SiteStep& common, OpenStep* open, const OnClose& on_close) {
-  struct Entry {
-    Columns columns;
-    SeriesRow row;
-  };
-  std::vector<Entry> entries;
-  entries.reserve(open->rows.size());
-  for (const HeldRow& held : open->rows) entries.push_back({held.columns, held.view()});
-  // If scalars came one by one, the last call of a step counts.
-  std::deque<double> values;
-  std::stable_sort(open->items.begin(), open->items.end(), [](const Held& a, const Held& b) {
-    return a.evidence->call() < b.evidence->call();
-  });
-  for (const Held& held : open->items) {
-    if (!held.evidence->has_scalar()) continue;
-    values.push_back(held.evidence->scalar().value());
-    entries.push_back(
-        {sets_->Single(held.evidence->site()), {held.source->rank(), &values.back(), nullptr, 0}});
-  }
-  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    if (a.columns != b.columns) return a.columns->key < b.columns->key;
-    return a.row.rank < b.row.rank;
-  });
-  std::vector<SeriesRow> rows;
-  for (size_t begin = 0; begin < entries.size();) {
-    rows.clear();
-    size_t end = begin;
-    for (; end < entries.size() && entries[end].columns == entries[begin].columns; ++end)
-      rows.push_back(entries[end].row);
-    on_close.series({summary_.run, common.attempt, common.role, common.step, common.world_size,
-                     entries[begin].columns, rows, common.late, resumed_});
-    begin = end;
-  }
+  on_close.step(end);
 }
 
 void RunState::CloseAll(const OnClose& on_close) {
   // The map is ordered by (attempt, role), whatever came first.
   for (auto& [key, group] : groups_) {
-    while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_close);
+    while (!group.steps.open.empty()) CloseOldest(key, group, on_close);
     CloseLate(key, group, true, on_close);
   }
-  TellOfLate(on_close);
+  ReportLate(on_close);
 }
 
 int64_t RunState::closed_step() const {

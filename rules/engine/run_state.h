@@ -1,23 +1,24 @@
 // One run in the engine: joins its evidence by (attempt, role, step, site) and decides when a step
-// is complete. Does not depend on rules.
+// is complete. open_steps.h holds what waits, close_step.h and row_steps.h pass on what closes.
+// Does not depend on rules.
 #pragma once
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 #include <vector>
 
 #include "base/archive.h"
+#include "rules/engine/close_step.h"
+#include "rules/engine/open_steps.h"
 #include "rules/engine/process_ends.h"
 #include "rules/engine/rank_progress.h"
-#include "rules/engine/row_plan.h"
+#include "rules/engine/row_steps.h"
 #include "rules/engine/series.h"
 #include "rules/rule.h"
 
@@ -46,24 +47,6 @@ struct GroupProgress {
 
 class RunState {
  public:
-  // Callbacks for closing steps. `site` is called for each site of a step that rules read, `series`
-  // for each list of series in it (empty: series are not stored), then `step` once. Evidence that
-  // arrived too late also goes to `site` and `series`, marked as late, once its rank has delivered
-  // the whole step; `late` (may be empty) is called as it arrives.
-  struct OnClose {
-    std::function<void(const SiteStep&)> site;
-    std::function<void(const StepSeries&)> series;
-    std::function<void(const StepEnd&)> step;
-    std::function<void(const std::string& cause, uint64_t items)> late = nullptr;
-    // Called when a later attempt has begun, with what is known of how the processes of the earlier
-    // one ended.
-    std::function<void(const RunEnds&)> superseded = nullptr;
-    // Called instead of `site`, `series` and `step` for many steps at once, if they allow it.
-    // Empty: each step is passed on its own.
-    std::function<void(const StepRows&)> rows = nullptr;
-    // Called for items of the run that are lost if no agent reported the loss.
-    std::function<void(const std::string& cause, uint64_t items)> lost = nullptr;
-  };
   struct Options {
     int64_t window_steps = 64;
     bool hosted = false;     // EngineConfig::hosted
@@ -72,7 +55,8 @@ class RunState {
 
   // `sets` holds the streams' declarations and must outlive this. Open steps hold at most
   // `max_bytes` plus one batch (0: no limit); beyond it the oldest ones close.
-  RunState(std::string run, Options options, SeriesSets* sets) : options_(options), sets_(sets) {
+  RunState(std::string run, Options options, SeriesSets* sets)
+      : options_(options), sets_(sets), steps_(options.hosted ? kMostSpareHosted : kMostSpare) {
     summary_.run = std::move(run);
   }
 
@@ -113,7 +97,7 @@ class RunState {
   // Returns the progress of the newest attempt's groups.
   std::vector<GroupProgress> Groups() const;
 
-  uint64_t open_bytes() const { return open_bytes_; }
+  uint64_t open_bytes() const { return steps_.bytes(); }
 
   // Marks the run as judged as a whole. If a process left without a goodbye, its stream may return;
   // then the run continues. Any other stream starts it anew.
@@ -130,8 +114,7 @@ class RunState {
   RunEnds Ends(bool over) const;
 
   // Stores or reads all state above and the open steps, except the window. The sets are read before
-  // it. counts_, numbers_ and plans are derived; missing_, lists_ and spare_ are only reused
-  // memory. Returns the version that was written.
+  // it. counts_ and the plans of rows are derived. Returns the version that was written.
   uint32_t Persist(Archive& archive);
   static constexpr uint32_t kRulesCounted = 5;  // from this version on RunRules follows it
   // from this version on firsts_, over_ and streams_ are written
@@ -142,44 +125,21 @@ class RunState {
 
  private:
   static constexpr int64_t kNever = RankProgress::kNever;
+  // Closed steps whose memory is kept for reuse. An audit opens thousands before it closes one; a
+  // server has many runs.
+  static constexpr size_t kMostSpare = 4096, kMostSpareHosted = 16;
 
   using Columns = std::shared_ptr<const SeriesColumns>;
-  struct Held {
-    std::shared_ptr<const v1::Batch> batch;  // keeps the two pointers alive
-    const v1::Source* source;
-    const v1::Evidence* evidence;
-    bool read = false;  // true if it is a scalar that some rule is known to read
-  };
-  struct HeldRow {
-    std::shared_ptr<const v1::Batch> batch;
-    const v1::SeriesRows* rows;
-    int row;
-    const v1::Source* source;
-    Columns columns;
-    SeriesRow view() const;
-  };
-  struct OpenStep {
-    std::vector<Held> items;
-    std::vector<HeldRow> rows;
-    uint64_t bytes = 0;  // of the batches whose newest step is this one
-  };
   // One attempt of one role.
   struct Group {
     uint32_t world_size = 0;
     RankProgress progress;
     ProcessEnds endings;
-    std::map<int64_t, OpenStep> open;  // by step
-    // Evidence that arrived after its step was closed, by rank and step, until the rank reports
-    // that the step is complete.
-    std::map<uint32_t, std::map<int64_t, OpenStep>> late;
+    OpenSteps::Group steps;
     int64_t closed = kNever;
     int64_t newest_step = kNever;
-    uint64_t bytes = 0;  // of open and late steps
-    // Plans by the lists of a step's rows, and the number of sites they hold; derived.
-    std::map<std::vector<const SeriesColumns*>, RowPlan> plans;
-    size_t planned = 0;
+    RowSteps::Plans plans;  // derived
   };
-  using StepNode = std::map<int64_t, OpenStep>::node_type;
   using GroupKey = std::pair<uint32_t, v1::Role>;  // (attempt, role)
   // Facts of a source that are looked up once for consecutive rows of that source.
   struct RowSource {
@@ -191,27 +151,18 @@ class RunState {
   // The counters of a list's values: one per column, inside summary_.
   using Counts = std::vector<RunSummary::SiteCount*>;
 
-  void PersistGroup(Group& group, Archive& archive);
-  static void WriteOpen(const OpenStep& open, Archive& archive);
-  OpenStep ReadOpen(Archive& archive);
   Group& GroupOf(const v1::Source& source);
   void Declare(const v1::Batch& batch, const v1::SiteDeclaration& declaration);
   void CountLate(const Group* group, const v1::Source& source, int64_t step, const v1::Site& site);
   OpenStep& StepOf(Group& group, const v1::Source& source, int64_t step);
-  OpenStep& OpenAt(Group& group, int64_t step);
-  void Charge(const v1::Batch& batch);
-  OpenStep TakeOut(Group& group, std::map<int64_t, OpenStep>* of,
-                   std::map<int64_t, OpenStep>::iterator step);
-  void PersistSteps(Group& group, std::map<int64_t, OpenStep>& list, Archive& archive);
   void CloseLate(const GroupKey& key, Group& group, bool all, const OnClose& on_close);
-  void CloseLateSpokenOf(const GroupKey& key, Group& group, const OnClose& on_close);
+  void CloseLateTouched(const GroupKey& key, Group& group, const OnClose& on_close);
   void CloseLateOf(const GroupKey& key, Group& group, uint32_t rank, bool all,
                    const OnClose& on_close);
-  void TellLate(const SiteStep& common, OpenStep open, const Group& group, const OnClose& on_close);
-  void TellOfLate(const OnClose& on_close);
+  void PassLate(const StepEnd& end, OpenStep open, const Group& group, const OnClose& on_close);
+  void ReportLate(const OnClose& on_close);
   void FindLastWords(const v1::Batch& batch);
-  SiteStep CommonOf(const GroupKey& key, const Group& group, int64_t step) const;
-  static std::vector<Held> HeldOf(const OpenStep& open, std::deque<v1::Evidence>* made);
+  StepEnd EndOf(const GroupKey& key, const Group& group, int64_t step) const;
   bool KeepRank(std::set<uint32_t>* ranks, uint32_t rank);
   void Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence);
   void HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows,
@@ -221,11 +172,6 @@ class RunState {
   // reports that they are complete. Otherwise returns nullptr, and the rows are held.
   Group* GoesStraight(const v1::Batch& batch);
   void CountStraight(const v1::Batch& batch);
-  void CloseStraight(const GroupKey& key, Group& group,
-                     const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
-  void TellRows(const GroupKey& key, const Group& group, size_t count, RowPlan* plan,
-                const OnClose& on_close);
-  static SeriesRow ViewOf(const v1::SeriesRows& rows, int row, uint32_t rank, size_t columns);
   void Extend(int64_t step, bool first);
   RowSource AskOf(const v1::Source& source);
   void CountRow(const Columns& columns, const SeriesRow& row, Counts* counts, const RowSource& of,
@@ -240,28 +186,10 @@ class RunState {
   Group& EarlierGroupOf(const v1::Source& source);
   void SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
   void CloseReady(const GroupKey& key, Group& group, const OnClose& on_close);
-  void CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close);
+  void CloseOldest(const GroupKey& key, Group& group, const OnClose& on_close);
   // Passes on what was open of a step. `plan` belongs to its rows; nullptr if there is none.
-  void TellStep(const GroupKey& key, Group& group, int64_t step, OpenStep* open, RowPlan* plan,
+  void PassStep(const StepEnd& end, const Group& group, OpenStep* open, RowPlan* plan,
                 const OnClose& on_close);
-  // Returns one list's row of a plan, as it is passed to the store.
-  StepSeries SeriesOf(const GroupKey& key, const Group& group, int64_t step, const RowPlan& plan,
-                      size_t list, const SeriesRow& row) const {
-    return {summary_.run,     key.first, key.second, step,    group.world_size,
-            plan.lists[list], {&row, 1}, false,      resumed_};
-  }
-  void CloseRow(const GroupKey& key, Group& group, int64_t step, const OpenStep& open,
-                RowPlan* plan, const OnClose& on_close);
-  RowPlan* PlanOf(const GroupKey& key, Group& group, const OpenStep& open);
-  bool MakePlan(const GroupKey& key, Group& group, RowPlan* plan);
-  uint32_t NumberOf(v1::Role role, const v1::Site& site);
-  OpenStep& AddOpen(Group& group, int64_t step);
-  void KeepSpare(StepNode node);
-  static void ReadRows(const std::vector<HeldRow>& rows, std::vector<Held>* items,
-                       std::deque<v1::Evidence>* made);
-  void TellSites(const SiteStep& common, const std::vector<Held>& held,
-                 const RankProgress& progress, const OnClose& on_close);
-  void TellSeries(const SiteStep& common, OpenStep* open, const OnClose& on_close);
   bool FarBehind(const Group& group, int64_t step) const;
   bool Ready(const Group& group, int64_t step) const;
 
@@ -272,12 +200,8 @@ class RunState {
   std::map<std::pair<std::string, std::string>, std::set<uint32_t>> declared_;
   std::unordered_map<Columns, Counts> counts_;
   std::deque<v1::Evidence> made_;  // of the closing step, from rows; reused
-  // Reused memory: of the closing step, and of closed ones.
-  std::vector<uint32_t> missing_;
-  std::vector<const SeriesColumns*> lists_;
-  std::vector<StepNode> spare_;
-  OpenStep straight_;
-  std::map<std::tuple<v1::Role, std::string, std::string>, uint32_t> numbers_;  // of sites
+  OpenSteps steps_;
+  RowSteps rows_;
   std::map<GroupKey, Group> groups_;
   std::map<GroupKey, std::set<uint32_t>> expected_;  // ranks
   uint32_t newest_attempt_ = 0;
@@ -288,23 +212,13 @@ class RunState {
   bool resumed_ = false;
   std::set<uint64_t> streams_;  // that sent evidence; cleared if there are more than kMostStreams
   uint64_t last_stream_ = 0;    // the stream of the newest batch, from these
-  uint64_t open_bytes_ = 0;     // of all groups
   uint64_t closed_for_room_ = 0;
-  uint64_t kept_ranks_ = 0;  // in declared_ and in the losses of summary_
-  // The newest step of the current batch, by group; the same for late ones, also by rank.
-  std::map<Group*, int64_t> held_until_;
-  std::map<std::pair<Group*, uint32_t>, int64_t> late_until_;
-  // The ranks whose late steps the current batch touches, by evidence or by progress.
-  std::set<std::pair<Group*, uint32_t>> late_of_;
+  uint64_t kept_ranks_ = 0;                     // in declared_ and in the losses of summary_
   std::map<std::string, uint64_t> fresh_late_;  // by cause, not reported yet
   std::map<std::string, uint64_t> fresh_lost_;  // likewise, of losses that no agent reported
   bool late_told_ = false;  // true if a late step was passed on since the last report
   // Sources that send a goodbye in the current batch, and the last step that each ended.
   std::unordered_map<const v1::Source*, int64_t> last_words_;
 };
-
-// Fills in the site of a verdict where its rule left it open. `step` is what was judged; nullptr:
-// the run as a whole, or one of its steps. Layer, steps or ranks that a rule set are kept.
-void FillSite(const RunState& state, const SiteStep* step, v1::FindingSite* site);
 
 }  // namespace plumbline::rules

@@ -117,49 +117,41 @@ void RunState::CountLate(const Group* group, const v1::Source& source, int64_t s
 // Passes on late evidence, rank by rank, once the rank has reported that a step is complete or that
 // nothing more follows, or if more than a window of steps waits. `all`: now.
 void RunState::CloseLate(const GroupKey& key, Group& group, bool all, const OnClose& on_close) {
-  for (auto at = group.late.begin(); at != group.late.end();) {
+  for (auto at = group.steps.late.begin(); at != group.steps.late.end();) {
     const uint32_t rank = (at++)->first;
     CloseLateOf(key, group, rank, all, on_close);
   }
 }
 
-// The current batch changes nothing for the other ranks.
-void RunState::CloseLateSpokenOf(const GroupKey& key, Group& group, const OnClose& on_close) {
-  for (auto at = late_of_.lower_bound({&group, 0}); at != late_of_.end() && at->first == &group;
-       ++at) {
-    CloseLateOf(key, group, at->second, false, on_close);
-  }
-}
-
 void RunState::CloseLateOf(const GroupKey& key, Group& group, uint32_t rank, bool all,
                            const OnClose& on_close) {
-  const auto at = group.late.find(rank);
-  if (at == group.late.end()) return;
+  const auto at = group.steps.late.find(rank);
+  if (at == group.steps.late.end()) return;
   auto& steps = at->second;
   const bool over = all || group.progress.finished(rank);
   const int64_t through = group.progress.complete_through(rank);
   const auto window = static_cast<size_t>(options_.window_steps);
   while (!steps.empty() && (over || steps.begin()->first <= through || steps.size() > window)) {
     const int64_t step = steps.begin()->first;
-    OpenStep open = TakeOut(group, &steps, steps.begin());
-    TellLate(CommonOf(key, group, step), std::move(open), group, on_close);
+    OpenStep open = steps_.Take(group.steps, &steps, steps.begin());
+    PassLate(EndOf(key, group, step), std::move(open), group, on_close);
   }
-  if (steps.empty()) group.late.erase(at);
+  if (steps.empty()) group.steps.late.erase(at);
 }
 
-void RunState::TellLate(const SiteStep& common, OpenStep open, const Group& group,
+void RunState::PassLate(const StepEnd& end, OpenStep open, const Group& group,
                         const OnClose& on_close) {
-  SiteStep step = common;
+  SiteStep step = SiteStepOf(end);
   step.late = true;
   std::deque<v1::Evidence> made;
-  TellSites(step, HeldOf(open, &made), group.progress, on_close);
-  if (on_close.series) TellSeries(step, &open, on_close);
+  PassSites(step, ItemsInOrder(open, &made), group.progress, sets_, on_close);
+  if (on_close.series) PassSeries(step, &open, sets_, resumed_, on_close);
   late_told_ = true;
 }
 
 // Also calls `late` if nothing new arrived, but a step that had waited to be complete was passed
 // on.
-void RunState::TellOfLate(const OnClose& on_close) {
+void RunState::ReportLate(const OnClose& on_close) {
   if (on_close.late) {
     for (const auto& [cause, items] : fresh_late_) on_close.late(cause, items);
     if (fresh_late_.empty() && (late_told_ || !fresh_lost_.empty())) on_close.late("", 0);
@@ -181,7 +173,7 @@ void RunState::MarkGone(const v1::Source& source, LateCause cause, const OnClose
   const GroupKey key{source.attempt(), source.role()};
   CloseReady(key, group, on_close);
   CloseLateOf(key, group, source.rank(), false, on_close);
-  TellOfLate(on_close);
+  ReportLate(on_close);
 }
 
 void RunState::MarkAbsent(const v1::Source& source, const OnClose& on_close) {
@@ -199,19 +191,19 @@ void RunState::CloseThrough(uint32_t attempt, v1::Role role, int64_t through,
   if (found == groups_.end()) return;
   auto& [key, group] = *found;
   group.progress.CloseOver(through, LateCause::kRankSlow);
-  while (!group.open.empty() && group.open.begin()->first <= through)
-    CloseStep(key, group, group.open.begin()->first, on_close);
+  const OpenSteps::Steps& open = group.steps.open;
+  while (!open.empty() && open.begin()->first <= through) CloseOldest(key, group, on_close);
   CloseReady(key, group, on_close);
 }
 
 std::vector<Lag> RunState::Lagging() const {
   std::vector<Lag> lags;
   for (const auto& [key, group] : groups_) {
-    if (group.open.empty() || !FarBehind(group, group.open.begin()->first)) continue;
+    if (group.steps.open.empty() || !FarBehind(group, group.steps.open.begin()->first)) continue;
     Lag& lag = lags.emplace_back();
     lag.attempt = key.first;
     lag.role = key.second;
-    lag.oldest = group.open.begin()->first;
+    lag.oldest = group.steps.open.begin()->first;
     lag.through = group.newest_step - options_.window_steps;
     lag.ranks = group.progress.Behind(lag.through);
     lag.unseen = group.progress.awaits_unseen(group.world_size);
@@ -251,11 +243,38 @@ std::vector<GroupProgress> RunState::Groups() const {
     progress.attempt = key.first;
     progress.role = key.second;
     progress.world_size = group.world_size;
-    if (!group.open.empty()) progress.oldest_open = group.open.begin()->first;
+    if (!group.steps.open.empty()) progress.oldest_open = group.steps.open.begin()->first;
     progress.awaits_unseen = group.progress.awaits_unseen(group.world_size);
     progress.ranks = group.progress.States();
   }
   return list;
+}
+
+// ---- what is stored ----------------------------------------------------------------------------
+
+uint32_t RunState::Persist(Archive& archive) {
+  // 3: late steps; 4: endings of processes; 6: returns; 7: series; 8: a run that was forgotten
+  const uint32_t version = archive.Version(kResumedKept, 3);
+  if (!archive.reading()) Summarize();
+  archive(summary_, ranks_seen_, declared_, newest_attempt_, closed_for_room_);
+  if (version >= kReturnsKept) archive(firsts_, over_, streams_);
+  if (version >= kResumedKept) archive(resumed_);
+  if (archive.reading()) {
+    for (const auto& [site, ranks] : declared_) kept_ranks_ += ranks.size();
+    for (const auto& [site, loss] : summary_.losses) kept_ranks_ += loss.ranks.size();
+    for (const auto& [cause, late] : summary_.late) kept_ranks_ += late.ranks.size();
+  }
+  std::vector<GroupKey> keys;
+  for (const auto& [key, group] : groups_) keys.push_back(key);
+  archive(keys);
+  for (const GroupKey& key : keys) {
+    if (!archive.ok()) return version;
+    Group& group = groups_[key];
+    archive(group.world_size, group.progress, group.closed, group.newest_step);
+    steps_.Persist(group.steps, sets_, archive);
+    if (archive.ok() && version >= 4) archive(group.endings);
+  }
+  return version;
 }
 
 }  // namespace plumbline::rules

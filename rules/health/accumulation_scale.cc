@@ -66,7 +66,7 @@ constexpr double kShareLoose = 5e-3;   // a loss in bf16 is rounded to 4e-3
 constexpr double kShareDivided = 0.9;  // at most: two micro-batches of 9 labels to 1
 constexpr uint64_t kSharesInARow = 3;
 
-class AccumulationScale : public Rule {
+class AccumulationScale : public ScalarRule {
  public:
   explicit AccumulationScale(const Options& /*options*/) {}
 

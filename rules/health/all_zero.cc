@@ -92,7 +92,7 @@ constexpr RuleInfo kInfo = {
 constexpr uint64_t kZeroSteps = ZeroCourse::kSteps;
 constexpr size_t kMostZeroTensors = size_t{1} << 18;  // with each rank
 
-class AllZero : public Rule {
+class AllZero : public ScalarRule {
  public:
   explicit AllZero(const Options& options)
       : roles_(options.roles()),

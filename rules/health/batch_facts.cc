@@ -93,7 +93,7 @@ constexpr std::array kBatchFacts = {
         v1::LEVEL_ERROR},
 };
 
-class BatchFacts : public Rule {
+class BatchFacts : public ScalarRule {
  public:
   explicit BatchFacts(const Options& /*options*/) {}
 

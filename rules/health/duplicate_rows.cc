@@ -171,8 +171,8 @@ class DuplicateRows : public Rule {
     }
   }
 
-  bool judges_unseen_steps() const override { return false; }
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    if (open_.empty()) return;
     for (const auto& [key, look] : open_) {
       if (look.told && !OnPurpose(key.second)) JudgeRows(step, key, look, out);
     }

@@ -75,7 +75,7 @@ struct EvalCourse {
   void Persist(Archive& a) { a(modes, steps, in_a_row, told, onset, names); }
 };
 
-class EvalMode : public Rule {
+class EvalMode : public ScalarRule {
  public:
   explicit EvalMode(const Options& /*options*/) {}
 

@@ -107,7 +107,7 @@ struct RateTurns {
   }
 };
 
-class GradientSpike : public Rule {
+class GradientSpike : public ScalarRule {
  public:
   explicit GradientSpike(const Options& options)
       : roles_(options.roles()), explosion_(options.Number("explosion")) {}

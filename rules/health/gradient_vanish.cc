@@ -173,7 +173,7 @@ struct VanishingNorm {
   }
 };
 
-class GradientVanish : public Rule {
+class GradientVanish : public ScalarRule {
  public:
   explicit GradientVanish(const Options& options)
       : roles_(options.roles()), norm_(options.Number("norm")) {}

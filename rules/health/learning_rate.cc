@@ -120,7 +120,7 @@ constexpr RuleInfo kInfo = {
     kPage,
     kOptions};
 
-class LearningRate : public Rule {
+class LearningRate : public ScalarRule {
  public:
   explicit LearningRate(const Options& options)
       : roles_(options.roles()),

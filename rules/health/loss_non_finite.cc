@@ -90,7 +90,7 @@ constexpr RuleInfo kInfo = {"health/loss-non-finite",
 
 enum class ScalarPart : uint8_t { kNone, kLoss, kNorm, kScale, kThrownAway, kSide };
 
-class LossNonFinite : public Rule {
+class LossNonFinite : public ScalarRule {
  public:
   explicit LossNonFinite(const Options& options) : said_(options.roles()) {}
   bool ReadsScalar(const v1::Site& site) const override {

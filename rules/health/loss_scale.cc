@@ -129,7 +129,7 @@ int64_t HalvingsOf(double before, double now) {
   return std::max<int64_t>(1, std::llround(std::log2(before / now)));
 }
 
-class LossScale : public Rule {
+class LossScale : public ScalarRule {
  public:
   explicit LossScale(const Options& options)
       : roles_(options.roles()), floor_(options.Number("floor")) {}

@@ -96,7 +96,7 @@ struct TrainedCounts {
   }
 };
 
-class NoGradient : public Rule {
+class NoGradient : public ScalarRule {
  public:
   explicit NoGradient(const Options& /*options*/) {}
 

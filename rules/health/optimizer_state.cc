@@ -113,7 +113,7 @@ struct StateCourse {
   }
 };
 
-class OptimizerState : public Rule {
+class OptimizerState : public ScalarRule {
  public:
   explicit OptimizerState(const Options& options)
       : stochastic_(options.Text("rounding").find("stochastic") != std::string::npos) {}

@@ -82,7 +82,7 @@ struct RankNorms {
   }
 };
 
-class RankNormsRule : public Rule {
+class RankNormsRule : public ScalarRule {
  public:
   explicit RankNormsRule(const Options& options) : roles_(options.roles()) {}
 

@@ -140,7 +140,7 @@ struct Site {
   }
 };
 
-class SameData : public Rule {
+class SameData : public ScalarRule {
  public:
   explicit SameData(const Options& options)
       : roles_(options.roles()),

@@ -105,7 +105,7 @@ struct TiedPair {
   bool tied() const { return contents >= 2 || (declared && equal > 0); }
 };
 
-class TiedWeights : public Rule {
+class TiedWeights : public ScalarRule {
  public:
   explicit TiedWeights(const Options& options) {
     const std::vector<std::string> pairs =

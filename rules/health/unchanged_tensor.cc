@@ -140,7 +140,7 @@ bool IsRate(std::string_view op) {
   return op == "lr" || op == "learning_rate" || op.starts_with("lr.");
 }
 
-class UnchangedTensor : public Rule {
+class UnchangedTensor : public ScalarRule {
  public:
   explicit UnchangedTensor(const Options& options)
       : frozen_(

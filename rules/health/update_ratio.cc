@@ -139,7 +139,7 @@ struct RatioSite {
   void Persist(Archive& a) { a(course, own_rate, attempt, told, empty, step_first, step_last); }
 };
 
-class UpdateRatio : public Rule {
+class UpdateRatio : public ScalarRule {
  public:
   explicit UpdateRatio(const Options& options)
       : roles_(options.roles()),

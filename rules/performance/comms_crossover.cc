@@ -93,7 +93,7 @@ constexpr RuleInfo kInfo = {"performance/comms-crossover",
 
 constexpr size_t kKeptSteps = 64, kFewestTokenSteps = 8;
 
-class CommsCrossover : public Rule {
+class CommsCrossover : public ScalarRule {
  public:
   explicit CommsCrossover(const Options& options) : gpus_(options.Number("gpus")) {
     plan_.model.parameters = options.Number("parameters");

@@ -148,7 +148,7 @@ struct NoiseSums {
   }
 };
 
-class CriticalBatch : public Rule {
+class CriticalBatch : public ScalarRule {
  public:
   explicit CriticalBatch(const Options& options) : times_(options.Number("times")) {}
 

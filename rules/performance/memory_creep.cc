@@ -119,7 +119,7 @@ int64_t NextLook(int64_t points) {
 // that.
 bool IsNear(double grown, double left) { return 9 * left <= grown; }
 
-class MemoryCreep : public Rule {
+class MemoryCreep : public ScalarRule {
  public:
   explicit MemoryCreep(const Options& options)
       : roles_(options.roles()), limit_(options.Number("limit")) {}

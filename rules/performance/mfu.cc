@@ -202,7 +202,7 @@ struct MfuSeries {
   }
 };
 
-class Mfu : public Rule {
+class Mfu : public ScalarRule {
  public:
   explicit Mfu(const Options& options) : facts_(options) {}
 

@@ -186,7 +186,7 @@ std::string RankWords(const std::vector<uint32_t>& ranks) {
   return text;
 }
 
-class StragglerRule : public Rule {
+class StragglerRule : public ScalarRule {
  public:
   bool ReadsScalar(const v1::Site& site) const override { return timeline::IsOfDriver(site); }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "analysis/collective/case/case.h"
 #include "analysis/frame/frame.h"
+#include "rules/bases/collective_span.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -77,10 +78,8 @@ class CollectiveMismatch : public Rule {
   void Judge(const SiteStep& step, VerdictSink& out) override {
     const auto calls = JoinReductions(step);
     if (calls->empty()) return;
-    Site& site = sites_[{step.role, step.site.layer(), step.site.op()}];
-    if (!site.any) site.step_first = step.step;
-    site.any = true;
-    site.step_last = std::max(site.step_last, step.step);
+    Site& site = sites_[CollectiveKeyOf(step)];
+    site.TakeStep(step);
     for (const JoinedReduction& joined : *calls) {
       for (const Item& item : joined.items) site.ranks.insert(item.source->rank());
       if (joined.items.size() < 2) continue;
@@ -101,8 +100,7 @@ class CollectiveMismatch : public Rule {
                     "one-record: one record describes all ranks; the calls of single ranks were "
                     "not compared");
       Put(*verdict.mutable_details(), "calls", static_cast<double>(site.compared));
-      SetPlace(verdict, std::get<1>(key), std::get<2>(key), site.step_first, site.step_last,
-               site.ranks);
+      site.Place(key, &verdict);
       out.Add(std::move(verdict));
     }
   }
@@ -113,12 +111,8 @@ class CollectiveMismatch : public Rule {
   }
 
  private:
-  struct Site {
-    bool any = false;
-    int64_t step_first = 0;
-    int64_t step_last = 0;
+  struct Site : CollectiveSpan {
     uint64_t compared = 0;
-    std::set<uint32_t> ranks;
     std::set<std::string> told;
     void Persist(Archive& a) { a(any, step_first, step_last, compared, ranks, told); }
   };
@@ -164,7 +158,7 @@ class CollectiveMismatch : public Rule {
     return found.Take();
   }
 
-  std::map<std::tuple<v1::Role, std::string, std::string>, Site> sites_;
+  std::map<CollectiveKey, Site> sites_;
 };
 
 }  // namespace

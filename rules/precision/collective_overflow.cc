@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/collective/collective.h"
 #include "analysis/frame/frame.h"
+#include "rules/bases/collective_span.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -98,7 +99,8 @@ class CollectiveOverflow : public Rule {
   void Judge(const SiteStep& step, VerdictSink& out) override {
     const auto all = AnalyseReductions(step);
     if (all.empty()) return;
-    Site& site = Note(step);
+    Site& site = sites_[CollectiveKeyOf(step)];
+    site.Take(step);
     for (const auto& a : all) {
       if (!a->blocked.empty()) {
         if (site.blocked.empty()) site.blocked = a->blocked;
@@ -112,8 +114,7 @@ class CollectiveOverflow : public Rule {
     for (const auto& [key, site] : sites_) {
       if (site.told != v1::LEVEL_UNSPECIFIED) continue;
       v1::Verdict verdict = Rest(site);
-      SetPlace(verdict, std::get<1>(key), std::get<2>(key), site.step_first, site.step_last,
-               site.ranks);
+      site.Place(key, &verdict);
       Put(*verdict.mutable_details(), "samples", static_cast<double>(site.samples));
       if (site.samples > 0) Put(*verdict.mutable_details(), "largest_share", site.largest_share);
       out.Add(std::move(verdict));
@@ -126,11 +127,7 @@ class CollectiveOverflow : public Rule {
   }
 
  private:
-  struct Site {
-    bool any = false;
-    int64_t step_first = 0;
-    int64_t step_last = 0;
-    std::set<uint32_t> ranks;
+  struct Site : CollectiveSpan {
     uint64_t samples = 0;      // with finite inputs
     double largest_share = 0;  // of the dtype's largest value, over all partial sums
     std::string blocked;
@@ -139,17 +136,6 @@ class CollectiveOverflow : public Rule {
       a(any, step_first, step_last, ranks, samples, largest_share, blocked, told);
     }
   };
-
-  Site& Note(const SiteStep& step) {
-    Site& site = sites_[{step.role, step.site.layer(), step.site.op()}];
-    if (!site.any) site.step_first = step.step;
-    site.any = true;
-    site.step_last = std::max(site.step_last, step.step);
-    for (const Item& item : step.items) {
-      if (item.evidence->has_reduction()) site.ranks.insert(item.source->rank());
-    }
-    return site;
-  }
 
   // Returns the model that gives the partial sums. If the call is unexplained, a ring.
   static SumMachine MachineOf(const ReductionAnalysis& a) {
@@ -337,7 +323,7 @@ class CollectiveOverflow : public Rule {
     return Inconclusive("non-finite: every sample has an input that is not finite");
   }
 
-  std::map<std::tuple<v1::Role, std::string, std::string>, Site> sites_;
+  std::map<CollectiveKey, Site> sites_;
 };
 
 }  // namespace

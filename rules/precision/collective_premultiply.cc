@@ -11,6 +11,7 @@
 #include "analysis/collective/collective.h"
 #include "analysis/frame/frame.h"
 #include "analysis/statistics/statistics.h"
+#include "rules/bases/collective_span.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -114,8 +115,7 @@ class CollectivePremultiply : public Rule {
     for (auto& [key, site] : sites_) {
       if (site.told || site.last == nullptr) continue;
       v1::Verdict verdict = Rest(site);
-      SetPlace(verdict, std::get<1>(key), std::get<2>(key), site.step_first, site.step_last,
-               site.ranks);
+      site.Place(key, &verdict);
       site.last->replay.AddDetails(*verdict.mutable_details());
       if (verdict.has_finding()) *verdict.mutable_finding()->mutable_details() = verdict.details();
       out.Add(std::move(verdict));
@@ -128,12 +128,8 @@ class CollectivePremultiply : public Rule {
   }
 
  private:
-  struct Site {
-    bool any = false;
+  struct Site : CollectiveSpan {
     bool told = false;
-    int64_t step_first = 0;
-    int64_t step_last = 0;
-    std::set<uint32_t> ranks;
     int ranks_of_group = 0;
     DType wire = DType::kUnspecified;
     RelativeErrorSum relative;
@@ -145,13 +141,8 @@ class CollectivePremultiply : public Rule {
   };
 
   Site& Note(const SiteStep& step) {
-    Site& site = sites_[{step.role, step.site.layer(), step.site.op()}];
-    if (!site.any) site.step_first = step.step;
-    site.any = true;
-    site.step_last = std::max(site.step_last, step.step);
-    for (const Item& item : step.items) {
-      if (item.evidence->has_reduction()) site.ranks.insert(item.source->rank());
-    }
+    Site& site = sites_[CollectiveKeyOf(step)];
+    site.Take(step);
     return site;
   }
 
@@ -268,7 +259,7 @@ class CollectivePremultiply : public Rule {
     return verdict;
   }
 
-  std::map<std::tuple<v1::Role, std::string, std::string>, Site> sites_;
+  std::map<CollectiveKey, Site> sites_;
 };
 
 }  // namespace

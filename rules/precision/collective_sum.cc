@@ -10,6 +10,7 @@
 #include "analysis/collective/collective.h"
 #include "analysis/frame/frame.h"
 #include "analysis/statistics/statistics.h"
+#include "rules/bases/alpha_sites.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -122,9 +123,7 @@ constexpr char kFix[] =
     "Megatron-LM --accumulate-allreduce-grads-in-fp32, DeepSpeed communication_data_type fp32; or "
     "a tree (NCCL_ALGO=Tree), which has few partial sums.";
 
-// Half of the rule's budget is for individual streams, half for e-BH.
-constexpr double kCollectiveStreamAlpha = kInfo.alpha_weight * kRunAlpha / 2;
-constexpr double kCollectiveEBhAlpha = kInfo.alpha_weight * kRunAlpha / 2;
+constexpr double kCollectiveHalfAlpha = HalfOfAlpha(kInfo.alpha_weight);
 
 class CollectiveSum : public Rule {
  public:
@@ -133,11 +132,9 @@ class CollectiveSum : public Rule {
   void Judge(const SiteStep& step, VerdictSink& out) override {
     const auto joined = JoinReductions(step);
     if (joined->empty()) return;
-    const Key key{step.role, step.site.layer(), step.site.op()};
+    const Key key = Sites::KeyOf(step);
     CompressedSite::Take(key, step, *joined, compressed_, out);
-    const auto [at, fresh] = sites_.try_emplace(key, 0);
-    ReductionStatistics& tally = at->second;
-    if (fresh) tally = ReductionStatistics(kCollectiveStreamAlpha * shares_.Next(step.role));
+    ReductionStatistics& tally = sites_.Of(step);
     tally.TakeCalls(*joined);
     tally.Take(step, AnalyseReductions(step));
     const bool unlike = tally.unknown.level() > tally.told && tally.unlike_sums();
@@ -160,34 +157,28 @@ class CollectiveSum : public Rule {
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
-    std::vector<double> wealth;
-    for (const auto& [key, tally] : sites_) wealth.push_back(tally.log_wealth());
-    const std::vector<bool> selected = SelectByEBh(wealth, kCollectiveEBhAlpha);
-    size_t i = 0;
-    for (auto& [key, tally] : sites_) {
-      const bool by_ebh = selected[i++];
-      if (tally.told > v1::LEVEL_NOTE) continue;
+    sites_.AtEnd([&](const Key& key, const ReductionStatistics& tally, bool by_ebh) {
+      if (tally.told > v1::LEVEL_NOTE) return;
       const BiasStream* accused = tally.accused();
       const bool enough =
-          accused != nullptr && accused->effective_count() >= FewestSamples(kCollectiveEBhAlpha);
+          accused != nullptr && accused->effective_count() >= FewestSamples(kCollectiveHalfAlpha);
       if (by_ebh && enough) {
         out.Add(Biased(key, tally, *accused, true));
       } else if (tally.told == v1::LEVEL_UNSPECIFIED && !tally.told_broken) {
         Rest(key, tally, out);
       }
-    }
+    });
     for (const auto& [key, site] : compressed_) site.JudgeRun(key, out);
   }
 
   void Persist(Archive& archive) override {
     archive.Version(4, 4);
-    archive(shares_);
-    archive.MapOf(sites_, [](const Key&) { return ReductionStatistics(0); });  // alpha is read too
-    archive(compressed_);
+    archive(sites_, compressed_);
   }
 
  private:
-  using Key = std::tuple<v1::Role, std::string, std::string>;
+  using Sites = AlphaSites<ReductionStatistics>;
+  using Key = Sites::Key;
 
   // Ranks of different shapes or speeds sample different steps, and some of these coincide. If
   // others do not, that need not be reported.
@@ -224,7 +215,7 @@ class CollectiveSum : public Rule {
                                  known && replay.narrow_partials ? tally.SinceText() : ""))
         .Cause(CauseId(replay), replay.proved ? 1 : 0.5);
     if (by_ebh) {
-      found.finding().mutable_false_alarm()->set_value(kCollectiveEBhAlpha);
+      found.finding().mutable_false_alarm()->set_value(kCollectiveHalfAlpha);
       found.Assume(
           "selected by e-BH over all sites: the rate is the expected share of false findings among "
           "the selected ones");
@@ -382,8 +373,7 @@ class CollectiveSum : public Rule {
     return verdict;
   }
 
-  AlphaShares shares_;
-  std::map<Key, ReductionStatistics> sites_;
+  Sites sites_{kCollectiveHalfAlpha};
   CompressedSite::Sites compressed_;
 };
 

@@ -141,7 +141,7 @@ AverageCounts LookAtAverage(const UpdateCase& c) {
   return n;
 }
 
-class EmaStall : public Rule {
+class EmaStall : public ScalarRule {
  public:
   explicit EmaStall(const Options& options)
       : elements_(static_cast<size_t>(options.Integer("elements"))),

@@ -107,7 +107,7 @@ Bare LookAtMoments(const UpdateCase& c, double beta2, double eps) {
   return bare;
 }
 
-class EpsilonUnderflow : public Rule {
+class EpsilonUnderflow : public ScalarRule {
  public:
   bool judges_late() const override { return true; }
 

@@ -10,6 +10,7 @@
 #include "analysis/accumulation/accumulation.h"
 #include "analysis/frame/frame.h"
 #include "analysis/statistics/statistics.h"
+#include "rules/bases/alpha_sites.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -93,9 +94,7 @@ constexpr char kFix[] =
     "Accumulate in fp32: Megatron-LM --accumulate-allreduce-grads-in-fp32; DeepSpeed data_types "
     "grad_accum_dtype fp32; PyTorch: fp32 .grad, or a fp32 buffer of your own.";
 
-// Half of the rule's budget is for individual streams, half for e-BH over the tensors.
-constexpr double kStreamAlpha = kInfo.alpha_weight * kRunAlpha / 2;
-constexpr double kEBhAlpha = kInfo.alpha_weight * kRunAlpha / 2;
+constexpr double kAccumulationHalfAlpha = HalfOfAlpha(kInfo.alpha_weight);
 
 class GradAccumulation : public Rule {
  public:
@@ -105,39 +104,30 @@ class GradAccumulation : public Rule {
     uint64_t more = 0;
     const std::vector<Accumulation> all = DecodeAccumulations(step, &more);
     if (all.empty()) return;
-    const Key key{step.role, step.site.layer(), step.site.op()};
-    const auto [at, fresh] = sites_.try_emplace(key, 0);
-    AccumulationStatistics& tally = at->second;
-    if (fresh) tally = AccumulationStatistics(kStreamAlpha * shares_.Next(step.role));
+    AccumulationStatistics& tally = sites_.Of(step);
     tally.Take(step, all, more);
     const AccumulationStatistics::Rank* worst = tally.Alarmed();
     if (worst == nullptr || worst->stream.level() <= tally.told) return;
     tally.told = worst->stream.level();
-    out.Add(Biased(key, tally, *worst, false));
+    out.Add(Biased(Sites::KeyOf(step), tally, *worst, false));
   }
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
-    std::vector<double> wealth;
-    for (const auto& [key, tally] : sites_) wealth.push_back(tally.LogWealth());
-    const std::vector<bool> selected = SelectByEBh(wealth, kEBhAlpha);
-    size_t i = 0;
-    for (auto& [key, tally] : sites_) {
-      const bool by_ebh = selected[i++];
-      if (tally.told != v1::LEVEL_UNSPECIFIED) continue;
+    sites_.AtEnd([&](const Key& key, const AccumulationStatistics& tally, bool by_ebh) {
+      if (tally.told != v1::LEVEL_UNSPECIFIED) return;
       const AccumulationStatistics::Rank* worst = by_ebh ? tally.Outside() : nullptr;
       out.Add(worst != nullptr ? Biased(key, tally, *worst, true) : Rest(key, tally));
-    }
+    });
   }
 
   void Persist(Archive& archive) override {
     archive.Version(2, 2);
-    archive(shares_);
-    archive.MapOf(sites_,
-                  [](const Key&) { return AccumulationStatistics(0); });  // alpha is read too
+    archive(sites_);
   }
 
  private:
-  using Key = std::tuple<v1::Role, std::string, std::string>;
+  using Sites = AlphaSites<AccumulationStatistics>;
+  using Key = Sites::Key;
 
   static v1::Verdict Biased(const Key& key, const AccumulationStatistics& tally,
                             const AccumulationStatistics::Rank& worst, bool by_ebh) {
@@ -162,7 +152,7 @@ class GradAccumulation : public Rule {
             Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))))
         .Cause(worst.CauseId(), worst.match.accepted ? 1 : 0.5);
     if (by_ebh) {
-      found.finding().mutable_false_alarm()->set_value(kEBhAlpha);
+      found.finding().mutable_false_alarm()->set_value(kAccumulationHalfAlpha);
       found.Assume(
           "selected by e-BH over all tensors: the rate is the expected share of false findings "
           "among the selected ones");
@@ -226,8 +216,7 @@ class GradAccumulation : public Rule {
     return verdict;
   }
 
-  AlphaShares shares_;
-  std::map<Key, AccumulationStatistics> sites_;
+  Sites sites_{kAccumulationHalfAlpha};
 };
 
 }  // namespace

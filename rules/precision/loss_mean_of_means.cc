@@ -139,7 +139,7 @@ std::optional<std::string> PrefixBefore(std::string_view name, std::string_view 
   return std::string(prefix);
 }
 
-class LossMeanOfMeans : public Rule {
+class LossMeanOfMeans : public ScalarRule {
  public:
   bool ReadsScalar(const v1::Site& site) const override {
     return PrefixBefore(kLoss, site.op()) || PrefixBefore(kLossSum, site.op()) ||

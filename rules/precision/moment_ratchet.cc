@@ -97,7 +97,7 @@ constexpr RuleInfo kInfo = {"precision/moment-ratchet",
                             kPage,
                             kOptions};
 
-class MomentRatchet : public Rule {
+class MomentRatchet : public ScalarRule {
  public:
   explicit MomentRatchet(const Options& options)
       : elements_(static_cast<size_t>(options.Integer("elements"))),

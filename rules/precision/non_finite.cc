@@ -70,7 +70,7 @@ constexpr RuleInfo kInfo = {
 bool IsLossScale(const v1::Site& site) { return RoleByName(site.op()) == SeriesRole::kLossScale; }
 bool IsTrainingLoss(const v1::Site& site) { return RoleByName(site.op()) == SeriesRole::kLoss; }
 
-class NonFinite : public Rule {
+class NonFinite : public ScalarRule {
  public:
   bool ReadsScalar(const v1::Site& site) const override {
     return IsLossScale(site) || IsTrainingLoss(site);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 #include "analysis/tensor/tensor.h"
+#include "rules/bases/item_rule.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -122,17 +123,9 @@ std::string Explanation(const std::vector<ProbabilityRow>& rows, const RowCounts
   return "";
 }
 
-class Normalisation : public Rule {
+class Normalisation : public ItemRule {
  public:
-  bool judges_late() const override { return true; }
-
-  void Judge(const SiteStep& step, VerdictSink& out) override {
-    JudgeItems(
-        step, [](const Item& item) { return JudgeOne(item); }, out);
-  }
-
-  // Each step is judged independently.
-  void Persist(Archive& /*archive*/) override {}
+  Normalisation() : ItemRule(JudgeOne) {}
 
  private:
   static std::optional<v1::Verdict> JudgeOne(const Item& item) {

@@ -9,6 +9,7 @@
 #include "analysis/sample/sample.h"
 #include "analysis/tensor/tensor.h"
 #include "base/half.h"
+#include "rules/bases/item_rule.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {
@@ -104,17 +105,9 @@ Looked LookAtRows(const TensorCase& c, DType dtype) {
   return looked;
 }
 
-class PositionCollision : public Rule {
+class PositionCollision : public ItemRule {
  public:
-  bool judges_late() const override { return true; }
-
-  void Judge(const SiteStep& step, VerdictSink& out) override {
-    JudgeItems(
-        step, [](const Item& item) { return JudgeOne(item); }, out);
-  }
-
-  // Each step is judged independently.
-  void Persist(Archive& /*archive*/) override {}
+  PositionCollision() : ItemRule(JudgeOne) {}
 
  private:
   static std::optional<v1::Verdict> JudgeOne(const Item& item) {

@@ -104,7 +104,7 @@ bool NearlyAgree(const std::optional<Difference>& d) {
   return d && d->telling >= kFewTelling && 64 * (d->telling - d->agree) <= d->telling;
 }
 
-class ReplicaDivergence : public Rule {
+class ReplicaDivergence : public ScalarRule {
  public:
   bool ReadsScalar(const v1::Site& site) const override {
     return CopyChecksums::Is(site) || PartedCopies::Is(site);

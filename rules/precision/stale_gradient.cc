@@ -110,7 +110,7 @@ struct Parameter {
   }
 };
 
-class StaleGradient : public Rule {
+class StaleGradient : public ScalarRule {
  public:
   explicit StaleGradient(const Options& /*options*/) {}
 

@@ -6,9 +6,7 @@
 
 #include "analysis/processes/processes.h"
 #include "base/clock.h"
-#include "rules/engine/close_events.h"
 #include "rules/engine/refused.h"
-#include "server/judge/judge_takeover.h"
 #include "server/process/log.h"
 #include "server/stream/batch_checks.h"
 
@@ -18,28 +16,7 @@ namespace {
 // Limit for judging after SIGTERM. What is not judged by then stays in the journal, and the next
 // start judges it.
 constexpr std::chrono::seconds kJudgeDrainTime{1};
-constexpr size_t kMostLinesOfAll =
-    1'000'000;                       // in the reports of all runs; beyond it a run has ...
-constexpr size_t kFirstLines = 100;  // ... at most this many findings, and other lines
-
 int64_t UnixNanos() { return static_cast<int64_t>(UnixNs()); }
-
-void LogGone(const v1::RanksGone& gone) {
-  const bool never_came = gone.cause() == v1::RanksGone::CAUSE_NEVER_CAME;
-  const char* why = gone.cause() == v1::RanksGone::CAUSE_SILENT ? "nothing came of it"
-                    : gone.cause() == v1::RanksGone::CAUSE_SERVER_AWAY
-                        ? "it did not come back to this server"
-                        : "no stream came back";
-  for (const v1::Source& source : gone.sources()) {
-    if (never_came) {
-      LogWarning("run {:?}: ranks of its world of {} never came; steps close without them",
-                 source.run(), source.world_size());
-    } else {
-      LogWarning("run {:?} rank {}: gone ({} within the grace period)", source.run(), source.rank(),
-                 why);
-    }
-  }
-}
 
 }  // namespace
 
@@ -52,16 +29,22 @@ Judge::Judge(const JudgeOptions& options, IncidentTable* incident_table, const G
       liveness_(options.hang, options.between_steps),
       queue_(options.queue_bytes),
       streams_(options.max_streams),
+      of_steps_{MemoryBudget(HeldOf(&rules::Engine::open_bytes, &rules::Engine::open_bytes),
+                             options.open_bytes),
+                0, "its oldest steps close: what all runs hold open", "its open steps hold "},
+      of_rules_{MemoryBudget(HeldOf(&rules::Engine::rule_bytes, &rules::Engine::rule_bytes),
+                             options.open_bytes),
+                rules::kOfItsRules,
+                "rules judge it no further: what the rules remember of all runs",
+                "what the rules remember of it takes "},
       max_runs_(options.max_runs),
-      checkpoint_bytes_(options.checkpoint_bytes),
-      checkpoint_interval_(options.checkpoint_interval),
+      checkpoints_(options.checkpoint_bytes, options.checkpoint_interval),
       open_run_(options.open_run),
       own_quarantine_(options.quarantine == nullptr
                           ? std::make_unique<Quarantine>("", [] { return UnixNanos(); })
                           : nullptr),
       quarantine_(options.quarantine == nullptr ? own_quarantine_.get() : options.quarantine),
-      runs_(options.grace, options.engine.window_steps),
-      open_limit_(options.open_bytes) {}
+      runs_(options.grace, options.engine.window_steps) {}
 
 absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options,
                                                      IncidentTable* incident_table,
@@ -75,9 +58,9 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
   judge->engine_ = std::move(*engine);
   judge->engine_->SetGuard(judge->quarantine_);
   judge->quarantine_->SetOnHeld(
-      [](const v1::QuarantinedRun& run) { worker_->held.push_back(run); });
-  judge->engine_->SetOnSeries([store = options.store](const rules::StepSeries& series) {
-    store->AddSeries(worker_->entry, series);
+      [j = judge.get()](const v1::QuarantinedRun& run) { j->worker().held.push_back(run); });
+  judge->engine_->SetOnSeries([j = judge.get()](const rules::StepSeries& series) {
+    j->store_->AddSeries(j->worker().entry, series);
   });
   judge->engine_->SetOnLate(
       [j = judge.get()](const std::string& run, const std::string& cause, uint64_t items) {
@@ -104,68 +87,50 @@ absl::Status Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay r
   checkpointer_ = checkpointer;
   judged_entry_ = replay.from - 1;
   next_timers_ = JudgeQueue::Clock::now();
-  next_checkpoint_ = JudgeQueue::Clock::now() + checkpoint_interval_;
+  checkpoints_.Start(next_timers_);
   catching_up_ = reader != nullptr;
   auto left = std::make_shared<Replay>(std::move(replay));
-  StartThread([this, left, shared = std::shared_ptr<JournalReader>(std::move(reader))]() mutable {
-    turn_lock_.Lock();
-    worker_->unix_ns = unix_ns_;
-    if (shared == nullptr || JudgeAgain(*left, *shared)) {
-      shared.reset();  // open segments would block retention
-      NoteNames();
-      fair_queue_.SetThrough(judged_entry_);
-      catching_up_ = false;
-      TellHeldBefore();
-      TellFoundAgain();
-      StartTakeoverThread();
-      Loop();
-    } else {
-      HandInCheckpoint();
-      turn_lock_.Unlock();
-    }
-  });
+  threads_.Start(
+      [this, left, shared = std::shared_ptr<JournalReader>(std::move(reader))]() mutable {
+        threads_.turn().Lock();
+        worker().unix_ns = unix_ns_;
+        if (shared == nullptr || JudgeAgain(*left, *shared)) {
+          shared.reset();  // open segments would block retention
+          NoteNames();
+          fair_queue_.SetThrough(judged_entry_);
+          catching_up_ = false;
+          ReportHeldBefore();
+          ReportFoundAgain();
+          threads_.StartTakeover([this] { Loop(); });
+          Loop();
+        } else {
+          HandInCheckpoint();
+          threads_.turn().Unlock();
+        }
+      });
   return absl::OkStatus();
 }
 
 Judge::~Judge() { Stop(); }
 
-bool Judge::Deciding() const {
-  const MutexLock lock(decisions_mutex_);
-  return deciding_;
-}
-
-void Judge::Decided() {
-  const MutexLock lock(decisions_mutex_);
-  if (--decisions_ == 0) decisions_changed_.NotifyAll();
-}
-
 void Judge::StopDeciding() {
   stop_by_ = JudgeQueue::Clock::now() + kJudgeDrainTime;
-  MutexLock lock(decisions_mutex_);
-  deciding_ = false;
-  decisions_changed_.WaitFor(lock, kJudgeDrainTime / 2,
-                             [this]() PLUMB_REQUIRES(decisions_mutex_) { return decisions_ == 0; });
+  decisions_.Close(kJudgeDrainTime / 2);
 }
 
 void Judge::Stop() {
   // The time limit began with StopDeciding, if that was called.
   stop_by_ = std::min(stop_by_.load(), JudgeQueue::Clock::now() + kJudgeDrainTime);
   queue_.Close();
-  MutexLock lock(threads_mutex_);
-  threads_changed_.Wait(lock, [this]() PLUMB_REQUIRES(threads_mutex_) { return threads_ == 0; });
+  threads_.WaitForEnd();
 }
 
 // ---- live decisions -------------------------------------------------------------------------
 
 void Judge::Decide(v1::JudgeEvent event, std::function<void(absl::Status)> done) {
-  {
-    MutexLock lock(decisions_mutex_);
-    if (!deciding_) {
-      lock.Unlock();
-      if (done) done(absl::UnavailableError("the server stops"));
-      return;
-    }
-    ++decisions_;
+  if (!decisions_.Enter()) {
+    if (done) done(absl::UnavailableError("the server stops"));
+    return;
   }
   JudgeItem item;
   item.kind = JudgeItem::Kind::kDecision;
@@ -178,8 +143,8 @@ void Judge::Handle(JudgeItem& item, const std::vector<std::string>& runs) {
   const auto now = Now();
   switch (item.kind) {
     case JudgeItem::Kind::kBatch:
-      unix_ns_ = worker_->unix_ns = item.unix_ns;
-      bytes_since_checkpoint_ += item.batch.bytes;
+      unix_ns_ = worker().unix_ns = item.unix_ns;
+      checkpoints_.Judged(item.batch.bytes);
       HandleBatch(item.entry, item.stream_id, item.batch, runs);
       return;
     case JudgeItem::Kind::kConnected: {
@@ -204,7 +169,7 @@ void Judge::Handle(JudgeItem& item, const std::vector<std::string>& runs) {
     case JudgeItem::Kind::kDecision: {
       const absl::Status kept = KeepAndApply(std::move(item.event));
       if (item.decided) item.decided(kept);
-      Decided();
+      decisions_.Decided();
       return;
     }
     case JudgeItem::Kind::kTask:
@@ -218,37 +183,37 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
   const std::shared_ptr<const v1::Batch>& batch = parsed.batch;
   {
     const MutexLock lock(mutex_);
-    runs_.Account(stream_id, *batch, parsed.unsent != 0, Now(), worker_->unix_ns);
+    runs_.Account(stream_id, *batch, parsed.unsent != 0, Now(), worker().unix_ns);
   }
   streams_.Note(stream_id, batch->sequence());
   if (SetAside(entry, parsed, runs)) return;
-  worker_->entry = entry;
+  worker().entry = entry;
   Quarantine::At(entry, catching_up_);
   absl::Status added;
-  WithTakeover([&] {
+  threads_.WithTakeover([&] {
     added = AddToEngine(batch);
     for (const std::string& run : runs) store_->EndEntry(run);
   });
   if (!added.ok())
     LogError("stream {:016x} batch {}: refused by the rule engine after it was acknowledged: {}",
              stream_id, batch->sequence(), std::string(added.message()));
-  TellHeld();
+  ReportHeld();
   for (const std::string& run : runs) SetClosedStep(run);
   CloseWhatWentOn(runs);
 }
 
 // Counts refused items. Items that a retry refuses again were counted when they were first refused.
 void Judge::CountRefused(uint64_t items) {
-  uint64_t* const known = worker_->refused_before;
+  uint64_t* const known = worker().refused_before;
   const uint64_t again = known == nullptr ? 0 : std::min(*known, items);
   if (known != nullptr) *known -= again;
   counters_->engine_refused += items - again;
 }
 
-// Adds the batch to the engine. The sender got an acknowledgement, so items that the engine refuses
-// are counted as lost.
+// Adds the batch to the engine. It passed CheckReceived or CheckKept. The sender got an
+// acknowledgement, so items that the engine refuses are counted as lost.
 absl::Status Judge::AddToEngine(const std::shared_ptr<const v1::Batch>& batch) {
-  absl::Status added = engine_->Add(batch);
+  absl::Status added = engine_->AddChecked(batch);
   if (added.ok()) return added;
   if (const absl::Status counted = engine_->AddRefused(*batch); !counted.ok())
     LogError("its evidence cannot be counted: {}", std::string(counted.message()));
@@ -275,117 +240,6 @@ void Judge::ShowClosedStep(const std::string& run) {
   runs_.SetClosedStep(run, step);
 }
 
-// Returns the run that an event belongs to; empty if it belongs to several or to none.
-std::string Judge::RunOf(const v1::JudgeEvent& event) const {
-  if (event.has_ranks_gone() && !event.ranks_gone().sources().empty())
-    return event.ranks_gone().sources(0).run();
-  if (event.has_run_finished()) return event.run_finished().run();
-  if (event.has_hung()) return event.hung().run();
-  if (event.has_stopped()) return event.stopped().run();
-  if (event.has_steps_closed()) return event.steps_closed().run();
-  if (event.has_make_room()) return event.make_room().run();
-  if (event.has_ended()) return event.ended().run();
-  if (event.has_incident()) {
-    const auto incident = incident_table_->Get(event.incident().fingerprint());
-    if (incident.ok()) return incident->incident.finding().site().run();
-  }
-  return "";
-}
-
-// Returns the entry up to which the run has been judged.
-uint64_t Judge::EntryOf(const std::string& run) const {
-  if (!catching_up_) return fair_queue_.ThroughOf(run);
-  const auto ahead = restored_ahead_.find(run);
-  return ahead == restored_ahead_.end() ? judged_entry_.load()
-                                        : std::max(judged_entry_.load(), ahead->second);
-}
-
-// Writes the event to the journal, then applies it. The event carries the number of the last entry
-// of its run that was judged before it, or of a later one up to which all runs have been judged;
-// either gives its place among the run's entries. If this returns an error, the server stops, and a
-// restart decides again.
-absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
-  if (event.has_suppressions() && engine_->SuppressionsAre(rules::FromMessage(event.suppressions()),
-                                                           event.suppressions().today())) {
-    return absl::OkStatus();  // nothing would change
-  }
-  event.set_unix_ns(UnixNanos());
-  v1::JournalEvent kept;
-  kept.set_after(EntryOf(RunOf(event)));
-  *kept.mutable_event() = event;
-  JournalEntry entry;
-  entry.type = FrameType::kJournalEvent;
-  entry.body = WireBytes(kept.SerializeAsString());
-  absl::StatusOr<EntryPrefix> committed = absl::UnknownError("");
-  WithTakeover([&] { committed = journal_->AppendAndWait(std::move(entry)); });
-  if (!committed.ok()) {
-    undecided_ = true;
-    return committed.status();
-  }
-  unix_ns_ = worker_->unix_ns = committed->unix_ns;
-  Apply(kept.after(), event);
-  applied_event_ = std::max(applied_event_, committed->number);
-  return absl::OkStatus();
-}
-
-void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
-  worker_->entry = entry;
-  Quarantine::At(entry, catching_up_);
-  DeferEvent(entry, event);
-  std::set<std::string> runs;
-  for (const v1::Source& source : event.ranks_gone().sources()) runs.insert(source.run());
-  if (!event.has_ranks_gone() && !event.has_incident()) runs.insert(RunOf(event));
-  WithTakeover([&] {
-    rules::TellCloses(event, "", engine_.get());
-    if (event.has_hung())
-      engine_->Tell(event.hung().run(), rules::kHangRule, rules::HangVerdict(event.hung()));
-    if (event.has_run_finished()) store_->FinishRun(event.run_finished().run());
-    for (const std::string& run : runs) store_->EndEntry(run);
-  });
-  if (event.has_ranks_gone()) {
-    LogGone(event.ranks_gone());
-    for (const std::string& run : runs) SetClosedStep(run);
-    const MutexLock lock(mutex_);
-    runs_.SetGone(event.ranks_gone());
-  }
-  if (event.has_ended()) {
-    const MutexLock lock(mutex_);
-    runs_.SetEndsJudged(event.ended().run());
-  }
-  if (event.has_steps_closed()) SetClosedStep(event.steps_closed().run());
-  if (event.has_run_finished()) {
-    const std::string& run = event.run_finished().run();
-    if (event.run_finished().forgotten() || !KeepPlace(run)) OnRunOver(run);
-    LogInfo("run {:?}: over", run);
-    const bool forgotten = !engine_->Knows(run);
-    const MutexLock lock(mutex_);
-    runs_.SetEnded(run);
-    runs_.SetAllClosed(run);
-    if (forgotten) runs_.SetForgotten(run);
-  }
-  if (event.run_finished().forgotten()) ForgetRun(event.run_finished().run());
-  if (event.has_hung()) {
-    const MutexLock lock(mutex_);
-    runs_.NoteHung(event.hung());
-  }
-  if (event.has_stopped()) {
-    const MutexLock lock(mutex_);
-    runs_.NoteStopped(event.stopped(), event.unix_ns());
-  }
-  if (event.has_suppressions()) {
-    engine_->SetSuppressions(rules::FromMessage(event.suppressions()),
-                             event.suppressions().today());
-    LogInfo("{} suppressions hold", event.suppressions().entries_size());
-  }
-  // It was checked before it was written; a replay applies it again in the same order.
-  if (const auto opened = rules::QuarantineOpened(event)) {
-    OnVerdict(*opened);
-  } else if (event.has_incident()) {
-    incident_table_->Apply(event.incident()).IgnoreError();
-  }
-  TellHeld();
-}
-
 // Reports that no process of the run exists any more.
 void Judge::OnRunOver(const std::string& run) {
   liveness_.Forget(run);
@@ -400,25 +254,10 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
   v1::Finding finding;
   {
     const MutexLock lock(mutex_);
-    RunReport& run = reports_[verdict.site().run()];
-    const uint64_t left_out = run.report.left_out();
-    const size_t kept = run.report.size();
-    if (kept_lines_ < kMostLinesOfAll) {
-      run.report.Bound();
-    } else {
-      run.report.Bound(kFirstLines, kFirstLines);  // no run may use up the lines of another one
-    }
-    change = run.report.Add(verdict);
-    kept_lines_ += run.report.size() - kept;
-    left_out_ += run.report.left_out() - left_out;
-    const bool ends = verdict.rule() == rules::kRunDiedRule;  // does not judge the computation
-    if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE) {
-      run.inconclusive += ends ? 0 : 1;
-    } else if (!ends && verdict.rule().rfind("meta/", 0) != 0) {
-      ++run.judged;
-    }
+    change = reports_.Add(verdict);
+    left_out_ = reports_.left_out();
     if (change.finding == nullptr) return;
-    if (ends) {
+    if (verdict.rule() == rules::kRunDiedRule) {
       const auto& details = verdict.details().fields();
       const auto restarted = details.find("restarted");
       runs_.NoteDied(verdict.site().run(),
@@ -440,7 +279,8 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
 }
 
 int64_t Judge::unix_ns() const {
-  return worker_ != nullptr && worker_->judge == this ? worker_->unix_ns : unix_ns_.load();
+  const Worker* const mine = threads_.Mine();
+  return mine != nullptr ? mine->unix_ns : unix_ns_.load();
 }
 
 std::vector<KnownRank> Judge::Ranks() const {
@@ -480,21 +320,14 @@ RunKnown Judge::Known(const std::string& run) const {
 }
 
 std::map<std::string, Judge::Judged> Judge::JudgedByRun() const {
-  std::map<std::string, Judged> out;
   const MutexLock lock(mutex_);
-  for (const auto& [run, entry] : reports_) out[run] = {entry.judged, entry.inconclusive};
-  return out;
+  return reports_.Counts();
 }
 
 v1::ListVerdictsResponse Judge::Verdicts(const std::string& run) const {
   v1::ListVerdictsResponse response;
   const MutexLock lock(mutex_);
-  for (const auto& [name, entry] : reports_) {
-    if (!run.empty() && run != name) continue;
-    for (const v1::Verdict* verdict : entry.report.verdicts()) *response.add_verdicts() = *verdict;
-    response.set_judged(response.judged() + entry.judged);
-    response.set_inconclusive(response.inconclusive() + entry.inconclusive);
-  }
+  reports_.List(run, &response);
   for (const v1::RunInfo& info : runs_.List()) {
     if (run.empty() || run == info.run()) response.set_dropped(response.dropped() + info.lost());
   }

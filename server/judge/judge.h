@@ -2,11 +2,11 @@
 // the query service shows.
 //
 // Each run's entries are judged in the journal's order; runs do not wait for each other
-// (docs/decisions/0036). One judging thread at a time holds turn_lock_ and begins the next work
-// (fair_queue.h). Every member without a lock of its own is used only with that lock. While the
-// engine judges a run, which takes by far the longest, the lock is open to takeover: if it takes
-// long, another thread takes the lock and continues with other runs. Whatever the engine calls
-// meanwhile (OnVerdict, the store, the quarantine, RunTable::AddLate) has locks.
+// (docs/decisions/0036). One judging thread at a time holds the turn (judge_threads.h) and begins
+// the next work (fair_queue.h). Every member without a lock of its own is used only with the turn.
+// While the engine judges a run, which takes by far the longest, others may take the turn over: if
+// it takes long, another thread continues with other runs. Whatever the engine calls meanwhile
+// (OnVerdict, the store, the quarantine, RunTable::AddLate) has locks.
 //
 // Everything that decides a verdict has a place in the journal: batches by their numbers, and
 // decisions by the clock or from outside as events, which are committed first and then applied.
@@ -15,11 +15,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <ctime>
 #include <deque>
 #include <functional>
 #include <future>
-#include <list>
 #include <map>
 #include <memory>
 #include <set>
@@ -29,11 +27,9 @@
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
-#include "base/task_timer.h"
 #include "plumbline/v1/query.pb.h"
 #include "rules/engine/close_events.h"
 #include "rules/engine/engine.h"
-#include "rules/engine/report.h"
 #include "server/incidents/incident_table.h"
 #include "server/journal/checkpointer.h"
 #include "server/journal/gap_table.h"
@@ -41,11 +37,16 @@
 #include "server/journal/journal_scan.h"
 #include "server/journal/stream_positions.h"
 #include "server/judge/awake_clock.h"
+#include "server/judge/checkpoint_schedule.h"
+#include "server/judge/decision_gate.h"
 #include "server/judge/fair_queue.h"
+#include "server/judge/judge_threads.h"
+#include "server/judge/memory_budget.h"
+#include "server/judge/over_runs.h"
 #include "server/judge/quarantine.h"
+#include "server/judge/run_reports.h"
 #include "server/judge/run_retry.h"
 #include "server/judge/stream_marks.h"
-#include "server/judge/turn_lock.h"
 #include "server/process/counters.h"
 #include "server/store/store.h"
 #include "server/stream/judge_queue.h"
@@ -114,7 +115,7 @@ class Judge {
   void Hold(bool held) { queue_.Hold(held); }
   // Returns the bytes that the open steps of all runs held a moment ago.
   uint64_t open_step_bytes() const { return open_step_bytes_; }
-  uint64_t open_step_limit() const { return open_limit_; }  // 0: none
+  uint64_t open_step_limit() const { return of_steps_.budget.limit(); }  // 0: none
   // Returns the bytes of the rules' state of all runs, and how many rules stopped judging a run for
   // lack of memory.
   uint64_t rule_bytes() const { return rule_bytes_; }
@@ -122,13 +123,12 @@ class Judge {
   uint64_t series_left_out() const { return series_left_out_; }
   // Returns how often the oldest steps of a run were closed because all runs together held too
   // much.
-  uint64_t made_room() const { return of_steps_.made_room; }
+  uint64_t made_room() const { return of_steps_.budget.made_room(); }
   // Returns the number of findings and lines that did not fit into a run's report.
   uint64_t left_out() const { return left_out_; }
-  // Returns the longest time that a judging thread has spent on its current item or replayed entry.
-  // If other threads took over from a thread, a tenth of its time counts, since they share the
-  // processors.
-  std::chrono::nanoseconds judging_for() const;
+  // Returns the longest time that a judging thread has spent on its current item or replayed entry
+  // (JudgeThreads::LongestWork).
+  std::chrono::nanoseconds judging_for() const { return threads_.LongestWork(); }
 
   // Queues a decision that was made outside: it takes its place among the batches and is journalled
   // like them. `done` runs on a judging thread after it was applied, or with the reason why it
@@ -164,14 +164,10 @@ class Judge {
     on_found_ = std::move(on_found);
   }
 
-  // The owner of a run, and the share of the open steps that the owner may hold. If all runs
-  // together hold too much, the owner furthest above its share must free memory. Empty name: the
-  // owner is unknown.
-  struct Owner {
-    std::string name;
-    double share = 1;
-  };
-  void SetOwners(std::function<Owner(const std::string& run)> owner_of);
+  // Sets the function that returns the owner of a run. If all runs together hold too much, the
+  // owner furthest above its share must free memory.
+  using Owner = RunOwner;
+  void SetOwners(MemoryBudget::OwnerOf owner_of);
   // Sets a callback that runs on the judging thread for each run that is over, when its names are
   // no longer kept.
   void SetOnOver(std::function<void(const std::string& run)> on_over);
@@ -195,9 +191,7 @@ class Judge {
   // Returns the ranks of runs in progress, as far as was judged.
   std::vector<KnownRank> Ranks() const;
   v1::ListVerdictsResponse Verdicts(const std::string& run) const;
-  struct Judged {
-    uint64_t judged = 0, inconclusive = 0;
-  };
+  using Judged = RunReports::Judged;
   // Returns only the counts of Verdicts, of every run that was judged.
   std::map<std::string, Judged> JudgedByRun() const;
   size_t queued() const { return queue_.size(); }
@@ -217,29 +211,10 @@ class Judge {
   Judge(const JudgeOptions& options, IncidentTable* incident_table, const GapTable* gaps,
         Counters* counters);
 
-  // A judging thread and its current work, which the engine's callbacks look up.
-  struct Worker {
-    const Judge* judge = nullptr;
-    TurnLock::Work work;
-    pid_t thread = 0;
-    clockid_t cpu_clock = CLOCK_THREAD_CPUTIME_ID;  // of this thread, for other threads
-    std::atomic<int64_t> cpu_begun{0};              // ns of that clock when its work began
-    std::atomic<bool> slow{false};                  // other threads took over from it
-    bool gives_way = false;  // has a lower priority; guarded by threads_mutex_
-    TaskTimer busy;
-    uint64_t entry = 0;  // to which closed steps belong
-    int64_t unix_ns = 0;
-    std::vector<v1::QuarantinedRun> held;  // put into quarantine during this work
-    // In a retry: the number of items that the engine refused before and will refuse again. Null:
-    // not a retry.
-    uint64_t* refused_before = nullptr;
-  };
-  static thread_local Worker* worker_;
+  using Worker = JudgeThreads::Worker;
+  Worker& worker() const { return *threads_.Mine(); }
 
-  // judge_loop.cc: the threads
-  void StartThread(std::function<void()> what);
-  void StartTakeoverThread();
-  void LowerSlowThreads();
+  // judge_loop.cc
   void Loop();
   bool Step();
   bool Do(FairQueue::Begun begun);
@@ -252,16 +227,14 @@ class Judge {
   bool WaitForWork();
   bool DecideForAll();
   FairQueue::Which Which() const;
-  bool TellAhead();
+  bool RecordAhead();
   void PushEvent(v1::JudgeEvent event);
-  template <typename What>
-  void WithTakeover(const What& what);
 
   // judge_replay.cc
   bool JudgeAgain(const Replay& replay, JournalReader& reader);
   void JudgeAgain(const StoredEntry& entry);
   bool KnownAhead(uint64_t entry, const v1::Batch& batch) const;
-  void TellFoundAgain();
+  void ReportFoundAgain();
 
   // judge_timers.cc
   void HandleTimers(JudgeQueue::Clock::time_point now);
@@ -295,35 +268,25 @@ class Judge {
   // judge_budget.cc
   void KeepWithinBudget();
   void NoteNames();
-  using BytesOf = uint64_t (rules::Engine::*)(const std::string& run) const;
-  // What all runs together hold of one kind, and what some runs have promised to free at their
-  // turn.
-  struct Budget {
-    BytesOf of_run;
-    uint64_t (rules::Engine::*all)() const;
+  // Memory of one kind, with the words for it.
+  struct Kind {
+    MemoryBudget budget;
     uint64_t of_what;  // goes into the event's bytes (close_events.h)
     const char* why;   // for the log
     const char* what;  // for people, before the bytes
-    std::map<std::string, uint64_t> promised;
-    uint64_t promised_bytes = 0;  // the sum
-    // What runs still held after they freed less than promised. They are not asked again until they
-    // grow.
-    std::map<std::string, uint64_t> in_vain;
-    std::atomic<uint64_t> made_room{0};
   };
-  void KeepWithin(Budget& budget);
-  uint64_t Held(const Budget& budget) const;
-  uint64_t Held(const Budget& budget, const std::string& run) const;
-  uint64_t CanGive(const Budget& budget, const std::string& run) const;
-  std::string WhoGivesWay(const Budget& budget) const;
-  void MakeRoom(const std::string& run, Budget& budget);
+  void KeepWithin(Kind& kind);
+  MemoryBudget::Held HeldOf(uint64_t (rules::Engine::*all)() const,
+                            uint64_t (rules::Engine::*of_run)(const std::string& run) const);
+  MemoryBudget::OwnerOf OwnerOf() const;
+  void MakeRoom(const std::string& run, Kind& kind);
   void KeepReplayWithinBudget(bool more_events);
   void RetryTakesTooMuch(const std::string& run);
   // judge_quarantine.cc
   bool SetAside(uint64_t entry, const ParsedBatch& parsed, const std::vector<std::string>& runs);
   void DeferEvent(uint64_t entry, const v1::JudgeEvent& event);
-  void TellHeld();
-  void TellHeldBefore();
+  void ReportHeld();
+  void ReportHeldBefore();
   void KeepHeld(const v1::QuarantinedRun& run);
   void Acknowledge(const v1::QuarantinedRun& run, const std::string& who,
                    const std::string& reason);
@@ -342,8 +305,6 @@ class Judge {
   void TakeCheckpoint(CheckpointSink* sink);
   Checkpointer::Take CheckpointTaker(std::future<void>* taken);
   void PersistReports(Archive& archive) PLUMB_REQUIRES(mutex_);
-  bool Deciding() const PLUMB_EXCLUDES(decisions_mutex_);
-  void Decided() PLUMB_EXCLUDES(decisions_mutex_);
   bool stopping() const { return JudgeQueue::Clock::now() > stop_by_.load(); }
 
   IncidentTable* const incident_table_;
@@ -356,8 +317,8 @@ class Judge {
   JudgeQueue queue_;  // has its own lock
   std::unique_ptr<rules::Engine> engine_;
 
-  // The holder of turn_lock_ may use what follows.
-  TurnLock turn_lock_;
+  // The holder of the turn may use what follows.
+  JudgeThreads threads_;
   FairQueue fair_queue_;
   std::deque<JudgeItem> for_all_;  // decisions that concern every run
   bool ahead_told_ = false;        // since the last checkpoint
@@ -373,29 +334,12 @@ class Judge {
   // while catching up: what the checkpoint knew beyond its entry
   std::map<std::string, uint64_t> restored_ahead_;
   StreamMarks streams_;
-  Budget of_steps_{&rules::Engine::open_bytes,
-                   &rules::Engine::open_bytes,
-                   0,
-                   "its oldest steps close: what all runs hold open",
-                   "its open steps hold ",
-                   {}};
-  Budget of_rules_{&rules::Engine::rule_bytes,
-                   &rules::Engine::rule_bytes,
-                   rules::kOfItsRules,
-                   "rules judge it no further: what the rules remember of all runs",
-                   "what the rules remember of it takes ",
-                   {}};
+  Kind of_steps_;
+  Kind of_rules_;
   Journal* journal_ = nullptr;
   Checkpointer* checkpointer_ = nullptr;
   const size_t max_runs_;
-  const uint64_t checkpoint_bytes_;
-  const std::chrono::nanoseconds checkpoint_interval_;
-  uint64_t bytes_since_checkpoint_ = 0;
-  JudgeQueue::Clock::time_point next_checkpoint_{};
-  JudgeQueue::Clock::time_point checkpoint_due_{};  // since when; the epoch: it is not due
-  bool checkpoint_asked_ = false;                   // even if there is nothing new
-  uint64_t checkpointed_entry_ = 0;
-  uint64_t checkpointed_event_ = 0;
+  CheckpointSchedule checkpoints_;
   uint64_t applied_event_ = 0;            // number of the last one
   bool undecided_ = false;                // an event could not be written: it must not take effect
   std::atomic<bool> copy_failed_{false};  // of the process: the next checkpoint is made without one
@@ -417,26 +361,12 @@ class Judge {
   Quarantine* const quarantine_;
   std::unique_ptr<Retry> retry_;
 
-  struct RunReport {
-    RunReport() { report.Bound(); }
-    rules::Report report;
-    uint64_t judged = 0;
-    uint64_t inconclusive = 0;
-    void Persist(Archive& archive) { archive(report, judged, inconclusive); }
-  };
   mutable Mutex mutex_;  // guards what follows, which queries read
   RunTable runs_ PLUMB_GUARDED_BY(mutex_);
-  std::map<std::string, RunReport> reports_ PLUMB_GUARDED_BY(mutex_);
-  size_t kept_lines_ PLUMB_GUARDED_BY(mutex_) = 0;  // in all of them
-  // Runs that were forgotten, and since when: their incidents are kept a little longer, so that
-  // receivers of alerts learn that those are over.
-  // Runs end faster than they can be forgotten: their names keep their places until they are.
-  bool many_over_ PLUMB_GUARDED_BY(mutex_) = false;
-  std::vector<std::string> places_kept_ PLUMB_GUARDED_BY(mutex_);
-  std::deque<std::pair<JudgeQueue::Clock::time_point, std::string>> forgotten_
-      PLUMB_GUARDED_BY(mutex_);
+  RunReports reports_ PLUMB_GUARDED_BY(mutex_);
+  OverRuns over_runs_ PLUMB_GUARDED_BY(mutex_);
   mutable Mutex owners_mutex_;
-  std::function<Owner(const std::string& run)> owner_of_ PLUMB_GUARDED_BY(owners_mutex_);
+  MemoryBudget::OwnerOf owner_of_ PLUMB_GUARDED_BY(owners_mutex_);
   std::function<void(const std::string& run)> on_over_ PLUMB_GUARDED_BY(owners_mutex_);
   std::function<bool(uint64_t stream_id)> known_stream_ PLUMB_GUARDED_BY(owners_mutex_);
   std::vector<KnownName> names_ PLUMB_GUARDED_BY(owners_mutex_);
@@ -447,18 +377,9 @@ class Judge {
   std::atomic<JudgeQueue::Clock::time_point> stop_by_{JudgeQueue::Clock::time_point::max()};
   std::atomic<uint64_t> open_step_bytes_{0};
   std::atomic<uint64_t> rule_bytes_{0}, rules_set_aside_{0}, series_left_out_{0};
-  const uint64_t open_limit_;
   std::atomic<uint64_t> left_out_{0};
 
-  mutable Mutex decisions_mutex_;  // guards the two below
-  CondVar decisions_changed_;
-  size_t decisions_ PLUMB_GUARDED_BY(decisions_mutex_) = 0;  // made, and neither kept nor refused
-  bool deciding_ PLUMB_GUARDED_BY(decisions_mutex_) = true;
-
-  mutable Mutex threads_mutex_;  // guards the two below
-  CondVar threads_changed_;
-  std::list<Worker*> workers_ PLUMB_GUARDED_BY(threads_mutex_);  // one per thread, on its stack
-  size_t threads_ PLUMB_GUARDED_BY(threads_mutex_) = 0;          // started and not ended
+  DecisionGate decisions_;
 };
 
 }  // namespace plumbline::server

@@ -20,9 +20,6 @@ constexpr char kServer[] = "server";
 constexpr char kAhead[] = "ahead";  // runs that are further than the checkpoint's entry
 constexpr size_t kPiece = 1 << 20;  // bytes
 constexpr std::chrono::seconds kFlushTime{10};
-// Runs that are judged just now are waited for so long; then they alone wait for the others.
-constexpr std::chrono::seconds kNobodyWaits{5};
-constexpr int kCheckpointRest = 9;             // times what a checkpoint took, until the next one
 constexpr std::chrono::minutes kCopyTime{10};  // beyond it a copy of the process hangs
 
 std::string Encode(std::map<std::string, uint64_t> ahead) {
@@ -82,7 +79,6 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
   archive.End();
   // The engine knows something now and the rest does not: the caller starts over with a new judge.
   if (!archive.ok()) return absl::DataLossError(archive.error());
-  for (const auto& [run, entry] : reports_) kept_lines_ += entry.report.size();
   for (const v1::QuarantinedRun& run : quarantine_->List()) engine_->Drop(run.run());
   runs_.DisconnectAll(Now());
   // A server before this one did not write it.
@@ -98,8 +94,8 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
     if (!further.ok()) return absl::DataLossError(further.error());
   }
   unix_ns_ = checkpoint.unix_ns;
-  applied_event_ = checkpointed_event_ = checkpoint.event;
-  checkpointed_entry_ = checkpoint.entry;
+  applied_event_ = checkpoint.event;
+  (void)checkpoints_.Taken({checkpoint.entry, checkpoint.event});
   return absl::OkStatus();
 }
 
@@ -123,12 +119,13 @@ Checkpointer::Take Judge::CheckpointTaker(std::future<void>* taken)
   if (!copy_failed_.exchange(false) && !stopping()) {
     mutex_.Lock();
     incident_table_->Lock();
-    auto copy = ProcessCopy::StartPieces([this](const ProcessCopy::Pieces& write) {
-      incident_table_->Unlock();
-      mutex_.Unlock();
-      CheckpointSender sender(write);
-      TakeCheckpoint(&sender);
-    });
+    auto copy = ProcessCopy::StartPieces([this](const ProcessCopy::Pieces& write)
+                                             PLUMB_NO_THREAD_SAFETY_ANALYSIS {
+                                               incident_table_->Unlock();
+                                               mutex_.Unlock();
+                                               CheckpointSender sender(write);
+                                               TakeCheckpoint(&sender);
+                                             });
     incident_table_->Unlock();
     mutex_.Unlock();
     if (copy.ok()) {
@@ -157,49 +154,40 @@ Checkpointer::Take Judge::CheckpointTaker(std::future<void>* taken)
 void Judge::CheckpointIfDue() {
   if (checkpointer_ == nullptr || !checkpointer_->idle()) return;
   const auto now = JudgeQueue::Clock::now();
-  const bool due =
-      checkpoint_asked_ || bytes_since_checkpoint_ >= checkpoint_bytes_ || now >= next_checkpoint_;
-  if (!due) return;
+  if (!checkpoints_.Due(now)) return;
   if (fair_queue_.going_on() == 0) {
-    checkpoint_due_ = {};
     HandInCheckpoint();
     fair_queue_.HoldNone();
-    // Everybody waits for it: never for more than a tenth of the time, however much is known.
-    const auto end = JudgeQueue::Clock::now();
-    next_checkpoint_ = std::max(now + checkpoint_interval_, end + kCheckpointRest * (end - now));
-    return;
+    checkpoints_.Done(now, JudgeQueue::Clock::now());
+  } else if (checkpoints_.impatient(now)) {
+    fair_queue_.HoldBackBusy();
   }
-  if (checkpoint_due_ == JudgeQueue::Clock::time_point()) checkpoint_due_ = now;
-  if (now - checkpoint_due_ >= kNobodyWaits) fair_queue_.HoldBackBusy();
 }
 
 // Hands in a checkpoint, unless there is nothing new, or something was decided that nobody kept.
 void Judge::HandInCheckpoint() {
-  const bool news = checkpoint_asked_ || judged_entry_ != checkpointed_entry_ ||
-                    applied_event_ != checkpointed_event_ || !fair_queue_.Ahead().empty();
+  const bool news =
+      checkpoints_.HasNews({judged_entry_, applied_event_}) || !fair_queue_.Ahead().empty();
   if (checkpointer_ == nullptr || undecided_ || !news) return;
   // The number of an event that is newer than all that it knows tells a start whose journal has
   // lost its end that these numbers were used.
   const std::map<std::string, uint64_t> ahead = fair_queue_.Ahead();
   const bool beyond = std::any_of(ahead.begin(), ahead.end(),
                                   [this](const auto& run) { return run.second > applied_event_; });
-  if (beyond && !TellAhead()) return;
+  if (beyond && !RecordAhead()) return;
   ahead_told_ = false;
-  if (std::exchange(checkpoint_asked_, false) && retry_ != nullptr) retry_->handed_in = true;
+  const CheckpointSchedule::At at{judged_entry_, applied_event_};
+  if (checkpoints_.Taken(at) && retry_ != nullptr) retry_->handed_in = true;
   const auto start = JudgeQueue::Clock::now();
   std::future<void> taken;
   Checkpointer::Take take = CheckpointTaker(&taken);
-  checkpointed_entry_ = judged_entry_;
-  checkpointed_event_ = applied_event_;
-  bytes_since_checkpoint_ = 0;
   // What the store has not written yet would otherwise be told by the entries before this one.
   const uint64_t ticket = store_->Flush();
-  checkpointer_->Write(checkpointed_entry_, std::move(take),
+  checkpointer_->Write(at.entry, std::move(take),
                        [store = store_, ticket] { return store->WaitFlushed(ticket, kFlushTime); });
   if (taken.valid()) taken.wait();
   const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
-  LogDebug("checkpoint at entry {}: judging was blocked for {:.3f} s", checkpointed_entry_,
-           took.count());
+  LogDebug("checkpoint at entry {}: judging was blocked for {:.3f} s", at.entry, took.count());
 }
 
 }  // namespace plumbline::server

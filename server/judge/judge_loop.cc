@@ -1,16 +1,10 @@
 // The judging threads: which thread does the next work, and when another one takes over.
 
-#include <pthread.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <ctime>
 #include <thread>
 #include <utility>
 
 #include "server/judge/judge.h"
-#include "server/judge/judge_takeover.h"
 #include "server/process/log.h"
 
 namespace plumbline::server {
@@ -22,96 +16,10 @@ constexpr std::chrono::milliseconds kLongestTimerPeriod{2000};
 constexpr std::chrono::milliseconds kStopLook{1};
 // Limit of the runs that are judged at the same time; each has a place in the mark.
 constexpr size_t kMostAtOnce = JudgingMarkPage::kPlaces - 1;
-constexpr int64_t kSharedBy = 10;  // threads that share one processor, as a guess
-// The priority of a thread from which others took over: if all processors are in use, it gets about
-// a tenth of one.
-constexpr int kSlowNice = 10;
-// A checkpoint waits until no work is in progress. If other processes use all processors, nearly
-// each item takes longer than TurnLock::kSlow, so some thread would always be taken over. So while
-// a checkpoint is due, others take over only after this time.
-constexpr std::chrono::milliseconds kSlowWhileDue{250};
-
-int64_t CpuNs(clockid_t clock) {
-  timespec at{};
-  if (clock_gettime(clock, &at) != 0) return 0;
-  return int64_t{1'000'000'000} * at.tv_sec + at.tv_nsec;
-}
-
 }  // namespace
 
-thread_local Judge::Worker* Judge::worker_ = nullptr;
-
-// ---- threads ----------------------------------------------------------------------------------
-
-// Starts a thread that ends by itself: Stop waits for all of them.
-void Judge::StartThread(std::function<void()> what) {
-  {
-    const MutexLock lock(threads_mutex_);
-    ++threads_;
-  }
-  std::thread([this, what = std::move(what)]() mutable {
-    Worker worker;
-    worker.judge = this;
-    worker.thread = gettid();
-    (void)pthread_getcpuclockid(pthread_self(), &worker.cpu_clock);
-    worker_ = &worker;
-    {
-      const MutexLock lock(threads_mutex_);
-      workers_.push_back(&worker);
-    }
-    what();
-    what = nullptr;
-    worker_ = nullptr;
-    const MutexLock lock(threads_mutex_);
-    workers_.remove(&worker);
-    --threads_;
-    threads_changed_.NotifyAll();
-  }).detach();
-}
-
-// Starts the thread that takes over if the current work takes long.
-void Judge::StartTakeoverThread() {
-  StartThread([this] {
-    if (!turn_lock_.TakeOver()) return;
-    {
-      const MutexLock lock(threads_mutex_);
-      for (Worker* worker : workers_) worker->slow = worker->busy.For().count() > 0;
-    }
-    StartTakeoverThread();
-    Loop();
-  });
-}
-
-// Lowers the priority of slow threads. Only called if another thread can use the processor: a
-// single run must not wait for the threads that receive its evidence. Each such thread ends with
-// its current work, so its priority is never restored. A thread that waited for a processor has
-// used little of one and keeps its priority; otherwise it would wait forever on a machine whose
-// processors are all in use.
-void Judge::LowerSlowThreads() {
-  const MutexLock lock(threads_mutex_);
-  for (Worker* worker : workers_) {
-    if (worker == worker_ || !worker->slow || worker->gives_way) continue;
-    constexpr auto kUsed = std::chrono::nanoseconds(TurnLock::kSlow).count();
-    if (CpuNs(worker->cpu_clock) - worker->cpu_begun < kUsed) continue;
-    worker->gives_way = true;
-    (void)setpriority(PRIO_PROCESS, worker->thread, kSlowNice);
-  }
-}
-
-std::chrono::nanoseconds Judge::judging_for() const {
-  const MutexLock lock(threads_mutex_);
-  std::chrono::nanoseconds longest{0};
-  for (const Worker* worker : workers_) {
-    const auto at = worker->busy.For();
-    longest = std::max(longest, worker->slow ? at / kSharedBy : at);
-  }
-  return longest;
-}
-
-// ---- the loop ---------------------------------------------------------------------------------
-
-// Called with the lock, which is no longer held when it returns: if the server stops, or another
-// thread took over.
+// Called with the turn, which this thread no longer has when it returns: if the server stops, or
+// another thread took over.
 void Judge::Loop() {
   while (Step()) {
   }
@@ -120,13 +28,13 @@ void Judge::Loop() {
 // Returns false if this thread must end.
 bool Judge::Step() {
   TakeIn();
-  if (turn_lock_.wanted()) {
-    turn_lock_.Unlock();
-    turn_lock_.Lock();
+  if (threads_.turn().wanted()) {
+    threads_.turn().Unlock();
+    threads_.turn().Lock();
   }
   const auto now = JudgeQueue::Clock::now();
   if (now >= next_timers_) {
-    if (!undecided_ && Deciding()) HandleTimers(now);
+    if (!undecided_ && decisions_.open()) HandleTimers(now);
     open_step_bytes_ = engine_->open_bytes();
     rule_bytes_ = engine_->rule_bytes();
     rules_set_aside_ = engine_->rules_set_aside();
@@ -149,24 +57,17 @@ bool Judge::Step() {
 }
 
 FairQueue::Which Judge::Which() const {
-  const auto much_of = [this](const Budget& budget) {
-    return budget.promised_bytes > 0 && Held(budget) > open_limit_ + open_limit_ / 4;
-  };
-  const bool much = open_limit_ > 0 && (much_of(of_steps_) || much_of(of_rules_));
-  if (much) return FairQueue::Which::kRoom;
+  for (const Kind* kind : {&of_steps_, &of_rules_}) {
+    if (kind->budget.promised() && kind->budget.FarOver()) return FairQueue::Which::kRoom;
+  }
   // To judge a run ahead of others needs an event, too.
-  return for_all_.empty() && Deciding() ? FairQueue::Which::kAny : FairQueue::Which::kInOrder;
+  return for_all_.empty() && decisions_.open() ? FairQueue::Which::kAny
+                                               : FairQueue::Which::kInOrder;
 }
 
 void Judge::BeginWork() {
-  const bool due = checkpoint_due_ != JudgeQueue::Clock::time_point();
-  turn_lock_.AllowTakeover(fair_queue_.going_on() <= kMostAtOnce,
-                           due ? kSlowWhileDue : TurnLock::kSlow);
-  worker_->slow = false;
-  worker_->unix_ns = unix_ns_;
-  worker_->cpu_begun = CpuNs(CLOCK_THREAD_CPUTIME_ID);
-  worker_->busy.Begin();
-  turn_lock_.Begin(&worker_->work);
+  threads_.BeginWork(fair_queue_.going_on() <= kMostAtOnce, checkpoints_.waiting());
+  worker().unix_ns = unix_ns_;
 }
 
 // Returns false if another thread took over meanwhile.
@@ -174,28 +75,26 @@ bool Judge::EndWork() {
   judged_entry_ = fair_queue_.through();
   store_->Judged(judged_entry_);
   KeepWithinBudget();
-  worker_->busy.End();
-  turn_lock_.End(&worker_->work);
-  if (!worker_->work.slow) return true;
-  turn_lock_.Unlock();
+  if (threads_.EndWork()) return true;
+  threads_.turn().Unlock();
   queue_.Wake();  // work that waited for this run can begin
   return false;
 }
 
 bool Judge::Do(FairQueue::Begun begun) {
   BeginWork();
-  if (fair_queue_.going_on() > 1) LowerSlowThreads();
+  if (fair_queue_.going_on() > 1) threads_.LowerSlow();
   JudgeItem& item = *begun.work.item;
   if (item.place != 0) queue_.Began(item);
-  if (begun.overtakes && !ahead_told_) (void)TellAhead();
+  if (begun.overtakes && !ahead_told_) (void)RecordAhead();
   Handle(item, begun.work.runs);
-  fair_queue_.Done(begun, JudgeQueue::Clock::now() - worker_->work.begun);
+  fair_queue_.Done(begun, threads_.UsedByMine());
   return EndWork();
 }
 
 // Records once between two checkpoints that runs may be ahead (TellsAhead). Returns false if the
 // event could not be written.
-bool Judge::TellAhead() {
+bool Judge::RecordAhead() {
   ahead_told_ = true;
   return KeepAndApply(v1::JudgeEvent()).ok();
 }
@@ -205,7 +104,7 @@ bool Judge::DecideForAll() {
   JudgeItem item = std::move(for_all_.front());
   for_all_.pop_front();
   BeginWork();
-  turn_lock_.AllowTakeover(false);
+  threads_.turn().AllowTakeover(false);
   queue_.Began(item);
   Handle(item, {});
   return EndWork();
@@ -215,7 +114,7 @@ bool Judge::DoRetry() {
   const auto begun = fair_queue_.Occupy(retry_->run.run());
   BeginWork();
   GoOnWithRetry();
-  fair_queue_.Done(*begun, JudgeQueue::Clock::now() - worker_->work.begun);
+  fair_queue_.Done(*begun, threads_.UsedByMine());
   return EndWork();
 }
 
@@ -224,18 +123,18 @@ bool Judge::WaitForWork() {
   auto until = next_timers_;
   if (retry_ != nullptr) until = std::min(until, retry_->wake);
   JudgeItem item;
-  turn_lock_.Unlock();
+  threads_.turn().Unlock();
   const auto popped = queue_.Pop(until, &item);
   if (popped == JudgeQueue::Popped::kClosed) std::this_thread::sleep_for(kStopLook);
-  turn_lock_.Lock();
+  threads_.turn().Lock();
   if (popped == JudgeQueue::Popped::kItem) TakeIn(std::move(item));
   if (popped != JudgeQueue::Popped::kClosed) return true;
   if (fair_queue_.going_on() > 0 || (!fair_queue_.empty() && !stopping())) return true;
   if (!fair_queue_.empty())
     LogWarning("{} items were not judged before the server stopped", queue_.size());
   HandInCheckpoint();
-  turn_lock_.Stop();
-  turn_lock_.Unlock();
+  threads_.turn().Stop();
+  threads_.turn().Unlock();
   return false;
 }
 
@@ -256,7 +155,7 @@ void Judge::TakeIn(JudgeItem item) {
     if (for_all_.empty() && engine_->SuppressionsAre(rules::FromMessage(set), set.today())) {
       queue_.Began(item);  // nothing would change
       if (item.decided) item.decided(absl::OkStatus());
-      Decided();
+      decisions_.Decided();
       return;
     }
     for_all_.push_back(std::move(item));
@@ -290,10 +189,7 @@ void Judge::PushEvent(v1::JudgeEvent event) {
   JudgeItem item;
   item.kind = JudgeItem::Kind::kDecision;
   item.event = std::move(event);
-  {
-    const MutexLock lock(decisions_mutex_);
-    ++decisions_;
-  }
+  decisions_.EnterAnyway();
   fair_queue_.PushFirst(WorkOf(std::move(item)));
 }
 

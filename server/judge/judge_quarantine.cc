@@ -8,7 +8,6 @@
 #include "rules/engine/close_events.h"
 #include "rules/engine/refused.h"
 #include "server/judge/judge.h"
-#include "server/judge/judge_takeover.h"
 #include "server/process/log.h"
 #include "server/stream/batch_checks.h"
 
@@ -54,8 +53,8 @@ void Judge::DeferEvent(uint64_t entry, const v1::JudgeEvent& event) {
 
 // Reports runs put into quarantine, after the engine has finished with the work that caused it.
 // During a replay no event may be written; then the runs are reported at its end.
-void Judge::TellHeld() {
-  for (const v1::QuarantinedRun& run : std::exchange(worker_->held, {})) {
+void Judge::ReportHeld() {
+  for (const v1::QuarantinedRun& run : std::exchange(worker().held, {})) {
     // a retry passes the run's steps to the store again, after those that it has
     store_->FinishRun(run.run());
     if (!catching_up_) KeepHeld(run);
@@ -64,7 +63,7 @@ void Judge::TellHeld() {
 
 // Reports the runs that this start put into quarantine, and those that the earlier process could
 // not report.
-void Judge::TellHeldBefore() {
+void Judge::ReportHeldBefore() {
   for (const v1::QuarantinedRun& run : quarantine_->List()) {
     if (run.dropped()) continue;
     if (incident_table_->IncidentOf(VerdictOf(run).finding().fingerprint()).empty()) KeepHeld(run);
@@ -135,8 +134,7 @@ void Judge::RetryRun(const v1::QuarantinedRun& run, const std::string& who,
   {
     const MutexLock lock(mutex_);
     counted = runs_.TakeCounted(run.run());
-    if (const auto report = reports_.extract(run.run()))
-      kept_lines_ -= report.mapped().report.size();
+    reports_.Forget(run.run());
   }
   engine_->Drop(run.run());
   retry_ = std::make_unique<Retry>();
@@ -155,9 +153,9 @@ void Judge::RetryRun(const v1::QuarantinedRun& run, const std::string& who,
 
 void Judge::JudgeRetried(uint64_t entry, std::shared_ptr<const v1::Batch> batch) {
   Quarantine::At(entry, true);
-  worker_->entry = entry;
+  worker().entry = entry;
   absl::Status added;
-  WithTakeover([&] {
+  threads_.WithTakeover([&] {
     added = AddToEngine(batch);
     store_->EndEntry(retry_->run.run());
   });
@@ -179,9 +177,9 @@ void Judge::JudgeRetried(uint64_t entry, const v1::JudgeEvent& event) {
     return JudgeRetried(entry, std::move(declared));
   }
   Quarantine::At(entry, true);
-  worker_->entry = entry;
-  WithTakeover([&] {
-    rules::TellCloses(event, run, engine_.get());
+  worker().entry = entry;
+  threads_.WithTakeover([&] {
+    rules::ApplyCloses(event, run, engine_.get());
     if (event.has_hung() && event.hung().run() == run)
       engine_->Tell(run, rules::kHangRule, rules::HangVerdict(event.hung()));
     if (event.run_finished().run() == run && event.has_run_finished()) store_->FinishRun(run);
@@ -207,17 +205,17 @@ void Judge::GoOnWithRetry() {
   const bool to_the_end = items.full();
   const auto until = JudgeQueue::Clock::now() + kSlice;
   Quarantine::Only(&items.run());
-  worker_->refused_before = &retry_->refused_before;
+  worker().refused_before = &retry_->refused_before;
   auto next = RunRetry::Next::kItem;
-  while (worker_->held.empty() && next == RunRetry::Next::kItem &&
+  while (worker().held.empty() && next == RunRetry::Next::kItem &&
          (to_the_end || JudgeQueue::Clock::now() < until)) {
     v1::ReadRunItem item;
-    WithTakeover([&] { next = items.Take(to_the_end, &item); });
+    threads_.WithTakeover([&] { next = items.Take(to_the_end, &item); });
     if (next == RunRetry::Next::kItem) JudgeRetried(item);
   }
   RunRetry::Deferred live;
   bool all = false;
-  while (next == RunRetry::Next::kEnd && worker_->held.empty() &&
+  while (next == RunRetry::Next::kEnd && worker().held.empty() &&
          (to_the_end || JudgeQueue::Clock::now() < until)) {
     all = !items.TakeDeferred(&live);
     if (all) break;
@@ -228,12 +226,12 @@ void Judge::GoOnWithRetry() {
     }
   }
   Quarantine::Only(nullptr);
-  worker_->refused_before = nullptr;
+  worker().refused_before = nullptr;
   retry_->wake = JudgeQueue::Clock::now();
   if (next == RunRetry::Next::kNotYet) retry_->wake += kReadWait;
-  if (!worker_->held.empty()) {
-    const std::string reason = worker_->held.front().reason();
-    TellHeld();
+  if (!worker().held.empty()) {
+    const std::string reason = worker().held.front().reason();
+    ReportHeld();
     return EndRetry(absl::InternalError(absl::StrCat("still in quarantine: ", reason)));
   }
   if (!all) return;
@@ -255,8 +253,7 @@ void Judge::ReleaseRetried() {
   retry_->wake = now + kCheckpointWait;
   if (checkpointer_ != nullptr) {
     if (!retry_->handed_in) {
-      if (!std::exchange(checkpoint_asked_, true))
-        retry_->former_checkpoint = checkpointer_->last_unix_ns();
+      if (checkpoints_.Request()) retry_->former_checkpoint = checkpointer_->last_unix_ns();
       return;
     }
     if (!checkpointer_->idle() || undecided_) return;

@@ -30,7 +30,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
   const auto apply_until = [&](uint64_t entry) {
     for (; next < replay.events.size() && replay.events[next].event.after() < entry; ++next) {
       const StoredEvent& event = replay.events[next];
-      unix_ns_ = worker_->unix_ns = event.unix_ns;
+      unix_ns_ = worker().unix_ns = event.unix_ns;
       reordered |= TellsAhead(event.event.event());
       Apply(judged_entry_, event.event.event());
       applied_event_ = std::max(applied_event_, event.number);
@@ -44,7 +44,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
     if (stop_by_.load() != JudgeQueue::Clock::time_point::max()) return false;
     if (result != JournalReader::Result::kEntry || entry.type != FrameType::kJournalBatch) continue;
     apply_until(entry.prefix.number);
-    worker_->busy.Begin();
+    worker().busy.Begin();
     KeepReplayWithinBudget(next < replay.events.size());
     JudgeAgain(entry);
     ++judged;
@@ -52,7 +52,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
     // another order than they are applied in (journal_scan.h), that number is exact only at some
     // places.
     if (applied_event_ < least[next]) CheckpointIfDue();
-    worker_->busy.End();
+    worker().busy.End();
   }
   apply_until(JournalReader::kAll);
   restored_ahead_.clear();
@@ -81,7 +81,7 @@ void Judge::DeclareSets(const StreamPositions& streams) {
 
 // Reports findings of runs in progress, because the earlier process may have died before it
 // reported them.
-void Judge::TellFoundAgain() {
+void Judge::ReportFoundAgain() {
   for (const auto& [fingerprint, finding] : std::exchange(found_again_, {})) {
     const bool over = [&, run = finding.site().run()] {
       const MutexLock lock(mutex_);
@@ -113,8 +113,8 @@ void Judge::JudgeAgain(const StoredEntry& entry) {
     return;
   }
   batch->set_sequence(entry.prefix.sequence);
-  unix_ns_ = worker_->unix_ns = entry.prefix.unix_ns;
-  bytes_since_checkpoint_ += entry.payload.size();
+  unix_ns_ = worker().unix_ns = entry.prefix.unix_ns;
+  checkpoints_.Judged(entry.payload.size());
   if (restored_ahead_.empty() || !KnownAhead(entry.prefix.number, *batch)) {
     ParsedBatch parsed;
     parsed.batch = std::move(batch);

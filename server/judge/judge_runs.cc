@@ -9,8 +9,7 @@
 namespace plumbline::server {
 namespace {
 
-constexpr std::chrono::seconds kAlertTime{10};  // for receivers, from an incident's end on
-constexpr size_t kMostRunsALook = 1000;         // runs a look: each is an entry of the journal
+constexpr size_t kMostRunsALook = 1000;  // runs a look: each is an entry of the journal
 
 }  // namespace
 
@@ -59,8 +58,7 @@ void Judge::ForgetLongOver() {
   std::vector<std::string> free;
   {
     const MutexLock lock(mutex_);
-    many_over_ = over.size() > 2 * max_runs_;
-    if (!many_over_) free.swap(places_kept_);
+    free = over_runs_.SetMany(over.size() > 2 * max_runs_);
     std::erase_if(
         free, [this](const std::string& run) PLUMB_REQUIRES(mutex_) { return !runs_.Ended(run); });
   }
@@ -77,12 +75,9 @@ void Judge::ForgetLongOver() {
   }
 }
 
-// True: more runs are over than may wait to be forgotten. So a sender whose runs end at once waits
-// for the judge, and the others' memory is not used up.
 bool Judge::KeepPlace(const std::string& run) {
   const MutexLock lock(mutex_);
-  if (many_over_) places_kept_.push_back(run);
-  return many_over_;
+  return over_runs_.KeepPlace(run);
 }
 
 void Judge::ForgetRun(const std::string& run) {
@@ -91,16 +86,14 @@ void Judge::ForgetRun(const std::string& run) {
   LogInfo("run {:?}: forgotten: more than {} runs are over (ingest.max_runs)", run, max_runs_);
   const MutexLock lock(mutex_);
   runs_.Erase(run);
-  if (const auto report = reports_.extract(run)) kept_lines_ -= report.mapped().report.size();
-  forgotten_.emplace_back(JudgeQueue::Clock::now(), run);
+  reports_.Forget(run);
+  over_runs_.Forgotten(run, JudgeQueue::Clock::now());
 }
 
 // Those of a run that has begun anew since are that run's.
 void Judge::ForgetIncidents() {
-  const auto before = JudgeQueue::Clock::now() - kAlertTime;
   const MutexLock lock(mutex_);
-  for (; !forgotten_.empty() && forgotten_.front().first <= before; forgotten_.pop_front()) {
-    const std::string& run = forgotten_.front().second;
+  for (const std::string& run : over_runs_.TakeForgotten(JudgeQueue::Clock::now())) {
     if (runs_.LastSeen(run) == 0) incident_table_->Forget(run);
   }
 }

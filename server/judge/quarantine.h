@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "base/mutex.h"
 #include "plumbline/v1/journal.pb.h"
-#include "rules/engine/run_guard.h"
+#include "rules/engine/engine.h"
 #include "server/judge/judging_mark.h"
 
 namespace plumbline::server {

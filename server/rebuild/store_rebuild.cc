@@ -113,7 +113,7 @@ bool StoreRebuild::ReadBatches(const std::vector<StoredEvent>& events, rules::En
   size_t next = 0;
   const auto apply_until = [&](uint64_t entry) {
     for (; next < events.size() && events[next].event.after() < entry; ++next)
-      rules::TellCloses(events[next].event.event(), "", engine);
+      rules::ApplyCloses(events[next].event.event(), "", engine);
   };
   StoredEntry entry;
   while (GoOn()) {

@@ -5,7 +5,7 @@
 #include "plumbline/v1/journal.pb.h"
 #include "server/journal/entry.h"
 #include "server/process/log.h"
-#include "transport/batch_edit.h"
+#include "proto/evidence_samples.h"
 
 namespace plumbline::server {
 namespace {
@@ -79,12 +79,12 @@ bool SampleRetention::Edit(FrameType type, std::string_view payload, std::string
   if (!batch.ParseFromArray(body.data(), static_cast<int>(body.size()))) return false;
   uint64_t removed = 0;
   for (v1::Evidence& e : *batch.mutable_evidence()) {
-    if (!transport::HasSample(e)) continue;
+    if (!HasSample(e)) continue;
     const auto source = static_cast<int>(e.source());
     const bool needed =
         source < batch.sources_size() && needed_.Needs(batch.sources(source).run(), e);
     kept_ += needed ? 1 : 0;
-    if (!needed && transport::RemoveSample(&e, kReason)) ++removed;
+    if (!needed && RemoveSample(&e, kReason)) ++removed;
   }
   removed_ += removed;
   if (removed == 0) return false;

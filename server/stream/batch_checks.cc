@@ -9,8 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/dtype.h"
-#include "rules/engine/batch_place.h"
-#include "transport/batch_edit.h"
+#include "proto/evidence_samples.h"
 
 namespace plumbline::server {
 namespace {
@@ -123,7 +122,7 @@ absl::Status CheckTensors(const BatchPlace& place, const Message& message,
 absl::Status CheckSamples(const v1::Batch& batch) {
   std::vector<const FieldDescriptor*> path;
   for (int i = 0; i < batch.evidence_size(); ++i) {
-    if (!transport::HasSample(batch.evidence(i))) continue;
+    if (!HasSample(batch.evidence(i))) continue;
     if (auto s = CheckTensors({"evidence", i}, batch.evidence(i), &path); !s.ok()) return s;
   }
   return absl::OkStatus();

@@ -98,9 +98,9 @@ TEST_F(EngineGuard, RoomIsMadeOfTheOldestSteps) {
   v1::JudgeEvent event;
   event.mutable_make_room()->set_run("a");
   event.mutable_make_room()->set_bytes(before / 2);
-  TellCloses(event, "b", engine_.get());  // of another run
+  ApplyCloses(event, "b", engine_.get());  // of another run
   EXPECT_EQ(engine_->open_bytes("a"), before);
-  TellCloses(event, "", engine_.get());
+  ApplyCloses(event, "", engine_.get());
   EXPECT_LE(engine_->open_bytes("a"), before / 2);
   EXPECT_GT(engine_->open_bytes("a"), before / 4);
   EXPECT_EQ(engine_->open_bytes("b"), before);
@@ -108,7 +108,7 @@ TEST_F(EngineGuard, RoomIsMadeOfTheOldestSteps) {
   EXPECT_EQ(engine_->LargestRun(), "b");
   EXPECT_GT(engine_->closed_for_room(), 0u);
   event.mutable_make_room()->set_bytes(0);
-  TellCloses(event, "a", engine_.get());
+  ApplyCloses(event, "a", engine_.get());
   EXPECT_EQ(engine_->open_bytes("a"), 0u);
   engine_->FinishRun("b");
   EXPECT_EQ(engine_->open_bytes(), 0u);

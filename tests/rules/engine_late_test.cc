@@ -43,9 +43,9 @@ class Late : public ::testing::Test {
     v1::JudgeEvent event;
     *event.mutable_ranks_gone()->add_sources() = test::SourceOf("run", 1, 2);
     event.mutable_ranks_gone()->set_cause(v1::RanksGone::CAUSE_SERVER_AWAY);
-    TellCloses(event, "another", engine.get());
+    ApplyCloses(event, "another", engine.get());
     EXPECT_EQ(engine->closed_step("run"), 0);
-    TellCloses(event, "", engine.get());
+    ApplyCloses(event, "", engine.get());
     EXPECT_EQ(engine->closed_step("run"), 9);
     return engine;
   }
@@ -161,7 +161,7 @@ TEST_F(Late, ANaNThatWasToldInTimeIsTheSame) {
   ASSERT_TRUE(engine->Add(Step(0, 11)).ok());
   v1::JudgeEvent event;
   *event.mutable_ranks_gone()->add_sources() = test::SourceOf("run", 1, 2);
-  TellCloses(event, "", engine.get());
+  ApplyCloses(event, "", engine.get());
   EXPECT_TRUE(non_finite_.empty()) << "a loss alone is health/loss-non-finite's";
   ASSERT_TRUE(engine->Add(Watched(10, kNaN, 3)).ok());
   EXPECT_EQ(non_finite_.size(), 1u);

@@ -144,10 +144,10 @@ TEST_F(Memory, RoomIsMadeByAnEvent) {
   v1::JudgeEvent event;
   event.mutable_make_room()->set_run("run");
   event.mutable_make_room()->set_bytes(kOfItsRules | (100 << 10));
-  TellCloses(event, "", engine.get());
+  ApplyCloses(event, "", engine.get());
   EXPECT_GT(engine->rules_set_aside(), 0u);
   EXPECT_LE(engine->rule_bytes("run"), 100u << 10);
-  TellCloses(event, "another", other.get());
+  ApplyCloses(event, "another", other.get());
   EXPECT_EQ(other->rules_set_aside(), 0u);
 }
 

@@ -108,7 +108,7 @@ class RunDied : public ::testing::Test {
       if (!reachable) gone.add_unreachable(static_cast<uint32_t>(gone.sources_size()));
       *gone.add_sources() = job.SourceOf(rank);
     }
-    TellCloses(event, "", engine);
+    ApplyCloses(event, "", engine);
   }
 
   static void Event(Engine* engine, bool over) {
@@ -118,7 +118,7 @@ class RunDied : public ::testing::Test {
     } else {
       event.mutable_ended()->set_run("run");
     }
-    TellCloses(event, "", engine);
+    ApplyCloses(event, "", engine);
   }
 
   // Returns the verdict as plumbd gives it: an interim report, the missing ranks, the end of the

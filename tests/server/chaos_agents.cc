@@ -161,7 +161,7 @@ Findings FindingsOfJournal(const std::string& directory) {
   const auto tell_until = [&](uint64_t number) {
     for (; next < events.size() && events[next].after() < number; ++next) {
       const v1::JudgeEvent& event = events[next].event();
-      rules::TellCloses(event, "", engine->get());
+      rules::ApplyCloses(event, "", engine->get());
       if (const auto opened = rules::QuarantineOpened(event))
         TakeChange(reports[opened->site().run()].Add(*opened), &findings);
     }

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "proto/evidence_samples.h"
 #include "transport/batch_edit.h"
 
 namespace plumbline::transport {

@@ -9,6 +9,7 @@
 #include "probes/reduction_probe.h"
 #include "probes/tensor_probe.h"
 #include "probes/update_probe.h"
+#include "proto/evidence_samples.h"
 
 namespace plumbline::agent {
 
@@ -63,7 +64,7 @@ void Drain::Observed(const SlotHead& head, const absl::Status& measured, v1::Evi
     builder_.RemoveLast();
     return Invalid(head, measured);
   }
-  if (transport::HasSample(*e)) builder_.NoteBytes(e->ByteSizeLong());
+  if (HasSample(*e)) builder_.NoteBytes(e->ByteSizeLong());
   Took(head, e);
 }
 

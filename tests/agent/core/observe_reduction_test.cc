@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "probes/calls/measure.h"
+#include "proto/evidence_samples.h"
 #include "tests/agent/core/observed_run.h"
-#include "transport/batch_edit.h"
 
 namespace plumbline::agent {
 namespace {
@@ -179,7 +179,7 @@ TEST(Observe, StepsWithoutSamplesGiveNoIndices) {
   EXPECT_EQ(without, 60u - with);
   uint32_t samples = 0;
   for (const v1::Batch& b : ReadRecord(FirstRecord(dir.path()))) {
-    for (const v1::Evidence& e : b.evidence()) samples += transport::HasSample(e);
+    for (const v1::Evidence& e : b.evidence()) samples += HasSample(e);
   }
   EXPECT_EQ(samples, with);
 }

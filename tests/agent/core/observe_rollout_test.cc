@@ -16,6 +16,7 @@
 #include "kernels/sample/gather.h"
 #include "probes/logit_probe.h"
 #include "probes/logprobs_probe.h"
+#include "proto/evidence_samples.h"
 #include "tests/agent/core/observed_run.h"
 #include "transport/batch_edit.h"
 
@@ -107,9 +108,9 @@ TEST(Observe, LogitsAreMeasuredByRow) {
     }
     v1::Batch batch;
     *batch.add_evidence() = all[0];
-    EXPECT_TRUE(transport::HasSample(batch.evidence(0)));
+    EXPECT_TRUE(HasSample(batch.evidence(0)));
     DropSamples(&batch, "traffic");
-    EXPECT_FALSE(transport::HasSample(batch.evidence(0)));
+    EXPECT_FALSE(HasSample(batch.evidence(0)));
     EXPECT_EQ(batch.evidence(0).logits().summary().rows(), expected.size());
   }
 }

@@ -1,0 +1,147 @@
+// Decisions as events: written to the journal first, then applied.
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "analysis/processes/processes.h"
+#include "base/clock.h"
+#include "rules/engine/close_events.h"
+#include "server/judge/judge.h"
+#include "server/process/log.h"
+
+namespace plumbline::server {
+namespace {
+
+void LogGone(const v1::RanksGone& gone) {
+  const bool never_came = gone.cause() == v1::RanksGone::CAUSE_NEVER_CAME;
+  const char* why = gone.cause() == v1::RanksGone::CAUSE_SILENT ? "nothing came of it"
+                    : gone.cause() == v1::RanksGone::CAUSE_SERVER_AWAY
+                        ? "it did not come back to this server"
+                        : "no stream came back";
+  for (const v1::Source& source : gone.sources()) {
+    if (never_came) {
+      LogWarning("run {:?}: ranks of its world of {} never came; steps close without them",
+                 source.run(), source.world_size());
+    } else {
+      LogWarning("run {:?} rank {}: gone ({} within the grace period)", source.run(), source.rank(),
+                 why);
+    }
+  }
+}
+
+}  // namespace
+
+// Returns the run that an event belongs to; empty if it belongs to several or to none.
+std::string Judge::RunOf(const v1::JudgeEvent& event) const {
+  if (event.has_ranks_gone() && !event.ranks_gone().sources().empty())
+    return event.ranks_gone().sources(0).run();
+  if (event.has_run_finished()) return event.run_finished().run();
+  if (event.has_hung()) return event.hung().run();
+  if (event.has_stopped()) return event.stopped().run();
+  if (event.has_steps_closed()) return event.steps_closed().run();
+  if (event.has_make_room()) return event.make_room().run();
+  if (event.has_ended()) return event.ended().run();
+  if (event.has_incident()) {
+    const auto incident = incident_table_->Get(event.incident().fingerprint());
+    if (incident.ok()) return incident->incident.finding().site().run();
+  }
+  return "";
+}
+
+// Returns the entry up to which the run has been judged.
+uint64_t Judge::EntryOf(const std::string& run) const {
+  if (!catching_up_) return fair_queue_.ThroughOf(run);
+  const auto ahead = restored_ahead_.find(run);
+  return ahead == restored_ahead_.end() ? judged_entry_.load()
+                                        : std::max(judged_entry_.load(), ahead->second);
+}
+
+// Writes the event to the journal, then applies it. The event carries the number of the last entry
+// of its run that was judged before it, or of a later one up to which all runs have been judged;
+// either gives its place among the run's entries. If this returns an error, the server stops, and a
+// restart decides again.
+absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
+  if (event.has_suppressions() && engine_->SuppressionsAre(rules::FromMessage(event.suppressions()),
+                                                           event.suppressions().today())) {
+    return absl::OkStatus();  // nothing would change
+  }
+  event.set_unix_ns(static_cast<int64_t>(UnixNs()));
+  v1::JournalEvent kept;
+  kept.set_after(EntryOf(RunOf(event)));
+  *kept.mutable_event() = event;
+  JournalEntry entry;
+  entry.type = FrameType::kJournalEvent;
+  entry.body = WireBytes(kept.SerializeAsString());
+  absl::StatusOr<EntryPrefix> committed = absl::UnknownError("");
+  threads_.WithTakeover([&] { committed = journal_->AppendAndWait(std::move(entry)); });
+  if (!committed.ok()) {
+    undecided_ = true;
+    return committed.status();
+  }
+  unix_ns_ = worker().unix_ns = committed->unix_ns;
+  Apply(kept.after(), event);
+  applied_event_ = std::max(applied_event_, committed->number);
+  return absl::OkStatus();
+}
+
+void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
+  worker().entry = entry;
+  Quarantine::At(entry, catching_up_);
+  DeferEvent(entry, event);
+  std::set<std::string> runs;
+  for (const v1::Source& source : event.ranks_gone().sources()) runs.insert(source.run());
+  if (!event.has_ranks_gone() && !event.has_incident()) runs.insert(RunOf(event));
+  threads_.WithTakeover([&] {
+    rules::ApplyCloses(event, "", engine_.get());
+    if (event.has_hung())
+      engine_->Tell(event.hung().run(), rules::kHangRule, rules::HangVerdict(event.hung()));
+    if (event.has_run_finished()) store_->FinishRun(event.run_finished().run());
+    for (const std::string& run : runs) store_->EndEntry(run);
+  });
+  if (event.has_ranks_gone()) {
+    LogGone(event.ranks_gone());
+    for (const std::string& run : runs) SetClosedStep(run);
+    const MutexLock lock(mutex_);
+    runs_.SetGone(event.ranks_gone());
+  }
+  if (event.has_ended()) {
+    const MutexLock lock(mutex_);
+    runs_.SetEndsJudged(event.ended().run());
+  }
+  if (event.has_steps_closed()) SetClosedStep(event.steps_closed().run());
+  if (event.has_run_finished()) {
+    const std::string& run = event.run_finished().run();
+    if (event.run_finished().forgotten() || !KeepPlace(run)) OnRunOver(run);
+    LogInfo("run {:?}: over", run);
+    const bool forgotten = !engine_->Knows(run);
+    const MutexLock lock(mutex_);
+    runs_.SetEnded(run);
+    runs_.SetAllClosed(run);
+    if (forgotten) runs_.SetForgotten(run);
+  }
+  if (event.run_finished().forgotten()) ForgetRun(event.run_finished().run());
+  if (event.has_hung()) {
+    const MutexLock lock(mutex_);
+    runs_.NoteHung(event.hung());
+  }
+  if (event.has_stopped()) {
+    const MutexLock lock(mutex_);
+    runs_.NoteStopped(event.stopped(), event.unix_ns());
+  }
+  if (event.has_suppressions()) {
+    engine_->SetSuppressions(rules::FromMessage(event.suppressions()),
+                             event.suppressions().today());
+    LogInfo("{} suppressions hold", event.suppressions().entries_size());
+  }
+  // It was checked before it was written; a replay applies it again in the same order.
+  if (const auto opened = rules::QuarantineOpened(event)) {
+    OnVerdict(*opened);
+  } else if (event.has_incident()) {
+    incident_table_->Apply(event.incident()).IgnoreError();
+  }
+  ReportHeld();
+}
+
+}  // namespace plumbline::server
