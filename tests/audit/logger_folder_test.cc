@@ -170,6 +170,23 @@ TEST(LoggerFolder, StoresThatAreNotReadAreNamedWithTheWayThatWorks) {
   EXPECT_THAT(RunPlumb({"audit", last, "--quiet"}).output, HasSubstr("audit trainer_state.json"));
 }
 
+// On a terminal the report shows the error already.
+TEST(LoggerFolder, AnErrorIsPrintedOnceWhereBothOutputsAreOne) {
+  const auto count = [](const std::string& redirect) {
+    const auto run = test::RunToEnd(
+        {"/bin/sh", "-c", PlumbProgram() + " audit missing/path --quiet" + redirect});
+    EXPECT_EQ(run.status, 2);
+    const std::string all = run.output + run.errors;
+    size_t found = 0;
+    for (size_t at = 0; (at = all.find("missing/path", at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  EXPECT_EQ(count(" 2>&1"), 1u);
+  EXPECT_EQ(count(" 2>&1 | cat; exit 2"), 1u);
+  EXPECT_EQ(count(" >/dev/null"), 1u);
+  EXPECT_EQ(count(" --format json 2>&1 >/dev/null"), 1u);
+}
+
 // CatBoost writes its errors three times: tables, event files, one JSON document.
 TEST(LoggerFolder, CatboostsFolderIsOneRunALogger) {
   const TempFolder dir;
