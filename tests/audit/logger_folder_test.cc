@@ -170,6 +170,30 @@ TEST(LoggerFolder, StoresThatAreNotReadAreNamedWithTheWayThatWorks) {
   EXPECT_THAT(RunPlumb({"audit", last, "--quiet"}).output, HasSubstr("audit trainer_state.json"));
 }
 
+// A file per parameter, next to a file per series.
+TEST(LoggerFolder, ParametersOfMlflowsStoreAreCompared) {
+  const TempFolder dir;
+  const auto store = [&](const std::string& side, const std::string& rate) {
+    const std::string run = side + "/mlruns/0/" + side + "1234/";
+    std::string points;
+    for (int step = 0; step < 80; ++step)
+      points += std::to_string(1700000000000 + step) + " 2.5 " + std::to_string(step) + "\n";
+    for (const char* name : {"train/loss", "eval/loss", "lr"})
+      dir.Write(run + "metrics/" + name, points);
+    dir.Write(run + "params/lr", rate);
+    dir.Write(run + "params/optimizer/name", "adamw\n");
+    dir.Write(run + "params/prompt", std::string(1 << 20, 'a'));
+    return dir.path() + "/" + side;
+  };
+  const std::string a = store("a", "3e-4"), b = store("b", "3e-2"), c = store("c", "3e-4");
+  const auto other = RunPlumb({"diff", a, b, "--format", "json"});
+  EXPECT_EQ(Json::parse(other.output)["settings"],
+            Json::parse(R"([{"name": "config: lr", "a": "3e-4", "b": "3e-2"}])"))
+      << other.output;
+  EXPECT_EQ(Json::parse(RunPlumb({"diff", a, c, "--format", "json"}).output)["settings"].size(),
+            0u);
+}
+
 // On a terminal the report shows the error already.
 TEST(LoggerFolder, AnErrorIsPrintedOnceWhereBothOutputsAreOne) {
   const auto count = [](const std::string& redirect) {
