@@ -380,10 +380,23 @@ constexpr std::string_view kOfDetector[] = {
     "iou",       "giou", "mask", "ctr", "centerness", "localization", "classification",
     "objectness"};
 
+// Words of a training loss that is minimised as a whole, as against "sync_loss" or "ctc_loss".
+bool NamesTheWhole(const Words& words) {
+  static constexpr std::string_view kWhole[] = {
+      "loss",  "train",   "training", "total",     "overall",  "global", "lm",  "mean",
+      "avg",   "average", "running",  "smooth",    "smoothed", "moving", "ema", "batch",
+      "step",  "epoch",   "iter",     "iteration", "current",  "last",   "raw", "model",
+      "cross", "entropy", "ce",       "nll",       "log",      "metric", "mse", "bce"};
+  return std::all_of(words.begin(), words.end(), [](const std::string& word) {
+    return std::find(std::begin(kWhole), std::end(kWhole), word) != std::end(kWhole);
+  });
+}
+
 struct Meaning {
   SeriesRole role = SeriesRole::kNone;
   GameSide side = GameSide::kNone;
   bool part = false;
+  bool whole = false;
   bool evaluation = false;
 };
 
@@ -401,6 +414,7 @@ Meaning FindMeaning(std::string_view name) {
     meaning.side = GameSide::kEpisodes;
   if (meaning.role == SeriesRole::kNone && IsScore(words)) meaning.side = GameSide::kScore;
   meaning.evaluation = HasAny(words, kEvaluations);
+  meaning.whole = meaning.role == SeriesRole::kLoss && NamesTheWhole(words);
   meaning.part =
       meaning.role == SeriesRole::kLoss &&
       (Has(words, "l1") || Has(words, "l2") || Has(words, "nll") || Has(words, "metric") ||
@@ -420,6 +434,7 @@ SeriesRole RoleByName(std::string_view name) { return MeaningOf(name).role; }
 GameSide SideByName(std::string_view name) { return MeaningOf(name).side; }
 bool IsOfEvaluation(std::string_view name) { return MeaningOf(name).evaluation; }
 bool MayBePart(std::string_view name) { return MeaningOf(name).part; }
+bool IsWholeLoss(std::string_view name) { return MeaningOf(name).whole; }
 
 SeriesRole SeriesRoles::Of(std::string_view name) const {
   const auto said = said_.find(name);

@@ -24,6 +24,29 @@ int64_t EndOnsetOf(const std::vector<BlockMedians::Block>& blocks, double level)
   return blocks.front().step;
 }
 
+// Returns the standard error of the median of the last `last` blocks minus the level of the first
+// `count` points.
+double ErrorOf(const SeriesNoise& noise, uint64_t last, uint64_t length, uint64_t count) {
+  return 1.25 * noise.sigma *
+         std::sqrt(noise.inflation / static_cast<double>(last) +
+                   static_cast<double>(length) / static_cast<double>(count));
+}
+
+// A loss that falls, and rises later, has a bend, which a line takes for noise. Returns the larger
+// error of the parts up to the last block that is at most the beginning's level, and after it; a
+// half more, because the parts are chosen by what they hold. HUGE_VAL if one is too short.
+double ErrorOfParts(const std::vector<double>& values, double level, uint64_t last, uint64_t length,
+                    uint64_t count) {
+  constexpr size_t kFewestOfPart = 8;
+  constexpr double kChosen = 1.5;
+  size_t first = values.size();  // of the second part
+  while (first > 0 && values[first - 1] > level) --first;
+  if (first < kFewestOfPart || values.size() - first < kFewestOfPart) return HUGE_VAL;
+  const auto cut = values.begin() + static_cast<std::ptrdiff_t>(first);
+  return kChosen * std::max(ErrorOf(NoiseOf({values.begin(), cut}), last, length, count),
+                            ErrorOf(NoiseOf({cut, values.end()}), last, length, count));
+}
+
 }  // namespace
 
 EndFigures CompareEnd(std::span<const double> first, const BlockMedians& all, uint64_t points) {
@@ -47,12 +70,14 @@ EndFigures CompareEnd(std::span<const double> first, const BlockMedians& all, ui
     std::vector<double> begin(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(count));
     const double highest = *std::max_element(begin.begin(), begin.end());
     const double level = count == 2 ? highest : MedianOf(begin);
-    const double error = 1.25 * noise.sigma *
-                         std::sqrt(noise.inflation / static_cast<double>(last) +
-                                   static_cast<double>(all.length()) / static_cast<double>(count));
+    double error = ErrorOf(noise, last, all.length(), count);
     const auto away = std::count_if(end_values.begin(), end_values.end(),
                                     [highest](double value) { return value > highest; });
     const double rise = figures.end - level;
+    // Far above the beginning, and all of the end.
+    if (rise >= std::log(2.0) && away == static_cast<std::ptrdiff_t>(last) &&
+        rise < kEndErrors * error)
+      error = std::min(error, ErrorOfParts(values, level, last, all.length(), count));
     const bool above = rise >= (count == 2 ? std::log(2.0) : EndThirdUp()) &&
                        rise >= kEndErrors * error &&
                        static_cast<double>(away) >= kEndAway * static_cast<double>(last);

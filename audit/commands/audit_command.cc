@@ -125,10 +125,11 @@ std::string HoldTo(const std::vector<std::string>& files, std::vector<std::strin
 }
 
 // Prints the problems of the inputs, one line per file, so that they are visible even if the report
-// goes elsewhere. If no rule gave a verdict, prints the reason too; a text report has it in its
-// last line.
+// goes elsewhere. If no rule gave a verdict, prints the reason too. A text report has both; where
+// the user sees it, neither is repeated.
 void SayProblems(const AuditArguments& arguments, const AuditResult& result) {
   const bool shown = arguments.format == "text" && arguments.output.empty();
+  if (shown && OutputsAreOne()) return;
   if (!result.judged_any && !result.inputs_failed() && !shown) Fail(WhyNothingWasJudged(result));
   for (const InputReport& input : result.inputs) {
     const auto wrong =

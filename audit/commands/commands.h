@@ -38,6 +38,9 @@ std::string TakeScalarMap(const std::string& file, AuditOptions* options, bool* 
 // Prints "plumb: MESSAGE" to standard error. Returns kExitError.
 int Fail(const std::string& message);
 
+// Returns true if standard output and standard error are the same terminal, pipe or file.
+bool OutputsAreOne();
+
 // Writes to standard output. If `path` is not empty, writes that file instead: to a temporary file
 // in the same folder, then renames it, so that the file is whole or absent. On failure, prints the
 // error and returns false.

@@ -49,6 +49,12 @@ int Fail(const std::string& message) {
   return kExitError;
 }
 
+bool OutputsAreOne() {
+  struct stat output {}, errors {};
+  return fstat(STDOUT_FILENO, &output) == 0 && fstat(STDERR_FILENO, &errors) == 0 &&
+         output.st_dev == errors.st_dev && output.st_ino == errors.st_ino;
+}
+
 bool WriteOutput(const std::string& path, const std::string& text) {
   const bool written = path.empty()    ? WriteAll(stdout, text)
                        : IsPlain(path) ? WriteAndRename(path, text)

@@ -165,9 +165,12 @@ bool FollowedAudit::TellNew(bool all) {
   for (size_t i = 0; i < points_.size(); ++i) {
     for (auto& [name, run] : points_[i]->runs().runs) {
       const int64_t through = all ? INT64_MAX : points_[i]->Through(run);
-      // What has come of it since; values that were reported and are others now make all stale.
-      for (v1::Batch batch; cursors_[i]->Next(&run, through, &batch);)
-        stale_ |= !judgement_->Add(std::move(batch)).ok();
+      // Points of steps that were judged, as of a rank that writes in blocks, and values that
+      // changed since make all stale. The engine would count such points as lost.
+      for (v1::Batch batch; cursors_[i]->Next(&run, through, &batch);) {
+        const bool late = cursors_[i]->TakeLate();
+        stale_ |= late || !judgement_->Add(std::move(batch)).ok();
+      }
       for (auto& [rank, lane] : run.lanes) {
         for (PointSeries& series : lane.series) stale_ |= series.TakeAltered();
       }

@@ -12,6 +12,7 @@ namespace {
 constexpr size_t kMostUnknown = 64;      // series watched per run
 constexpr size_t kMostUnknownNamed = 4;  // series named in the note
 constexpr uint64_t kFewestFinite = 3;    // values: a column that is empty by design has none
+constexpr uint64_t kFewestLasting = 3;   // NaN values of a metric up to the end
 constexpr std::string_view kMachine = "system/";  // W&B's own metrics
 
 bool AllFinite(const v1::SeriesRows& rows) {
@@ -26,10 +27,67 @@ bool AllFinite(const v1::SeriesRows& rows) {
   return sum[0] + sum[1] + sum[2] + sum[3] == 0;
 }
 
+// A metric that is finite in a healthy run, and whose NaN no rule judges.
+bool IsMetric(SeriesRole role) {
+  return role == SeriesRole::kClipShare || role == SeriesRole::kAccuracy ||
+         role == SeriesRole::kUpdateRatio;
+}
+
 bool IsAbsent(const v1::SeriesRows& rows, size_t at) {
   const std::string& bits = rows.absent();
   if (at / 8 >= bits.size()) return false;
   return ((static_cast<unsigned char>(bits[at / 8]) >> (at % 8)) & 1) != 0;
+}
+
+// The series of a run that are reported together.
+using Seen = UnknownSeries::Seen;
+using Lost = std::vector<std::pair<const std::string*, const Seen*>>;
+
+// "reward is NaN in step 60, and in 40 rows up to step 99; so are entropy (step 60)"
+std::string SentenceOn(const Lost& lost) {
+  const auto& [name, seen] = lost.front();
+  std::string text = absl::StrCat(*name, " is NaN in step ", seen->first);
+  if (seen->values > 1)
+    absl::StrAppend(&text, ", and in ", seen->values, " rows up to step ", seen->last);
+  for (size_t i = 1; i < lost.size() && i < kMostUnknownNamed; ++i)
+    absl::StrAppend(&text, i == 1 ? "; so are " : ", ", *lost[i].first, " (step ",
+                    lost[i].second->first, ")");
+  if (lost.size() > kMostUnknownNamed)
+    absl::StrAppend(&text, " and ", lost.size() - kMostUnknownNamed, " more");
+  return text + ".";
+}
+
+// `metrics`: they have a role, and are NaN up to the end.
+v1::Verdict VerdictOn(Lost lost, bool metrics) {
+  std::stable_sort(lost.begin(), lost.end(),
+                   [](const auto& a, const auto& b) { return a.second->first < b.second->first; });
+  const auto& [name, seen] = lost.front();
+  const bool one = lost.size() == 1;
+  const char* const kind = metrics ? "metric" : "unknown-series";
+  rules::FindingBuilder found(metrics ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
+  found.Title(metrics ? "a metric is NaN up to the end" : "a series without a role is NaN")
+      .Explain(absl::StrCat(
+          SentenceOn(lost),
+          metrics
+              ? " No value after that is finite."
+              : absl::StrCat(one ? " The role of this series is" : " The roles of these series are",
+                             " unknown, so no rule judges the other values.")))
+      .Cause(kind, 0.9)
+      .Measured("values that are NaN", static_cast<double>(seen->values), "values")
+      .Threshold(
+          0, metrics ? "a metric is finite" : "a series without a role is reported if it is NaN")
+      .Samples(seen->values + seen->finite_before + seen->finite_after)
+      .Witness("step", static_cast<double>(seen->first))
+      .Witness("value", "nan")
+      .Fix(metrics ? "Check what the metric is computed from: it is empty or NaN from that step on."
+                   : "If it is a loss, state its role in a map (docs/scalars.md), so that it is "
+                     "judged.")
+      .At("", *name, seen->first, seen->last, std::vector<uint32_t>{});
+  google::protobuf::Struct& details = *found.verdict().mutable_details();
+  rules::Put(details, "series", *name);
+  rules::Put(details, "step", static_cast<double>(seen->first));
+  rules::Put(details, "kind", kind);
+  return found.Take();
 }
 
 }  // namespace
@@ -70,7 +128,8 @@ void UnknownSeries::TakeRows(const v1::Batch& batch, const v1::SeriesRows& rows,
   std::map<std::string, Seen>& series = runs_[batch.sources(source).run()];
   for (size_t column = 0; column < width; ++column) {
     if (names[column].starts_with(kMachine)) continue;
-    if (roles_->Of(names[column]) != SeriesRole::kNone) continue;
+    const SeriesRole role = roles_->Of(names[column]);
+    if (role != SeriesRole::kNone && !IsMetric(role)) continue;
     auto seen = series.find(names[column]);
     uint64_t finite = *set.before[column];
     for (size_t row = 0; row < static_cast<size_t>(rows.step_size()); ++row) {
@@ -95,43 +154,17 @@ void UnknownSeries::TakeRows(const v1::Batch& batch, const v1::SeriesRows& rows,
 std::vector<std::pair<std::string, v1::Verdict>> UnknownSeries::Verdicts() const {
   std::vector<std::pair<std::string, v1::Verdict>> verdicts;
   for (const auto& [run, series] : runs_) {
-    std::vector<std::pair<const std::string*, const Seen*>> lost;
+    Lost unknown, metrics;
     for (const auto& [name, seen] : series) {
-      if (seen.finite_before + seen.finite_after >= kFewestFinite) lost.emplace_back(&name, &seen);
+      if (seen.finite_before + seen.finite_after < kFewestFinite) continue;
+      if (roles_->Of(name) == SeriesRole::kNone) {
+        unknown.emplace_back(&name, &seen);
+      } else if (seen.finite_after == 0 && seen.values >= kFewestLasting) {
+        metrics.emplace_back(&name, &seen);
+      }
     }
-    if (lost.empty()) continue;
-    std::stable_sort(lost.begin(), lost.end(), [](const auto& a, const auto& b) {
-      return a.second->first < b.second->first;
-    });
-    const auto& [name, seen] = lost.front();
-    std::string text = absl::StrCat(*name, " is NaN in step ", seen->first);
-    if (seen->values > 1)
-      absl::StrAppend(&text, ", and in ", seen->values, " rows up to step ", seen->last);
-    for (size_t i = 1; i < lost.size() && i < kMostUnknownNamed; ++i)
-      absl::StrAppend(&text, i == 1 ? "; so are " : ", ", *lost[i].first, " (step ",
-                      lost[i].second->first, ")");
-    if (lost.size() > kMostUnknownNamed)
-      absl::StrAppend(&text, " and ", lost.size() - kMostUnknownNamed, " more");
-    absl::StrAppend(
-        &text,
-        lost.size() == 1 ? ". The role of this series is" : ". The roles of these series are",
-        " unknown, so no rule judges the other values.");
-    rules::FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
-    found.Title("a series without a role is NaN")
-        .Explain(text)
-        .Cause("unknown-series", 0.9)
-        .Measured("values that are NaN", static_cast<double>(seen->values), "values")
-        .Threshold(0, "a series without a role is reported if it is NaN")
-        .Samples(seen->values + seen->finite_before + seen->finite_after)
-        .Witness("step", static_cast<double>(seen->first))
-        .Witness("value", "nan")
-        .Fix("If it is a loss, state its role in a map (docs/scalars.md), so that it is judged.")
-        .At("", *name, seen->first, seen->last, std::vector<uint32_t>{});
-    google::protobuf::Struct& details = *found.verdict().mutable_details();
-    rules::Put(details, "series", *name);
-    rules::Put(details, "step", static_cast<double>(seen->first));
-    rules::Put(details, "kind", "unknown-series");
-    verdicts.emplace_back(run, found.Take());
+    if (!unknown.empty()) verdicts.emplace_back(run, VerdictOn(std::move(unknown), false));
+    if (!metrics.empty()) verdicts.emplace_back(run, VerdictOn(std::move(metrics), true));
   }
   return verdicts;
 }

@@ -1,4 +1,5 @@
-// Reports NaN in series of no role: no rule judges them, but a NaN deserves a note.
+// Reports NaN in series of no role, which no rule judges (a note), and in metrics of a known role
+// that are NaN up to the end (a warning).
 #pragma once
 
 #include <cstdint>
@@ -17,12 +18,18 @@ namespace plumbline::audit {
 // Not thread-safe. `roles` must outlive it.
 class UnknownSeries {
  public:
+  struct Seen {
+    int64_t first = 0, last = 0;  // steps with a NaN
+    uint64_t values = 0;          // NaN values from the first on
+    uint64_t finite_before = 0, finite_after = 0;
+  };
+
   explicit UnknownSeries(const SeriesRoles* roles) : roles_(roles) {}
 
   // Takes batches in the order in which the engine does.
   void Take(const v1::Batch& batch);
-  // Returns (run, verdict) for each run that has such a series: one note that lists the first of
-  // them.
+  // Returns (run, verdict) for each run that has such series: one verdict of each kind, which lists
+  // the first of them.
   std::vector<std::pair<std::string, v1::Verdict>> Verdicts() const;
   // Some series has a role that is judged. Without one there is no verdict, and a note on a series
   // of no role must not look like one.
@@ -30,11 +37,6 @@ class UnknownSeries {
   bool holds_judged() const { return holds_judged_; }
 
  private:
-  struct Seen {
-    int64_t first = 0, last = 0;  // steps with a NaN
-    uint64_t values = 0;          // NaN values from the first on
-    uint64_t finite_before = 0, finite_after = 0;
-  };
   struct Set {
     std::vector<std::string> names;
     std::vector<uint64_t*> before;  // by name: rows of earlier batches that have it

@@ -93,7 +93,7 @@ size_t NonFiniteSeries::PlainRows(const ScalarRows& rows, const ScalarColumn& co
 }
 
 NonFiniteSeries::Zero NonFiniteSeries::TakeZero(const NonFiniteRow& row, ZeroLoss::Norm norm,
-                                                bool game, ZeroLoss* before) {
+                                                bool may_be_zero, ZeroLoss* before) {
   if (row.bad > 0 || row.finite != 0) {
     *before = zero;
     zero_before |= zero.rows > 0;
@@ -108,7 +108,7 @@ NonFiniteSeries::Zero NonFiniteSeries::TakeZero(const NonFiniteRow& row, ZeroLos
   if (zero.rows++ == 0) zero.first = row.step;
   zero.last = row.step;
   zero.norm = Stronger(zero.norm, norm);
-  if (zero.told || !LooksMasked(game, false)) return Zero::kNothing;
+  if (zero.told || !LooksMasked(may_be_zero, false)) return Zero::kNothing;
   zero.told = true;
   return Zero::kTold;
 }
@@ -116,14 +116,14 @@ NonFiniteSeries::Zero NonFiniteSeries::TakeZero(const NonFiniteRow& row, ZeroLos
 // Returns true if a loss of exactly 0 is probably a NaN that the log hides. This is so if the
 // gradient norm is not finite too. It is also so if the loss becomes 0 at once, from far above 0 or
 // from the first row on, and no norm shows gradients.
-bool NonFiniteSeries::LooksMasked(bool game, bool at_the_end) const {
+bool NonFiniteSeries::LooksMasked(bool may_be_zero, bool at_the_end) const {
   constexpr uint64_t kRows = 3, kRowsOfNothing = 8, kRowsToGoOn = 32;
   constexpr double kFar = 0.02;  // share of the largest value: further than a loss that fades to 0
   if (zero.norm == ZeroLoss::Norm::kFinite || zero.rows == 0) return false;
   if (zero.norm == ZeroLoss::Norm::kLost) return zero.rows >= 2 || at_the_end;
   const bool nothing = zero.norm == ZeroLoss::Norm::kZero;
   const uint64_t enough = !at_the_end ? kRowsToGoOn : nothing ? kRowsOfNothing : kRows;
-  if (zero.rows < enough || game || zero_before) return false;
+  if (zero.rows < enough || may_be_zero || zero_before) return false;
   return !(std::fabs(zero.before) < std::max(0.01, kFar * largest));
 }
 

@@ -44,7 +44,7 @@ struct NonFiniteSeries {
   enum class Zero : uint8_t { kNothing, kTold, kOver };
   // Takes a training loss's row with the gradient norm. If it is above 0 again, returns kOver and
   // sets `before` to what was reported.
-  Zero TakeZero(const NonFiniteRow& row, ZeroLoss::Norm norm, bool game, ZeroLoss* before);
+  Zero TakeZero(const NonFiniteRow& row, ZeroLoss::Norm norm, bool may_be_zero, ZeroLoss* before);
   // Ends the attempt. `next_step` is the first step of the next one.
   void EndAttempt(int64_t next_step) {
     if (!course.lasts()) return;
@@ -57,8 +57,9 @@ struct NonFiniteSeries {
     return resumed_at >= 0 && course.attempt() != failed.attempt() && course.calm() &&
            course.not_finite() == 0 && course.rows() >= kRows;
   }
-  // Returns true if its zeros must be reported now. `game` is true if rewards are recorded.
-  bool LooksMasked(bool game, bool at_the_end) const;
+  // Returns true if its zeros must be reported now. `may_be_zero`: the loss may be 0 without a
+  // fault, if no norm is lost.
+  bool LooksMasked(bool may_be_zero, bool at_the_end) const;
 
   void Persist(Archive& a) {
     a(role, course, zero, largest, zero_before, values, found, closed_over, ranks, step_first,

@@ -54,16 +54,19 @@ like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a ma
   is logged and the loss is 0 in the last three rows or more (while the run continues, 32), at once from far above 0. If the norm is 0, too, over
   eight rows, a warning: no label is left.
   A loss that fades to 0, one that was 0 before, one next to another training loss that is above 0 (a part that is
-  switched off), and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning.
+  switched off), and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning,
+  and a term by its name (`sync_loss`) that was never above 0.
 
 - *A perplexity or a likelihood.* As an evaluation loss. An infinite perplexity next to a finite loss does not count:
   it overflows at a loss of 89 (fp32) or 12 (fp16).
+- *A metric of reinforcement learning*: a KL, an entropy, an importance ratio, a train/inference mismatch, a reward. As an evaluation loss. The reward of one
+  reward function and the return of an episode may be NaN where they do not apply.
 - *A count of NaN* (`number of nan iterations`). A row that counts one is not finite, and is judged as a gradient
   norm; a single one is a warning, or none if the
   row counts a skipped step, too.
 - *A column that becomes empty.* `plumb audit` of a table (CSV, JSON lines): the loss or the norm has a value in nine
   rows of ten and ten rows at least, then in none
-  of the last five rows or more, while other columns continue: a warning. pandas writes NaN as an empty cell.
+  of the last five rows or more, while other columns continue: a warning. pandas writes NaN as an empty cell, orjson as null.
 
 The series of one run and attempt have one cause: one incident.
 
@@ -147,7 +150,7 @@ class LossNonFinite : public ScalarRule {
       if (const NonFiniteSays says = series.course.End(); says != NonFiniteSays::kNothing)
         Tell(says, of, layer, op, &series, out);
       if (series.healed()) TellHealed(of, layer, op, &series, out);
-      if (series.zero.told || series.LooksMasked(episodes_, true)) {
+      if (series.zero.told || series.LooksMasked(MayBeZero(series, op), true)) {
         series.found = true;
         out.Add(ZeroLossFinding(series.zero, PlaceOf(of, layer, op, series), false).Take());
       }
@@ -311,11 +314,17 @@ class LossNonFinite : public ScalarRule {
     }
   }
 
+  // A loss of a game, or a term that was never above 0: it may be switched on later.
+  bool MayBeZero(const NonFiniteSeries& series, const std::string& op) const {
+    return episodes_ || (!std::isfinite(series.zero.before) && !IsWholeLoss(op));
+  }
+
   void TakeZero(const Waiting& one, ZeroLoss::Norm norm, VerdictSink& out) {
     NonFiniteSeries& series = *one.series;
     const auto& [of, layer, op] = one.key;
     ZeroLoss before;
-    const NonFiniteSeries::Zero zero = series.TakeZero(one.row, norm, episodes_, &before);
+    const NonFiniteSeries::Zero zero =
+        series.TakeZero(one.row, norm, MayBeZero(series, op), &before);
     if (zero == NonFiniteSeries::Zero::kNothing) return;
     series.found = true;
     const bool over = zero == NonFiniteSeries::Zero::kOver;

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
+#include <random>
 
 #include "tests/audit/dump_builder.h"
 #include "tests/audit/plumb_process.h"
@@ -299,6 +301,46 @@ TEST(ColumnMap, ByTheCommand) {
   EXPECT_EQ(bad.status, 2);
   EXPECT_THAT(bad.errors, HasSubstr("m.toml:1: expected a key of a mapping file"));
   EXPECT_EQ(RunPlumb({"audit", Data("verl.jsonl")}).status, 2) << "no format without the map";
+}
+
+// A batch as verl holds it: padded sequences whose trainer's values are `slope` times the
+// rollout's.
+std::string VerlBatches(int64_t steps, double slope) {
+  std::string text;
+  std::mt19937 random(52);
+  std::exponential_distribution<double> surprise(1);
+  for (int64_t row = 0; row < 16 * steps; ++row) {
+    const int64_t length = 20 + row % 5;
+    Json record = {{"step", row / 16}, {"uid", "prompt-" + std::to_string(row / 4)}};
+    for (int64_t i = 0; i < 24; ++i) {
+      const double value = i < length ? -surprise(random) : -1;
+      record["responses"].push_back(random() % 32000);
+      record["response_mask"].push_back(i < length ? 1 : 0);
+      record["rollout_log_probs"].push_back(value);
+      record["old_log_probs"].push_back(i < length ? slope * value : -11.5);
+    }
+    text += record.dump() + "\n";
+  }
+  return text;
+}
+
+TEST(ColumnMap, ByItsNameAFileOfRealSizeIsJudged) {
+  const TempFolder dir;
+  const auto audit = [&](double slope) {
+    return RunPlumb({"audit", "--map", "verl", dir.Write("batches.jsonl", VerlBatches(30, slope)),
+                     "--format", "json"});
+  };
+  const Ended same = audit(1), colder = audit(1.3);
+  EXPECT_EQ(same.status, 0) << same.errors;
+  std::map<std::string, std::string> verdicts;
+  const Json report = Json::parse(same.output);
+  for (const Json& verdict : report["verdicts"])
+    verdicts[verdict["rule"]] = verdict["verdict"];
+  for (const char* rule : {"drift/logit-drift", "drift/drift-growth", "drift/record-invalid"})
+    EXPECT_EQ(verdicts[rule], "pass") << rule;
+  EXPECT_EQ(verdicts["drift/staleness"], "inconclusive") << "no version of the weights is recorded";
+  EXPECT_EQ(colder.status, 1) << colder.errors;
+  EXPECT_THAT(colder.output, HasSubstr("\"rule\": \"drift/record-invalid\""));
 }
 
 }  // namespace

@@ -82,6 +82,15 @@ add("json_among_lines", lambda r, i: f"saving cache of shard {i}\n" + json.dumps
 add("description", lambda r, i: bar(i, f"loss {r.loss[i]:.4f}: "), each(), end="\r")
 add("description_epoch", lambda r, i: f"Epoch {epoch(i) + 1}/6, loss={r.loss[i]:.4f}: {5 * batch(i) + 5:3d}%|{'█' * (batch(i) // 2):<10}| {batch(i) + 1}/20 [00:01<00:02,  9.12it/s]", batches(), end="\r")
 add("postfix", lambda r, i: bar(i, "Training: ", f"loss={r.loss[i]:.3g}, ema={r.val[i]:.3g}, lr=1e-4"), each(), end="\r")
+add("unit_scale", lambda r, i: f"train: {(i + 1) // 12:3d}%|{'█' * (i // 12):<10}| {(i + 1) * 10 / 1000:.2f}k/1.20k [00:10<10:00, 1.95it/s, loss={r.loss[i]:.3f}]", each(10), end="\r")
+add("unit_scale_large", lambda r, i: f"{(i + 1) // 12:3d}%|{'#' * (i // 12):<10}| {(i + 1) / 10:.1f}k/12.0k [1:02<10:00, 1.95kit/s, loss={r.loss[i]:.3f}]", each(100))
+for name, prefix in (("", ""), ("_logger", "2024-06-01 12:00:00,123 - INFO - my.trainer - "), ("_banner", "==== ")):
+    add(f"bar_of_epoch{name}", lambda r, i, prefix=prefix: f"{prefix}Epoch {i}/{ROWS - 1}{' ====' if '=' in prefix else ''}\n100%|##########| 50/50 [00:12<00:00,  8.11it/s, loss={r.loss[i]:.4f}]",
+        each(50))
+    add(f"bars_of_epoch{name}", lambda r, i, prefix=prefix: (f"{prefix}Epoch {epoch(i) + 1}/6{' ====' if '=' in prefix else ''}\n" if batch(i) == 0 else "")
+        + f"{5 * batch(i) + 5:3d}%|{'█' * (batch(i) // 2):<10}| {batch(i) + 1}/20 [00:01<00:02,  9.12it/s, loss={r.loss[i]:.4f}]", batches())
+add("brackets_of_two", lambda r, i: f"{time(i)},123 INFO - epoch:[{epoch(i) + 1:2d}/ 6], step:[{10 * batch(i) + 10:5d}/  200], loss:[{r.loss[i]:.3f}/{r.loss[i]:.3f}], time:580.9 ms, lr:{r.rate[i]:.5f}",
+    batches(10))
 add("alive_progress", lambda r, i: f"\ron {i + 1}: |{'█' * (i // 3):<40}| {i + 1}/{ROWS} [{100 * (i + 1) // ROWS}%] in 1:02 (~9s, 1.2/s) loss: {r.loss[i]:.4f}", each(), end="")
 add("progressbar2", lambda r, i: f"\r{100 * (i + 1) // ROWS:3d}% ({i + 1} of {ROWS}) |{'#' * (i // 6):<20}| Elapsed Time: 0:00:01 ETA:   0:00:09 loss: {r.loss[i]:.4f}", each(), end="")
 add("own_bar", lambda r, i: f"\r[{'=' * (i // 6):<20}] {i + 1}/{ROWS} loss: {r.loss[i]:.4f}", each(), end="")

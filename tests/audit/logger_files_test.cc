@@ -4,6 +4,8 @@
 #include <sqlite3.h>
 
 #include <cmath>
+#include <cstring>
+#include <map>
 #include <string>
 
 #include "tests/audit/point_reading.h"
@@ -42,6 +44,8 @@ TEST(LoggerFiles, MlflowsStore) {
   EXPECT_FALSE(Recognises(MlflowFormat(), "step,loss\n1,2\n", "run/metrics/loss"));
 }
 
+using Settings = std::map<std::string, std::string>;
+
 // The bytes of a database that `sql` creates.
 std::string MakeDatabase(const char* sql) {
   const test::TempFolder folder;
@@ -57,10 +61,13 @@ TEST(LoggerFiles, DatabasesOfTrackers) {
   const std::string mlflow = MakeDatabase(
       "CREATE TABLE metrics (key TEXT, value REAL, timestamp INTEGER, run_uuid TEXT, step INTEGER, "
       "is_nan BOOLEAN); INSERT INTO metrics VALUES ('loss', 2.5, 1, 'abc', 10, 0), "
-      "('loss', 0, 2, 'abc', 20, 1), ('lr', 1.7976931348623157e308, 2, 'abc', 20, 0);");
+      "('loss', 0, 2, 'abc', 20, 1), ('lr', 1.7976931348623157e308, 2, 'abc', 20, 0);"
+      "CREATE TABLE params (key TEXT, value TEXT, run_uuid TEXT);"
+      "INSERT INTO params VALUES ('lr', '3e-4', 'abc'), ('lr', '1', 'a run without metrics');");
   EXPECT_TRUE(Recognises(DatabaseFormat(), mlflow, "mlflow.db"));
   const PointsRead read = ReadPoints(DatabaseFormat(), mlflow, {}, "mlflow.db");
   EXPECT_EQ(read.run, "abc");
+  EXPECT_EQ(read.report.settings, (Settings{{"config: lr", "3e-4"}}));
   EXPECT_EQ(read.Steps("loss"), (Steps{10, 20}));
   EXPECT_TRUE(std::isnan(read.Values("loss").back()));
   EXPECT_TRUE(std::isinf(read.Values("lr").back()));
@@ -74,10 +81,16 @@ TEST(LoggerFiles, DatabasesOfTrackers) {
   const std::string trackio = MakeDatabase(
       "CREATE TABLE metrics (id INTEGER PRIMARY KEY, timestamp TEXT, run_name TEXT, step INTEGER, "
       "metrics TEXT); INSERT INTO metrics VALUES (1, 't', 'a', 0, '{\"loss\": 2.5}'), "
-      "(2, 't', 'a', 1, '{\"loss\": NaN}'), (3, 't', 'b', 0, '{\"loss\": 1.5}');");
+      "(2, 't', 'a', 1, '{\"loss\": NaN}'), (3, 't', 'b', 0, '{\"loss\": 1.5}');"
+      "CREATE TABLE configs (id INTEGER PRIMARY KEY, run_name TEXT, config TEXT, created_at TEXT);"
+      "INSERT INTO configs VALUES (1, 'a', '{\"_Created\": 1, \"lr\": 0.1, \"model\": {\"layers\": "
+      "2}}', 't'), "
+      "(2, 'b', NULL, 't');");
   const PointsRead two = ReadPoints(DatabaseFormat(), trackio, {}, "project.db");
   EXPECT_TRUE(std::isnan(two.Values("a/loss").back()));
   EXPECT_EQ(two.Values("b/loss"), (Values{1.5}));
+  EXPECT_EQ(two.report.settings,
+            (Settings{{"config: a/lr", "0.1"}, {"config: a/model/layers", "2"}}));
   EXPECT_NE(two.Problems().find("it holds 2 runs"), std::string::npos);
   EXPECT_FALSE(Recognises(DatabaseFormat(), MakeDatabase("CREATE TABLE t (a);"), "other.db"));
   std::string cut = mlflow.substr(0, mlflow.size() / 2);
@@ -130,6 +143,19 @@ TEST(LoggerFiles, ExportsOfLogServices) {
       {"read.json",
        "[\n {\n  \"insertId\": \"a\",\n  \"textPayload\": \"step 1 loss 2.5 lr 1e-4\"\n },\n"
        " {\n  \"textPayload\": \"step 2 loss nan lr 1e-4\"\n }\n]\n"},
+      {"newest.json",
+       "[{\"textPayload\": \"step 2 loss nan lr 1e-4\", \"timestamp\": \"2026-01-31T10:00:00.5Z\"},"
+       "{\"timestamp\": \"2026-01-31T10:00:00Z\", \"textPayload\": \"step 1 loss 2.5 lr 1e-4\"}]"},
+      {"one_stream.json",
+       "{\"status\": \"success\", \"data\": {\"resultType\": \"streams\", \"result\": "
+       "[{\"stream\": "
+       "{\"pod\": \"a\"}, \"values\": [[\"1700000000000000001\", \"step 2 loss nan lr 1e-4\"], "
+       "[\"1700000000000000000\", \"step 1 loss 2.5 lr 1e-4\"]]}], \"stats\": {\"lines\": [1]}}}"},
+      {"two_streams.json",
+       "{\"data\": {\"result\": [{\"values\": [[\"1700000000000000001\", \"step 2 loss nan lr "
+       "1e-4\", "
+       "{\"a\": \"b\"}]]}, {\"values\": [[\"1700000000000000000\", \"{\\\"log\\\": \\\"step 1 loss "
+       "2.5 lr 1e-4\\\"}\"], [], 3]}], \"resultType\": \"streams\"}, \"status\": \"success\"}"},
       {"export.csv",
        "timestamp,message\n1700000000000,step 1 loss 2.5 lr 1e-4\n"
        "1700000000001,step 2 loss nan lr 1e-4\n"}};
@@ -138,6 +164,8 @@ TEST(LoggerFiles, ExportsOfLogServices) {
     const PointsRead read = ReadPoints(TrainerLogFormat(), bytes, {}, name);
     EXPECT_EQ(read.Steps("loss"), (Steps{1, 2})) << name << read.Text();
     EXPECT_TRUE(std::isnan(read.Values("loss").back()));
+    for (size_t size = 0; size < std::strlen(bytes); ++size)
+      EXPECT_NO_FATAL_FAILURE(ReadPoints(TrainerLogFormat(), std::string(bytes, size), {}, name));
   }
   EXPECT_FALSE(Recognises(TrainerLogFormat(), "[{\"message\": \"hello 1\"}]", "chat.json"));
 }

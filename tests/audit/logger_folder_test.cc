@@ -170,6 +170,47 @@ TEST(LoggerFolder, StoresThatAreNotReadAreNamedWithTheWayThatWorks) {
   EXPECT_THAT(RunPlumb({"audit", last, "--quiet"}).output, HasSubstr("audit trainer_state.json"));
 }
 
+// A file per parameter, next to a file per series.
+TEST(LoggerFolder, ParametersOfMlflowsStoreAreCompared) {
+  const TempFolder dir;
+  const auto store = [&](const std::string& side, const std::string& rate) {
+    const std::string run = side + "/mlruns/0/" + side + "1234/";
+    std::string points;
+    for (int step = 0; step < 80; ++step)
+      points += std::to_string(1700000000000 + step) + " 2.5 " + std::to_string(step) + "\n";
+    for (const char* name : {"train/loss", "eval/loss", "lr"})
+      dir.Write(run + "metrics/" + name, points);
+    dir.Write(run + "params/lr", rate);
+    dir.Write(run + "params/optimizer/name", "adamw\n");
+    dir.Write(run + "params/prompt", std::string(1 << 20, 'a'));
+    return dir.path() + "/" + side;
+  };
+  const std::string a = store("a", "3e-4"), b = store("b", "3e-2"), c = store("c", "3e-4");
+  const auto other = RunPlumb({"diff", a, b, "--format", "json"});
+  EXPECT_EQ(Json::parse(other.output)["settings"],
+            Json::parse(R"([{"name": "config: lr", "a": "3e-4", "b": "3e-2"}])"))
+      << other.output;
+  EXPECT_EQ(Json::parse(RunPlumb({"diff", a, c, "--format", "json"}).output)["settings"].size(),
+            0u);
+}
+
+// On a terminal the report shows the error already.
+TEST(LoggerFolder, AnErrorIsPrintedOnceWhereBothOutputsAreOne) {
+  const auto count = [](const std::string& redirect) {
+    const auto run = test::RunToEnd(
+        {"/bin/sh", "-c", PlumbProgram() + " audit missing/path --quiet" + redirect});
+    EXPECT_EQ(run.status, 2);
+    const std::string all = run.output + run.errors;
+    size_t found = 0;
+    for (size_t at = 0; (at = all.find("missing/path", at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  EXPECT_EQ(count(" 2>&1"), 1u);
+  EXPECT_EQ(count(" 2>&1 | cat; exit 2"), 1u);
+  EXPECT_EQ(count(" >/dev/null"), 1u);
+  EXPECT_EQ(count(" --format json 2>&1 >/dev/null"), 1u);
+}
+
 // CatBoost writes its errors three times: tables, event files, one JSON document.
 TEST(LoggerFolder, CatboostsFolderIsOneRunALogger) {
   const TempFolder dir;

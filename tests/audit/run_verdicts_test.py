@@ -112,6 +112,17 @@ class Verdicts(unittest.TestCase):
                                  [("note", "health/loss-non-finite", "quux", "unknown-series")] if bad else [])
                 self.assertEqual(self.status, 0)
 
+    def test_a_metric_that_is_nan_up_to_the_end(self):
+        def found(value, name="reward"):
+            return self.audit({"log.jsonl": "".join(
+                json.dumps({"step": i, name: value(i), "loss": self.noisy(2 * math.exp(-i / 50))}) + "\n" for i in range(100))})
+
+        for name in ("reward", "entropy", "train/kl"):
+            self.assertIn(("warning", "health/loss-non-finite", name, "metric"), found(lambda i: math.nan if i > 60 else self.noisy(1), name))
+        # No episode had ended; single rows; the last rows are not due; there never was one.
+        for value in (lambda i: math.nan if i < 60 else 1.5, lambda i: math.nan if i % 3 else 1.5, lambda i: math.nan if i > 97 else 1.5, lambda i: math.nan):
+            self.assertEqual([f for f in found(value) if f[3] == "metric"], [])
+
     def test_without_any_role_nothing_is_judged(self):
         rows = [json.dumps({"step": i, "quux": math.nan if i > 50 else 1.0}) for i in range(100)]
         self.audit({"log.jsonl": "\n".join(rows) + "\n"})

@@ -119,6 +119,11 @@ def losses_of_zero(seed, points):
     run.names.of["loss"] = "total_loss"
     run.put("loss_mask", 0.0, 0).put("l1_loss", 0.0, points // 2)
     yield Case("3 loss of 0", "parts that are switched off", False, None, run.file())
+    run = Run(seed, points, own=False).drop("norm")
+    term = run.random.choice(("sync_loss", "Sync Loss", "perceptual_loss", "ctc_loss", "loss_style", "gan_g_loss"))
+    run.names.of["loss"] = run.random.choice(("L1", "recon", "objective"))
+    run.put(term, lambda i: 0.0 if i < run.random.choice((points, points // 2)) else run.noisy(0.7))
+    yield Case("3 loss of 0", "a term that is not switched on", False, "note", run.file())
     run = Run(seed, points).drop("norm")
     run.put("loss", lambda i: round(2.0 * math.exp(-14 * i / points), 4))
     yield Case("3 loss of 0", "it fades to 0", False, None, run.file())

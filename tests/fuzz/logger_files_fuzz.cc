@@ -1,6 +1,7 @@
 // libFuzzer: arbitrary bytes as files of SwanLab (and as its records, with valid checksums), Comet,
-// Sacred, and as a notebook; the first byte selects the format.
+// Sacred, as a notebook and as an export of a log service; the first byte selects the format.
 #include "audit/readers/input/json_cursor.h"
+#include "audit/readers/trainer_log/log_export.h"
 #include "audit/readers/trainer_log/notebook.h"
 #include "tests/audit/scalars/scalar_files.h"
 #include "tests/fuzz/point_bytes.h"
@@ -43,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       ReadText(text, SacredFormat());
       break;
     default:
-      if (!IsUtf8(OutputOfNotebook(text))) __builtin_trap();
+      if (!IsUtf8(OutputOfNotebook(text)) || !IsUtf8(LinesOfExport(text))) __builtin_trap();
   }
   return 0;
 }

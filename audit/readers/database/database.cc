@@ -13,6 +13,7 @@
 #include "audit/readers/scalars/json_record.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/text_file.h"
+#include "audit/readers/settings/plain_config.h"
 
 namespace plumbline::audit {
 namespace {
@@ -53,15 +54,18 @@ std::string_view TextOf(sqlite3_stmt* row, int column) {
 struct Tracker {
   const char* runs;  // counts the runs
   const char* rows;
-  bool json;  // a row has all values of its step
+  const char* settings;  // run, then a name and a value, or (json) all values; may be absent
+  bool json;             // a row has all values of its step
 };
 constexpr Tracker kTrackers[] = {
     {"SELECT COUNT(DISTINCT run_uuid) FROM metrics",
      "SELECT run_uuid, step, key, value, is_nan FROM metrics ORDER BY run_uuid, key, step, "
      "timestamp",
+     "SELECT run_uuid, key, value FROM params WHERE run_uuid IN (SELECT run_uuid FROM metrics)",
      false},
     {"SELECT COUNT(DISTINCT run_name) FROM metrics",
-     "SELECT run_name, step, metrics FROM metrics ORDER BY run_name, step, id", true},
+     "SELECT run_name, step, metrics FROM metrics ORDER BY run_name, step, id",
+     "SELECT run_name, config FROM configs", true},
 };
 
 const Tracker* TrackerOf(sqlite3* database) {
@@ -119,9 +123,25 @@ class DatabaseFile : public PointFile, private JsonRecord::Taker {
     const Statement count = Prepare(database_.get(), tracker_->runs);
     if (count != nullptr && sqlite3_step(count.get()) == SQLITE_ROW)
       runs_ = sqlite3_column_int64(count.get(), 0);
+    TakeSettings();
     rows_ = Prepare(database_.get(), tracker_->rows);
     done_ = rows_ == nullptr;
     return !done_;
+  }
+
+  std::string PrefixOf(std::string_view run) const { return runs_ > 1 ? PlainName(run) + "/" : ""; }
+
+  void TakeSettings() {
+    const Statement rows = Prepare(database_.get(), tracker_->settings);
+    while (rows != nullptr && sqlite3_step(rows.get()) == SQLITE_ROW) {
+      const std::string prefix = PrefixOf(TextOf(rows.get(), 0));
+      const std::string_view first = TextOf(rows.get(), 1);
+      if (tracker_->json) {
+        AddJsonConfig(first, prefix, &report_->settings);
+      } else {
+        AddConfig(prefix + std::string(first), TextOf(rows.get(), 2), &report_->settings);
+      }
+    }
   }
 
   void TakeRow() {
@@ -129,7 +149,7 @@ class DatabaseFile : public PointFile, private JsonRecord::Taker {
     const std::string_view run = TextOf(row, 0);
     if (report_->records++ == 0 && runs_ == 1) sink_->Belongs(PlainName(run), -1);
     step_ = sqlite3_column_int64(row, 1);
-    prefix_ = runs_ > 1 ? PlainName(run) + "/" : "";
+    prefix_ = PrefixOf(run);
     if (tracker_->json) {
       const std::string text(TextOf(row, 2));
       JsonCursor cursor(text);

@@ -155,13 +155,14 @@ bool LogPairs::TryNumber(LogPair* pair) {
     at_ = unit_end;
     return false;
   }
+  // "3/10", "2.5/2.75", "nan/nan": the first of the two.
   const char* total = unit_end;
-  // "3/10": the first of the two.
-  if (!fits && *stop == '/' && stop + 1 != end_ && IsPairDigit(stop[1])) {
-    total = stop + 1;
-    while (total != end_ && IsPairDigit(*total)) ++total;
+  bool ratio = false;
+  if (!fits && stop != end_ && *stop == '/' && stop + 1 != end_ && !IsSpaceByte(stop[1])) {
+    double second = 0;
+    total = ScanNumber(stop + 1, end_, &second);
+    ratio = total != stop + 1 && MayStandBehind(total, end_);
   }
-  const bool ratio = total != unit_end && MayStandBehind(total, end_);
   pair->value = value;
   pair->limit = 0;
   const bool limited =

@@ -2,6 +2,7 @@
 // point with its time in milliseconds, value and step.
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/text_file.h"
+#include "audit/readers/settings/plain_config.h"
 
 namespace plumbline::audit {
 namespace {
@@ -49,6 +51,25 @@ bool PlaceOf(std::string_view path, std::string_view* run, std::string_view* ser
   return !run->empty() && !series->empty();
 }
 
+// "/a/RUN/metrics/train/loss" -> "/a/RUN/params", where each file is a parameter.
+std::string ParametersOf(const std::string& path) {
+  return path.substr(0, path.rfind(kMetrics)) + "/params";
+}
+
+// Returns true if no other series of the run has a lower path. Its file alone reads the parameters.
+bool IsFirstMetric(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const std::string folder = path.substr(0, path.rfind(kMetrics) + kMetrics.size());
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code none;
+    if (at->is_regular_file(none) && at->file_size(none) > 0 && at->path().string() < path)
+      return false;
+  }
+  return true;
+}
+
 class MlflowFile : public TextPointFile {
  public:
   MlflowFile(InputReport* report, std::unique_ptr<ByteStream> stream)
@@ -60,6 +81,8 @@ class MlflowFile : public TextPointFile {
     std::string_view run, series;
     if (!begun_ && PlaceOf(report().path, &run, &series)) {
       sink->Belongs(run, -1);
+      if (IsFirstMetric(report().path))
+        AddFolderConfig(ParametersOf(report().path), &report().settings);
       column_ = sink->Column(PlainName(series));
     }
     begun_ = true;

@@ -2,13 +2,12 @@
 // metrics.csv, exports of W&B and TensorBoard, and what scripts write.
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "analysis/role/role.h"
 #include "audit/readers/input/file.h"
-#include "audit/readers/scalars/csv_exports.h"
+#include "audit/readers/scalars/csv_columns.h"
 #include "audit/readers/scalars/csv_recognition.h"
 #include "audit/readers/scalars/csv_row.h"
 #include "audit/readers/scalars/number_text.h"
@@ -40,22 +39,11 @@ class CsvFile : public TextPointFile {
     }
     std::string_view text = line.text;
     if (line.offset == 0 && text.starts_with(kCsvMark)) text.remove_prefix(kCsvMark.size());
-    // A row with a newline between quotes is put together first.
-    if (!open_.empty() || IsOpen(text)) {
-      if (open_.empty()) {
-        open_at_ = line.offset;
-        open_line_ = line_;
-      }
-      // One more quote or an odd number of them in this line alone closes it.
-      const bool closes = !open_.empty() && IsOpen(text);
-      open_.append(open_.empty() ? "" : "\n").append(text);
-      open_ended_ = line.ended;
-      if (!closes && open_.size() < kMostRow) return;
-      if (!closes) return TakeApart(sink);
-      const std::string whole = std::exchange(open_, "");
-      Record({whole, open_at_, line.ended}, sink);
-    } else if (!IsBlank(text)) {
-      Record({text, line.offset, line.ended}, sink);
+    CsvRow row;
+    if (rows_of_lines_.Take({text, line.offset, line.ended}, line_, &row)) {
+      if (!IsBlank(row.text)) Record(row, sink);
+    } else if (rows_of_lines_.size() >= kMostRow) {
+      TakeApart(sink);
     }
   }
 
@@ -64,32 +52,15 @@ class CsvFile : public TextPointFile {
   }
 
   void Finish(PointSink* sink) override {
-    if (!open_.empty()) TakeApart(sink);
+    if (rows_of_lines_.open()) TakeApart(sink);
     Pause(sink);
     TellNotes();
   }
 
  private:
   enum class State { kHeader, kLook, kRows, kRefused };
-  struct Row {
-    std::string_view text;
-    uint64_t offset = 0;
-    bool ended = true;
-  };
-  struct Waiting {
-    std::string text;
-    uint64_t offset;
-    bool ended;
-  };
-  struct ColumnOf {
-    std::string name;
-    bool step = false, epoch = false, skipped = false;
-    bool numbers = false;  // it had one
-    bool loss = false;     // the first one of a training loss
-    uint64_t values = 0, first_row = 0, last_row = 0;
-    int64_t last_step = 0;
-    uint32_t column = PointSink::kNoColumn;
-  };
+  using Row = CsvRow;
+  using ColumnOf = CsvColumn;
 
   // A line behind the first has as many cells as there are columns.
   bool HoldsRows(std::string_view lines) const {
@@ -105,37 +76,20 @@ class CsvFile : public TextPointFile {
   // A quote was opened and never closed: its line is damaged, and those behind it are rows. A last
   // line with one may still be written.
   void TakeApart(PointSink* sink) {
-    const std::string lines = std::exchange(open_, "");
-    const bool last = !open_ended_ && !HoldsRows(lines);
-    report().Add(
-        open_at_,
-        "expected a closing quote for the one that line " + std::to_string(open_line_) +
-            " opens, found none: " + (last ? "the row is left out" : "the line is left out"),
-        !last);
+    const std::string lines = rows_of_lines_.Release();
+    const bool ended = rows_of_lines_.ended(), last = !ended && !HoldsRows(lines);
+    uint64_t at = rows_of_lines_.offset();
+    report().Add(at,
+                 "expected a closing quote for the one that line " +
+                     std::to_string(rows_of_lines_.number()) + " opens, found none: " +
+                     (last ? "the row is left out" : "the line is left out"),
+                 !last);
     if (last) return;
-    uint64_t at = open_at_;
     for (std::string_view rest = lines; !rest.empty();) {
       const std::string_view line = rest.substr(0, rest.find('\n'));
       rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-      if (!IsOpen(line) && !IsBlank(line)) Record({line, at, open_ended_ || !rest.empty()}, sink);
+      if (!IsOpen(line) && !IsBlank(line)) Record({line, at, ended || !rest.empty()}, sink);
       at += line.size() + 1;  // a carriage return in front of the newline is not counted
-    }
-  }
-
-  // Columns that had a value in nearly every row up to one, and in none after it, while others go
-  // on.
-  void FindEmptied() {
-    constexpr uint64_t kFewestValues = 10, kFewestEmpty = 5;
-    const auto dense = [](const ColumnOf& c) {
-      return c.values >= kFewestValues && 10 * c.values >= 9 * (c.last_row - c.first_row + 1);
-    };
-    const auto ended = [&](const ColumnOf& c) { return rows_ - c.last_row >= kFewestEmpty; };
-    const bool goes_on = std::any_of(columns_.begin(), columns_.end(),
-                                     [&](const ColumnOf& c) { return dense(c) && !ended(c); });
-    const auto others = std::count_if(columns_.begin(), columns_.end(), dense);
-    for (const ColumnOf& c : columns_) {
-      if (!dense(c) || !ended(c) || !(goes_on || others == 1)) continue;
-      report().emptied.push_back({PlainName(c.name), c.last_step, c.values, rows_ - c.last_row});
     }
   }
 
@@ -144,7 +98,8 @@ class CsvFile : public TextPointFile {
       report().Note("expected " + std::to_string(columns_.size()) + " cells in each row, found " +
                     std::to_string(comma_rows_) +
                     " rows with commas in their fractions, too: they are read as such");
-    FindEmptied();
+    for (EmptiedColumn& column : EmptiedAmong(columns_, rows_))
+      report().emptied.push_back(std::move(column));
     if (odd_cells_ > 0) {
       report().Add(first_odd_,
                    "expected numbers in columns of numbers, found " + std::to_string(odd_cells_) +
@@ -197,21 +152,12 @@ class CsvFile : public TextPointFile {
     Look(row);
   }
 
-  // Columns of one name are told apart: a value of one is not to stand for the other's.
   void SetColumns(std::vector<std::string> names) {
-    columns_.clear();
     names.resize(std::min(names.size(), kMostCells));
     unnamed_first_ = !names.empty() && names[0].empty();
     if (unnamed_first_) names[0] = "Unnamed: 0";  // as pandas reads its own index
-    std::map<std::string, size_t> seen;
     std::string twice;
-    for (std::string& name : names) {
-      const size_t count = name.empty() ? 1 : ++seen[name];
-      if (count > 1 && twice.empty()) twice = name;
-      if (count > 1) name += " (" + std::to_string(count) + ")";
-      columns_.push_back({});
-      columns_.back().name = std::move(name);
-    }
+    columns_ = ColumnsNamed(std::move(names), &twice);
     if (!twice.empty())
       report().Note("expected columns of different names, found two called " +
                     Quoted(PlainName(twice)) + ": the second is " +
@@ -243,9 +189,10 @@ class CsvFile : public TextPointFile {
   void Decide(PointSink* sink) {
     std::optional<std::string> best = choice_.Best();
     if (!best && (nameless_ || unnamed_first_)) best = columns_[0].name;
-    if (!best && RisingTime() != nullptr) {
+    const CsvColumn* const time = best ? nullptr : RisingTime(columns_, waiting_, separator_);
+    if (time != nullptr) {
       counted_ = report().steps_are_rows = true;
-      report().Note("expected a column of steps, found " + Quoted(PlainName(RisingTime()->name)) +
+      report().Note("expected a column of steps, found " + Quoted(PlainName(time->name)) +
                     ", which rises: steps are the numbers of rows, from 1");
       best = "";
     }
@@ -253,7 +200,7 @@ class CsvFile : public TextPointFile {
       state_ = State::kRefused;
       Refuse(header_at_,
              "a column of steps (step, global_step, iteration, epoch, ...; another: --map)",
-             "columns " + Quoted(ColumnList()), true);
+             "columns " + Quoted(ListNames(columns_)), true);
       waiting_.clear();
       return;
     }
@@ -265,30 +212,8 @@ class CsvFile : public TextPointFile {
                     Quoted(PlainName(step_name_)) + " here");
     state_ = State::kRows;
     UseColumns(sink);
-    for (const Waiting& row : std::exchange(waiting_, {}))
+    for (const KeptCsvRow& row : std::exchange(waiting_, {}))
       TakeRow({row.text, row.offset, row.ended}, sink);
-  }
-
-  // A column of times, in which the rows are in order; nullptr: there is none.
-  const ColumnOf* RisingTime() const {
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      if (!IsTimeName(columns_[i].name)) continue;
-      double last = -1;
-      const bool rises = std::all_of(waiting_.begin(), waiting_.end(), [&](const Waiting& row) {
-        const std::vector<std::string> cells = SplitRow(row.text, separator_);
-        const auto value =
-            i < cells.size() ? CellNumber(cells[i], separator_, false) : std::nullopt;
-        return value && *value > std::exchange(last, *value);
-      });
-      if (rises) return &columns_[i];
-    }
-    return nullptr;
-  }
-
-  std::string ColumnList() const {
-    std::string list;
-    for (const ColumnOf& c : columns_) list += (list.empty() ? "" : ", ") + PlainName(c.name);
-    return list;
   }
 
   void UseColumns(PointSink* sink) {
@@ -446,11 +371,9 @@ class CsvFile : public TextPointFile {
   uint64_t rows_ = 0, comma_rows_ = 0;
   uint64_t odd_cells_ = 0, first_odd_ = 0;  // texts where numbers were; the first one's row
   std::string odd_cell_;
-  std::vector<Waiting> waiting_;  // rows by which the step's column is chosen
-  std::string open_;              // the beginning of a row whose quote is open
-  uint64_t open_at_ = 0;
-  uint64_t line_ = 0, open_line_ = 0;  // from 1: the newest; that in which it was opened
-  bool open_ended_ = true;             // the newest line of it has its newline
+  std::vector<KeptCsvRow> waiting_;  // rows by which the step's column is chosen
+  RowJoiner rows_of_lines_;
+  uint64_t line_ = 0;  // number of the newest, from 1
   // Of the row that is read.
   std::vector<Value> values_;
   std::optional<int64_t> step_, epoch_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "audit/readers/scalars/number_text.h"
 
@@ -88,6 +89,27 @@ bool IsOpen(std::string_view row) {
   if (std::memchr(row.data(), '"', row.size()) == nullptr) return false;
   return std::count(row.begin(), row.end(), '"') % 2 == 1;
 }
+
+bool RowJoiner::Take(const CsvRow& line, uint64_t number, CsvRow* row) {
+  if (open_.empty() && !IsOpen(line.text)) {
+    *row = line;
+    return true;
+  }
+  // One more quote or an odd number of them in this line alone closes it.
+  const bool closes = !open_.empty() && IsOpen(line.text);
+  if (open_.empty()) {
+    offset_ = line.offset;
+    number_ = number;
+  }
+  open_.append(open_.empty() ? "" : "\n").append(line.text);
+  ended_ = line.ended;
+  if (!closes) return false;
+  whole_ = Release();
+  *row = {whole_, offset_, ended_};
+  return true;
+}
+
+std::string RowJoiner::Release() { return std::exchange(open_, ""); }
 
 bool IsBlank(std::string_view text) {
   return text.find_first_not_of(" \t") == std::string_view::npos;

@@ -144,7 +144,7 @@ static bool FindTrainingWord(std::string_view name) {
   if (IsOfBooster(name)) return true;
   const SeriesRole role = RoleByName(name);
   return role == SeriesRole::kLoss || role == SeriesRole::kEvaluationLoss ||
-         role == SeriesRole::kAuxiliaryLoss;
+         role == SeriesRole::kAuxiliaryLoss || role == SeriesRole::kLikelihood;
 }
 
 bool HasTrainingWord(std::string_view name) {

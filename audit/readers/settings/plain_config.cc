@@ -1,6 +1,7 @@
 #include "audit/readers/settings/plain_config.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "audit/readers/input/file.h"
@@ -12,27 +13,24 @@ namespace {
 
 constexpr size_t kMostConfigBytes = 1 << 20, kMostConfigEntries = 4096, kMostConfigValue = 1024;
 
-std::string BytesBeside(const std::string& file, std::string_view name) {
-  const std::string path = file.substr(0, file.rfind('/') + 1) + std::string(name);
+std::string BytesOf(const std::string& path) {
   const absl::StatusOr<InputFile> opened = InputFile::Open(path);
   if (!opened.ok() || opened->size() > kMostConfigBytes) return "";
   absl::StatusOr<std::string> bytes = opened->Head(kMostConfigBytes);
   return bytes.ok() ? *std::move(bytes) : "";
 }
 
-void AddConfig(std::string_view name, std::string_view value,
-               std::map<std::string, std::string>* settings) {
-  if (value.empty() || value.size() > kMostConfigValue) return;
-  if (settings->size() < kMostConfigEntries)
-    settings->emplace("config: " + PlainName(name), PlainName(value));
+std::string BytesBeside(const std::string& file, std::string_view name) {
+  return BytesOf(file.substr(0, file.rfind('/') + 1) + std::string(name));
 }
 
-// Adds an object. Names of nested objects are joined by '/'. The depth is bounded, because a file
-// may nest without limit.
+// Adds an object. Names of nested objects are joined by '/'. Names that begin with '_' are the
+// logger's own (the user, the time). The depth is bounded, because a file may nest without limit.
 void AddObject(const nlohmann::json& object, const std::string& prefix, int depth,
                std::map<std::string, std::string>* settings) {
   constexpr int kMostDepth = 16;
   for (const auto& [key, value] : object.items()) {
+    if (key.starts_with('_')) continue;
     if (value.is_object()) {
       if (depth < kMostDepth) AddObject(value, prefix + key + "/", depth + 1, settings);
     } else if (value.is_string()) {
@@ -45,10 +43,36 @@ void AddObject(const nlohmann::json& object, const std::string& prefix, int dept
 
 }  // namespace
 
+void AddConfig(std::string_view name, std::string_view value,
+               std::map<std::string, std::string>* settings) {
+  if (value.empty() || value.size() > kMostConfigValue) return;
+  if (settings->size() < kMostConfigEntries)
+    settings->emplace("config: " + PlainName(name), PlainName(value));
+}
+
+void AddJsonConfig(std::string_view json, const std::string& prefix,
+                   std::map<std::string, std::string>* settings) {
+  const auto whole = nlohmann::json::parse(json, nullptr, false);
+  if (whole.is_object()) AddObject(whole, prefix, 0, settings);
+}
+
+void AddFolderConfig(const std::string& folder, std::map<std::string, std::string>* settings) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    if (settings->size() >= kMostConfigEntries) return;
+    std::error_code none;
+    if (!at->is_regular_file(none)) continue;
+    std::string value = BytesOf(at->path().string());
+    while (value.ends_with('\n') || value.ends_with('\r')) value.pop_back();
+    AddConfig(at->path().lexically_relative(folder).string(), value, settings);
+  }
+}
+
 void TakeJsonConfig(const std::string& file, std::string_view name,
                     std::map<std::string, std::string>* settings) {
-  const auto whole = nlohmann::json::parse(BytesBeside(file, name), nullptr, false);
-  if (whole.is_object()) AddObject(whole, "", 0, settings);
+  AddJsonConfig(BytesBeside(file, name), "", settings);
 }
 
 void TakeYamlConfig(const std::string& file, std::string_view name,

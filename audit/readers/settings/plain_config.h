@@ -16,4 +16,15 @@ void TakeJsonConfig(const std::string& file, std::string_view name,
 void TakeYamlConfig(const std::string& file, std::string_view name,
                     std::map<std::string, std::string>* settings);
 
+
+// Adds "config: NAME" with this value. A value that is empty or longer than 1 KiB is left out.
+void AddConfig(std::string_view name, std::string_view value,
+               std::map<std::string, std::string>* settings);
+// The same for each number, text and flag of a JSON object; names begin with `prefix`.
+void AddJsonConfig(std::string_view json, const std::string& prefix,
+                   std::map<std::string, std::string>* settings);
+// The same for each file of a folder: its name, and the text in it. Names of nested folders are
+// joined by '/'.
+void AddFolderConfig(const std::string& folder, std::map<std::string, std::string>* settings);
+
 }  // namespace plumbline::audit

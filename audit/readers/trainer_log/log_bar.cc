@@ -1,6 +1,7 @@
 // Progress bars in a line of a log.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +23,18 @@ static size_t ClosingBracket(std::string_view text, size_t open) {
   return text.find(']', open);
 }
 
+// "1.24k" of tqdm's unit_scale: 1240, of which three digits are known.
+static std::optional<double> ScaledNumber(std::string_view text) {
+  Trim(&text, kSpaces, kSpaces);
+  const size_t prefix =
+      text.empty() ? std::string_view::npos : std::string_view("kMG").find(text.back());
+  if (prefix == std::string_view::npos) return NumberOf(text);
+  static constexpr double kFactors[] = {1e3, 1e6, 1e9};
+  text.remove_suffix(1);
+  const std::optional<double> number = NumberOf(text);
+  return number ? std::optional(std::round(*number * kFactors[prefix])) : number;
+}
+
 bool ReadBar(std::string_view line, LogMark* mark, std::string_view* inside) {
   const size_t bar = line.find('|', mark->begin + 2);
   if (bar == std::string_view::npos) return false;
@@ -30,8 +43,8 @@ bool ReadBar(std::string_view line, LogMark* mark, std::string_view* inside) {
   const size_t open = rest.find('[');
   if (slash == std::string_view::npos || open == std::string_view::npos || open < slash)
     return false;
-  const std::optional<double> step = NumberOf(rest.substr(0, slash));
-  const std::optional<double> total = NumberOf(rest.substr(slash + 1, open - slash - 1));
+  const std::optional<double> step = ScaledNumber(rest.substr(0, slash));
+  const std::optional<double> total = ScaledNumber(rest.substr(slash + 1, open - slash - 1));
   if (!step || !total || !IsWhole(*step) || !IsWhole(*total)) return false;
   mark->step = static_cast<int64_t>(*step);
   mark->total = static_cast<int64_t>(*total);

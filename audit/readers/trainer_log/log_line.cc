@@ -218,6 +218,10 @@ bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {
     TakePairs(inside, ended || record->mark.end < line.size(), record);
     TakeGlobalStep(record);
     TakeEpochOfBar(record);
+    // "Epoch 3/10" above it: the bar is one of several.
+    if (headed_ && record->how == LogRecord::Step::kBar && record->mark.epoch < 0 &&
+        EpochInPrefix(record->prefix) < 0)
+      record->mark.epoch = epoch_;
     // The longest bar without a text before it is that of the training.
     if (record->prefix.find_first_not_of(" \t") == std::string_view::npos &&
         record->mark.total >= shown_total_) {

@@ -16,8 +16,8 @@
 #include "audit/readers/rollout/known_maps.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
+#include "audit/readers/trainer_log/log_document.h"
 #include "audit/readers/trainer_log/log_line.h"
-#include "audit/readers/trainer_log/notebook.h"
 
 namespace plumbline::audit {
 namespace {

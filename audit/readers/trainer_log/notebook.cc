@@ -1,19 +1,14 @@
 #include "audit/readers/trainer_log/notebook.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
-#include "audit/readers/input/json_cursor.h"
+#include "audit/readers/trainer_log/json_texts.h"
 
 namespace plumbline::audit {
 namespace {
 
 using Kind = JsonCursor::Kind;
-
-void EndLine(std::string* out) {
-  if (!out->empty() && !out->ends_with('\n')) *out += '\n';
-}
 
 // The text of the tag's element that begins at `at`, up to the next tag.
 std::string_view ElementText(std::string_view html, size_t at) {
@@ -93,83 +88,13 @@ void ReadOutput(JsonCursor* cursor, std::string* out) {
   }
 }
 
-// Each element of a list of objects that is a member of an object.
-template <typename Read>
-void EachOf(JsonCursor* cursor, std::string_view member, const Read& read) {
-  if (cursor->Peek() != Kind::kObject || !cursor->EnterObject()) return;
-  for (std::string_view key; cursor->NextMember(&key);) {
-    if (key != member || cursor->Peek() != Kind::kList) {
-      if (!cursor->Skip()) return;
-      continue;
-    }
-    if (!cursor->EnterList()) return;
-    while (cursor->NextElement()) {
-      if (cursor->Peek() == Kind::kObject) {
-        read();
-      } else {
-        cursor->Skip();
-      }
-      if (cursor->failed()) return;
-    }
-  }
-}
-
-// The texts of an object's message.
-void ReadMessage(JsonCursor* cursor, std::string* out) {
-  static constexpr std::string_view kKeys[] = {"message", "textPayload", "log", "line", "msg"};
-  std::string text;
-  if (!cursor->EnterObject()) return;
-  for (std::string_view key; cursor->NextMember(&key);) {
-    const bool is = cursor->Peek() == Kind::kString &&
-                    std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
-    if (!(is ? cursor->ReadString(&text) : cursor->Skip())) return;
-    if (!is) continue;
-    out->append(std::exchange(text, ""));
-    EndLine(out);
-  }
-}
-
 }  // namespace
-
-std::string LinesOfExport(std::string_view json) {
-  std::string out;
-  JsonCursor cursor(json);
-  if (cursor.Peek() != Kind::kList) {
-    EachOf(&cursor, "events", [&] { ReadMessage(&cursor, &out); });
-    return out;
-  }
-  if (!cursor.EnterList()) return out;
-  while (cursor.NextElement()) {
-    if (cursor.Peek() == Kind::kObject) {
-      ReadMessage(&cursor, &out);
-    } else {
-      cursor.Skip();
-    }
-    if (cursor.failed()) break;
-  }
-  return out;
-}
-
-LogDocument DocumentOf(std::string_view path, std::string_view head) {
-  if (path.ends_with(".ipynb")) return LogDocument::kNotebook;
-  const size_t first = head.find_first_not_of(" \t\r\n");
-  if (!path.ends_with(".json") || first == std::string_view::npos) return LogDocument::kNone;
-  const std::string_view begin = head.substr(first, 64);
-  const bool events = begin[0] == '{' && begin.find("\"events\"") != std::string_view::npos;
-  const bool list = begin[0] == '[' && begin.find('{') != std::string_view::npos;
-  return (events || list) && !LinesOfExport(head).empty() ? LogDocument::kExport
-                                                          : LogDocument::kNone;
-}
-
-std::string LinesOf(LogDocument document, std::string_view json) {
-  return document == LogDocument::kNotebook ? OutputOfNotebook(json) : LinesOfExport(json);
-}
 
 std::string OutputOfNotebook(std::string_view json) {
   std::string out;
   JsonCursor cursor(json);
-  EachOf(&cursor, "cells", [&] {
-    EachOf(&cursor, "outputs", [&] { ReadOutput(&cursor, &out); });
+  EachOf(&cursor, "cells", Kind::kObject, [&] {
+    EachOf(&cursor, "outputs", Kind::kObject, [&] { ReadOutput(&cursor, &out); });
     EndLine(&out);
   });
   return out;

@@ -11,14 +11,4 @@ namespace plumbline::audit {
 // the JSON does not matter.
 std::string OutputOfNotebook(std::string_view json);
 
-// The texts of the messages that a log service exports as one document, a line each:
-// {"events": [{"message": "step 1 ..."}, ...]} (aws logs), [{"textPayload": ...}, ...] (gcloud).
-std::string LinesOfExport(std::string_view json);
-
-// A file that holds one JSON document whose texts are a log: its lines.
-enum class LogDocument { kNone, kNotebook, kExport };
-// By the file's name and beginning.
-LogDocument DocumentOf(std::string_view path, std::string_view head);
-std::string LinesOf(LogDocument document, std::string_view json);
-
 }  // namespace plumbline::audit

@@ -16,11 +16,11 @@
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/scalars/text_file.h"
+#include "audit/readers/trainer_log/log_document.h"
 #include "audit/readers/trainer_log/log_line.h"
 #include "audit/readers/trainer_log/log_recognition.h"
 #include "audit/readers/trainer_log/log_sentences.h"
 #include "audit/readers/trainer_log/log_signs.h"
-#include "audit/readers/trainer_log/notebook.h"
 #include "audit/readers/trainer_log/row_steps.h"
 #include "audit/readers/trainer_log/step_count.h"
 

@@ -17,7 +17,7 @@ constexpr const char* kHealthyShort[] = {
     "vae",         "converged",    "smoothed", "warm-restart", "first-low",
 };
 constexpr const char* kBrokenShort[] = {
-    "breaks-early",         "explodes",     "ruined",    "diverges-late",
+    "breaks-early",         "explodes",     "ruined",    "diverges-late", "ramps",
     "never-learns-uniform", "never-learns", "swallowed",
 };
 
@@ -152,6 +152,15 @@ ShortCurve Broken(const std::string& family, size_t points, CurveRandom& random)
     for (size_t i = at; i < points; ++i)
       v[i] = v[at] * std::exp(2.5 * (static_cast<double>(i) - static_cast<double>(at) + 1) /
                               (n - static_cast<double>(at)));
+  } else if (family == "ramps") {  // from 40 to 80 % on, up to 2.2 to 6 times its first value
+    const auto at = static_cast<size_t>(random.Uniform(0.4, 0.8) * n);
+    const double bend = random.Uniform(0.6, 1.3);
+    const double top = v[0] * LogUniform(random, 2.2, 6);
+    const double bottom = v[at];
+    for (size_t i = at; i < points; ++i) {
+      const double done = (static_cast<double>(i - at) + 1) / static_cast<double>(points - at);
+      v[i] = bottom * std::pow(top / bottom, std::pow(done, bend));
+    }
   } else if (family == "never-learns-uniform") {
     std::fill(v.begin(), v.end(), std::log(2.0 + static_cast<double>(random.Below(9))));
     noise.sigma = LogUniform(random, 0.001, 0.03);

@@ -99,6 +99,7 @@ TEST(ShortRuns, RuinedOnesAreFound) {
       {"explodes", {100, 100, 100, 100, 100}},
       {"ruined", {80, 100, 100, 100, 100}},
       {"diverges-late", {40, 95, 100, 100, 100}},
+      {"ramps", {20, 50, 75, 75, 75}},
   };
   for (const auto& [family, shares] : least) {
     for (size_t i = 0; i < shares.size(); ++i) {

@@ -95,6 +95,14 @@ for form in FORMS:
     status, found, _ = finding(dumps, form)
     assert status == 0 and found[0]["level"] == "note" and found[0]["details"]["ranks"] == [], found
 
+    # One rank's device has not begun what runs on the others; if half of the ranks have not, none is named.
+    for late in ([0], [3], [1, 2]):
+        dumps = {r: dump(r, completed(r, 5) + [entry(6, "scheduled" if r in late else "started", r)]) for r in range(RANKS)}
+        status, found, _ = finding(dumps, form)
+        named = len(late) == 1
+        assert (status, found[0]["details"]["ranks"]) == (int(named), late if named else []), (late, found)
+        assert found[0]["details"]["kind"] == ("not-started" if named else "not-completed"), (late, found)
+
     # Dumps from different times.
     dumps = {r: dump(r, completed(r, 3 if r == 0 else 6)) for r in range(RANKS)}
     dumps[3] = dump(3, completed(3, 6) + [entry(7, "scheduled", 3)])

@@ -1,0 +1,86 @@
+#include "audit/readers/scalars/csv_columns.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "audit/readers/scalars/csv_recognition.h"
+#include "audit/readers/scalars/text_file.h"
+
+namespace plumbline::audit {
+
+bool IsRange(std::string_view name) { return name.ends_with("__MIN") || name.ends_with("__MAX"); }
+
+std::string ExportedRun(const std::vector<std::string_view>& columns, std::string_view step) {
+  if (step != "Step") return "";
+  std::set<std::string_view> runs;
+  for (const std::string_view name : columns) {
+    if (name == step) continue;
+    const size_t at = name.rfind(" - ");
+    if (at == std::string_view::npos || at == 0) return "";
+    runs.insert(name.substr(0, at));
+  }
+  return runs.size() == 1 ? PlainName(*runs.begin()) : "";
+}
+
+std::string_view TagOf(std::string_view path) {
+  path = path.substr(path.rfind('/') + 1);
+  const size_t tag = path.find("tag-");
+  if (tag == std::string_view::npos) return "Value";
+  path.remove_prefix(tag + 4);
+  return path.substr(0, path.find(".csv"));
+}
+
+std::vector<CsvColumn> ColumnsNamed(std::vector<std::string> names, std::string* twice) {
+  std::vector<CsvColumn> columns;
+  std::map<std::string, size_t> seen;
+  for (std::string& name : names) {
+    const size_t count = name.empty() ? 1 : ++seen[name];
+    if (count > 1 && twice->empty()) *twice = name;
+    if (count > 1) name += " (" + std::to_string(count) + ")";
+    columns.push_back({});
+    columns.back().name = std::move(name);
+  }
+  return columns;
+}
+
+std::vector<EmptiedColumn> EmptiedAmong(const std::vector<CsvColumn>& columns, uint64_t rows) {
+  constexpr uint64_t kFewestValues = 10, kFewestEmpty = 5;
+  const auto dense = [](const CsvColumn& c) {
+    return c.values >= kFewestValues && 10 * c.values >= 9 * (c.last_row - c.first_row + 1);
+  };
+  const auto ended = [&](const CsvColumn& c) { return rows - c.last_row >= kFewestEmpty; };
+  const bool goes_on = std::any_of(columns.begin(), columns.end(),
+                                   [&](const CsvColumn& c) { return dense(c) && !ended(c); });
+  const auto others = std::count_if(columns.begin(), columns.end(), dense);
+  std::vector<EmptiedColumn> emptied;
+  for (const CsvColumn& c : columns) {
+    if (!dense(c) || !ended(c) || !(goes_on || others == 1)) continue;
+    emptied.push_back({PlainName(c.name), c.last_step, c.values, rows - c.last_row});
+  }
+  return emptied;
+}
+
+const CsvColumn* RisingTime(const std::vector<CsvColumn>& columns,
+                            const std::vector<KeptCsvRow>& rows, char separator) {
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (!IsTimeName(columns[i].name)) continue;
+    double last = -1;
+    const bool rises = std::all_of(rows.begin(), rows.end(), [&](const KeptCsvRow& row) {
+      const std::vector<std::string> cells = SplitRow(row.text, separator);
+      const auto value = i < cells.size() ? CellNumber(cells[i], separator, false) : std::nullopt;
+      return value && *value > std::exchange(last, *value);
+    });
+    if (rises) return &columns[i];
+  }
+  return nullptr;
+}
+
+std::string ListNames(const std::vector<CsvColumn>& columns) {
+  std::string list;
+  for (const CsvColumn& c : columns) list += (list.empty() ? "" : ", ") + PlainName(c.name);
+  return list;
+}
+
+}  // namespace plumbline::audit
