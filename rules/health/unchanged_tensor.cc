@@ -48,6 +48,7 @@ are zero or stand still (frozen on the way).
 - `set(id(p) for g in optimizer.param_groups for p in g["params"])` against `model.named_parameters()` tells who is left out.
 - In checkpoints: the optimizer holds the tensor and moves it, and another copy is saved. Make the optimizer after `model.to(...)` and after wrapping; copy fp32 masters
   back after each step; save what is trained.
+- If rate times gradient is below half the last place of the weight (advice `below-last-place`), plain descent in bf16 rounds each update away: fp32 masters, or a higher rate.
 - Frozen on purpose: `p.requires_grad_(False)`, which saves its gradient too; or declare it: `--set health/unchanged-tensor.frozen='encoder.*'` (again for more).
 
 **Strength.** `proved`: digest, gradient and rate are what was observed.
@@ -112,6 +113,9 @@ struct Weight {
   int64_t poisoned_first = 0;  // where poisoned is not 0
   int64_t poisoned_last = 0;
   int64_t judged_last = 0;  // the last update that counted
+  bool HadGradient() const {
+    return updates + unrated + resting + tiny + poisoned + clamped > 0 || bare + 1 >= kCheckpoints;
+  }
   void Persist(Archive& a) {
     a(digest, rank, attempt, known, still, beside_other, updates, unrated, resting, tiny, poisoned);
     a(held, told, moment, moment_known, by_moment, bare, clamped);
@@ -164,7 +168,7 @@ class UnchangedTensor : public Rule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, weight] : weights_) {
-      if (weight.told || !HadGradient(weight)) continue;
+      if (weight.told || !weight.HadGradient()) continue;
       v1::Verdict verdict = Rest(weight);
       // What NaN hides is not passed: those steps have a verdict of their own.
       const bool apart = weight.poisoned > 0 && verdict.kind() == v1::Verdict::KIND_PASS;
@@ -200,8 +204,6 @@ class UnchangedTensor : public Rule {
     const auto found = weights_.find({step.role, name});
     return found == weights_.end() ? nullptr : &found->second;
   }
-
-  // Against the observation before.
   bool Changes(const StepEnd& step, const std::string& name, const ObservedWeight& seen) {
     const Weight* weight = Find(step, name);
     return weight != nullptr && seen.weight && weight->known && weight->attempt == step.attempt &&
@@ -299,6 +301,8 @@ class UnchangedTensor : public Rule {
                     const Weight& weight, uint64_t changed) const {
     const bool kept = !seen.gradient;  // what tells of a gradient is what the optimizer keeps
     const double rate = seen.rate.value_or(rate_.value_or(0));
+    const bool lost = !kept && seen.IsLostIfPlain(rate);
+    const char* cause = lost ? "below-last-place" : "not-in-optimizer";
     const std::string others =
         changed > 0 ? absl::StrCat("of the others ", changed, changed > 1 ? " change" : " changes")
                     : std::string("no other weight that is observed changes");
@@ -312,7 +316,7 @@ class UnchangedTensor : public Rule {
             weight.still_first, step.step,
             kept ? "first moment is not zero and goes on" : "gradient is not zero",
             kept ? seen.moment_amax : seen.gradient_amax, rate, others))
-        .Cause(kept ? "another-copy" : "not-in-optimizer", 0.8)
+        .Cause(kept ? "another-copy" : cause, lost ? 0.6 : 0.8)
         .Samples(weight.still)
         .Witness("digest", digest)
         .Witness(kept ? "moment_amax" : "gradient_amax",
@@ -332,9 +336,11 @@ class UnchangedTensor : public Rule {
       found.Measured("updates without effect", static_cast<double>(weight.still), "updates")
           .Threshold(static_cast<double>(changed > 0 ? kUpdates : kUpdatesAlone),
                      "updates in a row")
-          .Fix(
-              "Give the optimizer all parameters (make it after the model is whole; "
-              "add_param_group), or freeze the tensor by requires_grad_(False).")
+          .Fix(lost ? "Keep fp32 masters of the weights, or raise the rate: rate times gradient is "
+                      "below half the weight's last place, so plain descent (SGD) rounds it away. "
+                      "If the optimizer does not hold the tensor, give it all parameters."
+                    : "Give the optimizer all parameters (make it after the model is whole; "
+                      "add_param_group), or freeze the tensor by requires_grad_(False).")
           .Assume("each observed step ends with an update, and every group's rate was told");
     }
     Put(*found.verdict().mutable_details(), "updates", static_cast<double>(weight.updates));
@@ -346,12 +352,6 @@ class UnchangedTensor : public Rule {
     Put(*verdict.mutable_details(), "updates", static_cast<double>(weight.updates));
     SetPlace(verdict, name, "weight", first, last, std::vector<uint32_t>{weight.rank});
     out.Add(std::move(verdict));
-  }
-
-  // Of a frozen weight there is nothing to say.
-  static bool HadGradient(const Weight& w) {
-    return w.updates + w.unrated + w.resting + w.tiny + w.poisoned + w.clamped > 0 ||
-           w.bare + 1 >= kCheckpoints;
   }
 
   static v1::Verdict Rest(const Weight& weight) {

@@ -1,5 +1,5 @@
-"""Steps in which nothing is due, of a plain loop: the loss, the rates, the gradient's norm and the tokens are stored into memory that the
-agent reads (plumbline/steps.h), and no call is made into the library.
+"""Steps in which nothing is due, of a plain loop: the loss, the rates, the gradient's norm and the tokens are kept, and stored for some steps at
+once into memory that the agent reads (plumbline/steps.h). No call is made into the library, and no module has a hook.
 
 A step is whole again when a look is due, and at once when something is notable in it or the trainer itself records something.
 """
@@ -133,6 +133,7 @@ class Light:
     def forward(self, module, inputs, words):
         """A forward pass in a mode in which the steps are not: BeforeForward and Entry handle the others. False: it is for the hooks of whole steps."""
         if not self.grad_enabled():
+            self._store()
             self._loop.stages.evaluates()
             return True
         if module.training is self.trains:
