@@ -88,7 +88,8 @@ class Watch:
             group = describe_group(copies.group).name
             if group:  # other groups hold other weights
                 self._replicas, self._checksum_name = f"group {group}", f"{self._checksum_name}.{group}"
-        everything = [*self._names, *(name for name, _ in self._trained if name not in set(self._names)), BUFFERS]
+        buffers = [BUFFERS] if any(b.is_floating_point() for b in self._model.buffers()) else []  # the first: one look is enough
+        everything = [*buffers, *self._names, *(name for name, _ in self._trained if name not in set(self._names))]
         self._looks = Looks(run, everything, self._replicas is not None or processes() > 1)
         self._used_step = NO_STEP  # in which the weights were looked at in front of their update
         self.standstill = Standstill(run, self._given, optimizers, scaler, activations, self._trained)

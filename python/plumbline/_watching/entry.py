@@ -60,7 +60,9 @@ class Entry:
                     try:
                         place = light.place
                         if place is not None:
-                            light.tokens += (inputs if place.__class__ is number else words)[place].numel()
+                            count = (inputs if place.__class__ is number else words)[place].numel()
+                            if count.__class__ is number:  # a tracer of torch.fx gives another
+                                light.tokens += count
                         if words:
                             light.words = words
                     except failure:  # other arguments than before: a whole step

@@ -38,9 +38,9 @@ class Light:
     MOST_WAITING = 32  # parameters without a gradient so far, which each step is asked for
 
     # All of it is out of the caches in each step: what a light step reads comes first and lies together.
-    __slots__ = ("on", "running", "thread", "most", "passes", "alarm", "loss", "mark", "marks", "zeroed", "begun", "place", "tokens", "words", "rows",
-                 "until", "due", "clipped", "waiting", "trains", "grad_enabled", "_first", "_left", "_words", "_values", "_written", "_since", "_level",
-                 "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry", "_entered")  # fmt: skip
+    __slots__ = ("on", "running", "thread", "most", "passes", "alarm", "loss", "mark", "marks", "zeroed", "begun", "place", "tokens", "words",
+                 "rows", "until", "due", "clipped", "waiting", "trains", "grad_enabled", "_first", "_left", "_words", "_values", "_written",
+                 "_since", "_level", "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry", "_entered")  # fmt: skip
 
     def __init__(self, watch, run, loop):
         self._watch, self._run, self._loop, self.plain = watch, run, loop, False  # plain: nothing about the trainer forbids it
@@ -131,7 +131,7 @@ class Light:
     # ---- a light step --------------------------------------------------------------------------
 
     def forward(self, module, inputs, words):
-        """A forward pass in a mode in which the steps are not: BeforeForward and Entry handle the others. False: it is for the hooks of whole steps."""
+        """A forward pass in a mode in which the steps are not; BeforeForward and Entry handle the others. False: the hooks of whole steps take it."""
         if not self.grad_enabled():
             self._store()
             self._loop.stages.evaluates()
