@@ -9,10 +9,10 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr double kOpposedCosine = -0.3;   // losses of several tasks disagree by less, as a rule
+constexpr double kOpposedCosine = -0.3;   // a loss of its own opposes a task's by less, as a rule
 constexpr double kLeastLeftShare = 0.05;  // less changes the update little
-constexpr uint64_t kFewestLeftLooks = 6;
-constexpr double kMostlyOpposed = 0.75;  // share of the looks
+constexpr uint64_t kFewestLeftLooks = 8;
+constexpr double kMostlyOpposed = 0.9;  // share of the looks
 
 }  // namespace
 
@@ -51,7 +51,7 @@ std::optional<v1::Verdict> LeftCourse::Judge(uint32_t rank) {
       .Cause("sides-not-apart", 0.7)
       .Samples(looks_)
       .Measured("share of the steps", share, "share")
-      .Threshold(kMostlyOpposed, "losses of several tasks seldom oppose each other so")
+      .Threshold(kMostlyOpposed, "losses that are added on purpose seldom oppose each other so")
       .Witness("mean_cosine", sum_ / static_cast<double>(looks_))
       .Fix(
           "Clear the gradients in front of each side's backward pass, or freeze the other side in "
@@ -66,7 +66,7 @@ std::optional<v1::Verdict> LeftCourse::Rest(uint32_t rank) const {
       looks_ >= kFewestLeftLooks
           ? Pass("gradients that another optimizer's loss has left do not oppose those added")
       : poisoned_ > 0 ? Inconclusive("poisoned: gradients that are NaN or infinite")
-                      : Inconclusive("few-steps: fewer than 6 steps were looked at");
+                      : Inconclusive("few-steps: fewer than 8 steps were looked at");
   SetPlace(verdict, "", kLeftCosine, step_first_, step_last_, std::vector<uint32_t>{rank});
   return verdict;
 }

@@ -102,4 +102,8 @@ bool ObservedWeight::Moves(double at_rate) const {
   return !IsFloating(dtype) || LeastStep(at_rate) >= UlpOf(weight_amax, dtype);
 }
 
+bool ObservedWeight::IsLostIfPlain(double at_rate) const {
+  return IsFloating(dtype) && gradient && at_rate * gradient_amax < UlpOf(weight_amax, dtype) / 2;
+}
+
 }  // namespace plumbline::rules

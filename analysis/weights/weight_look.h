@@ -44,6 +44,9 @@ struct ObservedWeight {
   double LeastStep(double at_rate) const;
   // Returns true if such a step changes the weight's last place.
   bool Moves(double at_rate) const;
+  // Returns true if rate times gradient, the step of plain descent, does not change the weight's
+  // largest element.
+  bool IsLostIfPlain(double at_rate) const;
 
  private:
   void TakeMoment(std::string_view op, const v1::TensorSummary& summary, uint32_t rank);

@@ -49,7 +49,7 @@ class Session:
         """A training begins, whose next step has the number `step`, after `made` steps that the framework has counted.
 
         One that starts again from an earlier step is another attempt."""
-        if self.run is not None and step < getattr(self.run, "_next_step", 0):
+        if self.run is not None and step < getattr(self.run, "_following", int)():
             self.run.finish()
             self.run, self._attempt = None, (self._attempt or 0) + 1
         if self.run is None:
@@ -58,7 +58,7 @@ class Session:
             self.run._made_before = made
             self.end()
         if hasattr(self.run, "_next_step"):
-            self.run._next_step = max(step, self.run._next_step)
+            self.run._next_step = max(step, self.run._following())
         pair = (model, *optimizers)
         if self._watched is None or len(pair) != len(self._pair) or any(a is not b for a, b in zip(pair, self._pair)):
             self.end()

@@ -85,12 +85,14 @@ class _Closure:
 def _stepping(watch, updates, plain, inner):
     """The method that takes the place of step. `inner`: the optimizer that is watched, where `self` is one around it."""
 
+    light = watch._light
+    stepped = light.keeper(inner)
+
     def step(self, *arguments, **options):
-        light = watch.light
-        if light is not None:
+        if light.on:
             if not arguments and not options:
                 result = plain()
-                light.ended()
+                stepped()
                 return result
             light.leave()
         watch.scale = 1.0
@@ -139,6 +141,8 @@ def _stepping(watch, updates, plain, inner):
 def _by_hooks(watch, optimizer, updates):
     """torch's own hooks of it, where a wrapper calls the step that it found before."""
 
+    stepped = watch._light.keeper(optimizer)
+
     def before(*_):
         if watch.light is not None:
             return
@@ -147,7 +151,7 @@ def _by_hooks(watch, optimizer, updates):
 
     def after(*_):
         if watch.light is not None:
-            watch.light.ended()
+            stepped()
         elif watch.scale is not None:
             ends(watch, updates, optimizer)
 
@@ -157,13 +161,12 @@ def _by_hooks(watch, optimizer, updates):
 
 def hook(watch, opened, updates):
     """Puts ours in their places; what takes them away again. `opened`: an unwrap.Opened."""
-    optimizer, stepping = opened.inner, opened.stepping
+    optimizer, stepping, light = opened.inner, opened.stepping, watch._light
     cleared = stepping.zero_grad
 
     def zero_grad(self, *arguments, **options):
-        light = watch.light
-        if light is not None:
-            if not light._passes:
+        if light.on:
+            if not light.passes:
                 light.zeroed = True
                 return cleared(*arguments, **options)
             light.leave()

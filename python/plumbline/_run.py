@@ -140,11 +140,15 @@ class Run(Observations):
     def begin_step(self, number=None):
         """Begins a step, until end_step: for loops that a `with` does not fit. None: the next number."""
         self._explicit_steps = True
-        self._begin_step(self._next_step if number is None else number)
+        self._begin_step(self._following() if number is None else number)
 
     def end_step(self):
         """Ends the step that begin_step began; nothing where none is open."""
         self._end_step()
+
+    def _following(self):
+        """The number of the step after the newest one."""
+        return self._next_step if self._light is None else self._light.step
 
     def _begin_step(self, number):
         if self._light is not None and self._light.begins(number):
@@ -396,7 +400,7 @@ class Run(Observations):
     @property
     def should_stop(self):
         """True behind the first finding of the level that init's stop_on names, on each rank behind the same step."""
-        return self._stops(max(0, self._next_step - 1))
+        return self._stops(max(0, self._following() - 1))
 
     def _stops(self, step):
         return self._stopping is not None and self._stopping.due(step)

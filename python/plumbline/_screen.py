@@ -15,6 +15,7 @@ from ._tensors import local
 _LOOK = 8  # steps
 _FAR = 10.0  # powers of two between a gradient's norm and what it was
 _SETTLED = 8  # observations of a norm or a loss before it can be far from what it was
+_ZEROS, _AGAIN = 4, 100  # observations of a norm that was always zero, then a look is due; steps until the second one, which its rule needs
 _STOPPED = 3  # updates without a change of a parameter whose gradient is not zero
 _WORDS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
@@ -97,16 +98,16 @@ class Screen:
 
     def __init__(self):
         self._usual = {}  # name -> [observations, mean of log2 of the norm]
-        self._zeros = {}  # name -> how often the norm was zero
+        self._zeros = {}  # name -> [how often the norm was zero, the step of the look that followed, how many followed]
         self._notable = set()  # not again until it is as usual
         self._sums = None
         self._unchanged = {}
         self._loss = {}  # which -> (observations, mean, variance)
 
-    def gradients(self, names, values):
+    def gradients(self, names, values, step):
         why = None
         for name, value in zip(names, values):
-            found = self._gradient(name, value)
+            found = self._gradient(name, value, step)
             if found is None:
                 self._notable.discard(name)
             elif name not in self._notable:
@@ -114,19 +115,27 @@ class Screen:
                 why = why or f"{name}: {found}"
         return why
 
-    def _gradient(self, name, value):
+    def _gradient(self, name, value, step):
         if not math.isfinite(value):
             return "the gradient is not finite"
         usual = self._usual.setdefault(name, [0, 0.0])
         settled = usual[0] >= _SETTLED
         if value == 0.0:
-            self._zeros[name] = self._zeros.get(name, 0) + 1
-            return "the gradient is zero" if settled or self._zeros[name] >= _SETTLED else None
+            return "the gradient is zero" if settled or self._zero_again(name, step) else None
         exponent = math.log2(value)
         far = settled and abs(exponent - usual[1]) > _FAR
         usual[0] += 1
         usual[1] += (exponent - usual[1]) / min(usual[0], 32)
         return "the gradient changed strongly" if far else None
+
+    def _zero_again(self, name, step):
+        """It was never another. Is a look due?"""
+        zeros = self._zeros.setdefault(name, [0, 0, 0])
+        zeros[0] += 1
+        if zeros[2] == 2 or zeros[0] < _ZEROS or (zeros[2] == 1 and step < zeros[1] + _AGAIN):
+            return False
+        zeros[1:] = step, zeros[2] + 1
+        return True
 
     def weights(self, names, sums, moving):
         """`moving`: names of parameters whose gradient is not zero, at a learning rate that is not."""

@@ -88,7 +88,8 @@ class Watch:
             group = describe_group(copies.group).name
             if group:  # other groups hold other weights
                 self._replicas, self._checksum_name = f"group {group}", f"{self._checksum_name}.{group}"
-        everything = [*self._names, *(name for name, _ in self._trained if name not in set(self._names)), BUFFERS]
+        buffers = [BUFFERS] if any(b.is_floating_point() for b in self._model.buffers()) else []  # the first: one look is enough
+        everything = [*buffers, *self._names, *(name for name, _ in self._trained if name not in set(self._names))]
         self._looks = Looks(run, everything, self._replicas is not None or processes() > 1)
         self._used_step = NO_STEP  # in which the weights were looked at in front of their update
         self.standstill = Standstill(run, self._given, optimizers, scaler, activations, self._trained)
@@ -116,9 +117,10 @@ class Watch:
         self._parting = None
         self._modules = Modules(run, self._model, activations, self._guarded, self._prefix)
         self._undo.append(self._modules.remove)
+        self._light = Light(self, run, self._loop)
         self._hook()
         self._watch_sums()
-        self._light = Light(self, run, self._loop, self._is_plain())
+        self._light.plain = self._is_plain()
         if self._is_compiled:
             self._compiled_away()
 
@@ -446,6 +448,7 @@ class Watch:
     def clip(self, parameters, total, most):
         """clip_grad_norm_ is about to clip, or has clipped, these parameters' gradients."""
         self.clips.append(Clip(parameters, total, most))
+        self._light.clipped = True
 
     def loss_factor(self, micro):
         """By which the step's losses are those of the gradients that the optimizer got."""
@@ -571,6 +574,8 @@ class Watch:
 
     def _is_plain(self):
         """Does nothing about the trainer ask for whole steps? A loop of one's own on the CPU, in one process, with one optimizer."""
+        if not (Light.ORDERED and self.budget.governed):
+            return False
         one = self.found[0] if len(self.found) == 1 else None
         if one is None or one.frame is not None or (one.stepping is not one.inner and not one.captured) or one.pieces or type(one.inner).__name__ == "LBFGS":
             return False

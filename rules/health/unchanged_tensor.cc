@@ -43,6 +43,8 @@ are zero or stand still (frozen on the way).
 - In checkpoints: the optimizer holds the tensor and moves it, and another copy is saved. Make the optimizer after
   `model.to(...)` and after wrapping; copy fp32 masters
   back after each step; save what is trained.
+- If rate times gradient is below half the last place of the weight (advice `below-last-place`), plain descent in
+  bf16 rounds each update away: fp32 masters, or a higher rate.
 - Frozen on purpose: `p.requires_grad_(False)`, which saves its gradient too; or declare it: `--set
   health/unchanged-tensor.frozen='encoder.*'` (again for more).
 
@@ -128,6 +130,9 @@ struct Weight {
   int64_t poisoned_first = 0;  // where poisoned is not 0
   int64_t poisoned_last = 0;
   int64_t judged_last = 0;  // the last update that counted
+  bool HadGradient() const {
+    return updates + unrated + resting + tiny + poisoned + clamped > 0 || bare + 1 >= kCheckpoints;
+  }
   void Persist(Archive& a) {
     a(digest, rank, attempt, known, still, beside_other, updates, unrated, resting, tiny, poisoned);
     a(held, told, moment, moment_known, by_moment, bare, clamped);
@@ -180,7 +185,7 @@ class UnchangedTensor : public ScalarRule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     for (const auto& [key, weight] : weights_) {
-      if (weight.told || !HadGradient(weight)) continue;
+      if (weight.told || !weight.HadGradient()) continue;
       v1::Verdict verdict = Rest(weight);
       // What NaN hides is not passed: those steps have a verdict of their own.
       const bool apart = weight.poisoned > 0 && verdict.kind() == v1::Verdict::KIND_PASS;
@@ -216,8 +221,6 @@ class UnchangedTensor : public ScalarRule {
     const auto found = weights_.find({step.role, name});
     return found == weights_.end() ? nullptr : &found->second;
   }
-
-  // Against the observation before.
   bool Changes(const StepEnd& step, const std::string& name, const ObservedWeight& seen) {
     const Weight* weight = Find(step, name);
     return weight != nullptr && seen.weight && weight->known && weight->attempt == step.attempt &&
@@ -315,6 +318,8 @@ class UnchangedTensor : public ScalarRule {
                     const Weight& weight, uint64_t changed) const {
     const bool kept = !seen.gradient;  // what tells of a gradient is what the optimizer keeps
     const double rate = seen.rate.value_or(rate_.value_or(0));
+    const bool lost = !kept && seen.IsLostIfPlain(rate);
+    const char* cause = lost ? "below-last-place" : "not-in-optimizer";
     const std::string others =
         changed > 0 ? absl::StrCat("of the others ", changed, changed > 1 ? " change" : " changes")
                     : std::string("no other observed weight changes");
@@ -328,7 +333,7 @@ class UnchangedTensor : public ScalarRule {
             weight.still_first, step.step,
             kept ? "first moment is not zero and changes" : "gradient is not zero",
             kept ? seen.moment_amax : seen.gradient_amax, rate, others))
-        .Cause(kept ? "another-copy" : "not-in-optimizer", 0.8)
+        .Cause(kept ? "another-copy" : cause, lost ? 0.6 : 0.8)
         .Samples(weight.still)
         .Witness("digest", digest)
         .Witness(kept ? "moment_amax" : "gradient_amax",
@@ -348,9 +353,11 @@ class UnchangedTensor : public ScalarRule {
       found.Measured("updates without effect", static_cast<double>(weight.still), "updates")
           .Threshold(static_cast<double>(changed > 0 ? kUpdates : kUpdatesAlone),
                      "consecutive updates")
-          .Fix(
-              "Pass all parameters to the optimizer (create it after the model is complete; "
-              "add_param_group), or freeze the tensor with requires_grad_(False).")
+          .Fix(lost ? "Keep fp32 masters of the weights, or raise the rate: rate times gradient is "
+                      "below half the weight's last place, so plain descent (SGD) rounds it away. "
+                      "If the optimizer does not hold the tensor, pass all parameters to it."
+                    : "Pass all parameters to the optimizer (create it after the model is complete; "
+                      "add_param_group), or freeze the tensor with requires_grad_(False).")
           .Assume(
               "each observed step ends with an update, and the learning rate of every group was "
               "recorded");
@@ -364,12 +371,6 @@ class UnchangedTensor : public ScalarRule {
     Put(*verdict.mutable_details(), "updates", static_cast<double>(weight.updates));
     SetPlace(verdict, name, "weight", first, last, std::vector<uint32_t>{weight.rank});
     out.Add(std::move(verdict));
-  }
-
-  // Of a frozen weight there is nothing to say.
-  static bool HadGradient(const Weight& w) {
-    return w.updates + w.unrated + w.resting + w.tiny + w.poisoned + w.clamped > 0 ||
-           w.bare + 1 >= kCheckpoints;
   }
 
   static v1::Verdict Rest(const Weight& weight) {

@@ -46,6 +46,17 @@ def test_nobody_is_accused(tmp_path, kind, seed):
     assert losses - norms == ({"loss"} if kind.endswith("layer") else {"partial_loss", "partial_loss.1"})
 
 
+def test_a_side_that_gets_the_others_gradients_is_told(tmp_path):  # of 50 seeds 42: docs/rules/precision/stale-gradient.md
+    assert [one[:2] for one in said(audit(tmp_path, "gan-left", 0))] == [("precision/stale-gradient", "warning")]
+
+
+@pytest.mark.parametrize("seed", range(20 if LONG else 1))
+def test_a_body_that_two_tasks_share_is_no_game(tmp_path, seed):
+    report = audit(tmp_path, "tasks", seed)
+    assert said(report) == []
+    assert not [v for v in report["verdicts"] if v["site"]["op"] == "left/cosine"], "its gradients add up on purpose"
+
+
 # A gradient of odd steps alone is among what was judged.
 def test_a_layer_of_odd_steps_is_seen(tmp_path):
     report = audit(tmp_path, "odd-layer", 3)

@@ -3,8 +3,10 @@
     alternating_trainer.py RECORD KIND [SEED [STEPS [PAUSE]]]     PAUSE: seconds a step, as of a larger model's
 
 KIND: gan (the discriminator, then the generator), gan-2 and gan-5 (the generator in one of so many steps), gan-micro (the
-discriminator's gradient of two backward passes), gan-nan (its loss is NaN in step 60), gan-two-lines (a watch for each), critic (a second network that is
-updated in odd steps alone), odd-layer (a layer that is left out of even steps), third-layer (it lives in one of three).
+discriminator's gradient of two backward passes), gan-left (a fault: the discriminator is updated with what the generator's loss
+has left, too), gan-nan (its loss is NaN in step 60), gan-two-lines (a watch for each), critic (a second network that is updated in
+odd steps alone), tasks (a body with an optimizer of its own gets the gradients of two heads, one of them reversed), odd-layer (a
+layer that is left out of even steps), third-layer (it lives in one of three).
 """
 
 import sys
@@ -66,6 +68,51 @@ def train_gan(run, kind, steps, pause):
         time.sleep(pause)
 
 
+def train_left(run, steps, pause):
+    """The generator first; what its loss leaves in the discriminator is not cleared."""
+    generator, critic = net(4, 2), nn.Sequential(nn.Linear(2, WIDTH), nn.LayerNorm(WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1))
+    of_generator, of_critic = (torch.optim.Adam(one.parameters(), lr=1e-3) for one in (generator, critic))
+    run.watch(nn.ModuleDict({"generator": generator, "critic": critic}), [of_critic, of_generator])
+    judge = nn.BCEWithLogitsLoss()
+    ones, zeros = torch.ones(BATCH, 1), torch.zeros(BATCH, 1)
+    for _ in range(steps):
+        made = generator(torch.randn(BATCH, 4))
+        judge(critic(made), ones).backward()
+        of_generator.step()
+        of_generator.zero_grad()
+        (judge(critic(torch.randn(BATCH, 2) + 2), ones) + judge(critic(made.detach()), zeros)).backward()
+        of_critic.step()
+        of_critic.zero_grad()
+        time.sleep(pause)
+
+
+class Reverse(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        return -gradient
+
+
+def train_tasks(run, steps, pause):
+    """As where features must not tell what the second head learns."""
+    body, first, second = net(8, WIDTH), nn.Linear(WIDTH, 1), nn.Linear(WIDTH, 1)
+    of_body, of_first, of_second = (torch.optim.Adam(one.parameters(), lr=1e-3) for one in (body, first, second))
+    run.watch(nn.ModuleList([body, first, second]), [of_body, of_first, of_second])
+    for _ in range(steps):
+        x = torch.randn(BATCH, 8)
+        (second(Reverse.apply(body(x))) - x[:, :1]).pow(2).mean().backward()
+        of_second.step()
+        of_second.zero_grad()
+        (first(body(x)) - x.sum(1, keepdim=True)).pow(2).mean().backward()
+        for one in (of_first, of_body):
+            one.step()
+            one.zero_grad()
+        time.sleep(pause)
+
+
 def train_critic(run, steps, pause):
     """An actor in every step, its critic in odd ones."""
     actor, critic = net(4, 1), net(4, 1)
@@ -102,7 +149,11 @@ def main():
     torch.manual_seed(seed)
     torch.set_num_threads(1)
     run = plumbline.init(run="alternating", record=record, budget=1)
-    if kind.startswith("gan"):
+    if kind == "gan-left":
+        train_left(run, steps, pause)
+    elif kind == "tasks":
+        train_tasks(run, steps, pause)
+    elif kind.startswith("gan"):
         train_gan(run, kind, steps, pause)
     elif kind == "critic":
         train_critic(run, steps, pause)

@@ -94,3 +94,57 @@ def test_an_evaluation_between_light_steps_is_reported(tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["evaluated"] == ["evaluation"]
     assert [f["rule"] for f in audited(tmp_path / "r")["findings"] if f["level"] != "note"] == []
+
+
+IDS = """
+import copy, io, json, sys, torch, plumbline
+torch.manual_seed(0); torch.set_num_threads(1)
+class Words(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.out = torch.nn.Embedding(50, 32), torch.nn.Linear(32, 50)
+    def forward(self, ids):
+        return self.out(self.table(ids))
+model, plain = Words(), (Words.forward, torch.Tensor.backward, torch.autograd.backward)
+optimizer = torch.optim.AdamW([{"params": model.table.parameters(), "lr": 1e-3}, {"params": model.out.parameters(), "lr": 2e-3}])
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: 1 / (1 + s / 100))
+run = plumbline.init(run="light", record=sys.argv[1], strict=True)
+watch = run.watch(model, optimizer)
+told, light = {name: [] for name in ("loss", "grad_norm", "lr", "lr.1", "tokens")}, []
+for step in range(300):
+    ids = torch.randint(0, 50, (4, 8 + step % 5))
+    loss = torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
+    loss.backward()
+    if watch.light:
+        assert not model._forward_pre_hooks and Words.forward is not plain[0], "a hook would take torch's long way"
+        if step % 3 == 0:
+            other = copy.deepcopy(model)
+            other(ids), other.state_dict(), torch.save(other.state_dict(), io.BytesIO())
+    told["grad_norm"].append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)))
+    told["loss"].append(loss.item()); told["tokens"].append(ids.numel())
+    for number, name in enumerate(("lr", "lr.1")): told[name].append(optimizer.param_groups[number]["lr"])
+    light += [step] if watch.light else []
+    optimizer.step(); optimizer.zero_grad(); schedule.step()
+    assert run._following() == step + 1
+watch.remove()
+assert (Words.forward, torch.Tensor.backward, torch.autograd.backward) == plain and not model._forward_pre_hooks
+assert run.finish()
+print(json.dumps({"light": light, "series": told}))
+"""
+
+
+def test_the_record_of_light_steps_is_what_the_trainer_computed(tmp_path):
+    done = subprocess.run([sys.executable, "-c", IDS, str(tmp_path / "r")], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert len(answer["light"]) > 200
+    done = subprocess.run([BUILD / "bin/agent_record_json", *(tmp_path / "r").iterdir()], capture_output=True, text=True, check=True)
+    seen = {}
+    for line in done.stdout.splitlines():
+        one = json.loads(line).get("evidence", {})
+        if "scalar" in one:
+            seen.setdefault(one["site"]["op"], {})[int(one.get("step", 0))] = float(one["scalar"].get("value", 0))
+    for name, values in answer["series"].items():
+        steps = answer["light"] if name != "grad_norm" else [step for step in answer["light"] if step in seen[name]]
+        assert len(steps) > 150 and all(seen[name][step] == pytest.approx(values[step], rel=1e-6) for step in steps), name
+    assert list(seen["loss"]) == sorted(seen["loss"]) and len(seen["loss"]) == 300

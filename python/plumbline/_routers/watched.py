@@ -164,6 +164,11 @@ class _Classes:
                 del kind.forward
 
 
+def has_router(kind):
+    """Is the forward of that class ours already?"""
+    return kind in _Classes.plain
+
+
 class Router:
     """One that was found."""
 

@@ -13,6 +13,7 @@ from .._tensors import local
 
 _ELEMENTS, _MOST, _MOST_TENSORS = 4096, 64, 2048
 _METHODS = ("lerp_", "mul_", "add_", "sub_", "copy_")
+_FIRST = 4  # step in which they are listened for first: the steps before cost most already
 _CLOSE = 1e-3  # of the share, between elements
 _ROUNDING = 2.0**-22  # of what is copied, if it was computed in single precision
 
@@ -77,7 +78,7 @@ class Averages:
         self._told = {}  # name -> due word
         self._weights, self._declared = (), None
         self._empty = 0  # how often nothing was seen
-        self._next = self._doubled = 1
+        self._next = self._doubled = _FIRST
 
     @property
     def known(self):

@@ -6,7 +6,7 @@ from time import clock_gettime_ns, thread_time_ns
 SHARE = 0.01  # of a trainer that names none
 _UNIT = 200_000.0  # ns of a look at one parameter, until it was measured
 _APART, _AT_ONCE = 16, 4  # steps between two looks if each step is whole; what a look costs over the step that is made for it
-_LIGHT, _LIGHT_COLD = 6000.0, 36_000.0  # ns of a step that is recorded by stores alone (docs/measurements/watch.md): its caches are the trainer's,
+_LIGHT, _LIGHT_COLD = 4000.0, 25_000.0  # ns of a step that is recorded by stores alone (docs/measurements/watch.md): its caches are the trainer's,
 _COLD_AFTER = 3_000_000.0  # all of it after steps of 3 ms
 _EVICTED = 1.3  # times what hooks of whole steps and our threads spend: they take the caches from the trainer (docs/measurements/precision.md)
 _LATER = 1.5  # what an observation costs in all, over its part on the trainer's thread

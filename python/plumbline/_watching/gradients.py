@@ -147,7 +147,7 @@ class Gradients:
         else:
             self._framed_total = math.hypot(self._framed_total or 0.0, total)
         self.moving.update(name for name, norm in zip(names, each) if norm > 0)
-        why = self.screen.gradients(names, each)
+        why = self.screen.gradients(names, each, self._run._step)
         look(self._run, why)
         self.seconds += thread_time() - began
         return why if not math.isfinite(total) else None

@@ -1,5 +1,5 @@
-"""Steps in which nothing is due, of a plain loop: the loss, the rates, the gradient's norm and the tokens are stored into memory that the
-agent reads (plumbline/steps.h), and no call is made into the library.
+"""Steps in which nothing is due, of a plain loop: the loss, the rates, the gradient's norm and the tokens are kept, and stored for some steps at
+once into memory that the agent reads (plumbline/steps.h). No call is made into the library, and no module has a hook.
 
 A step is whole again when a look is due, and at once when something is notable in it or the trainer itself records something.
 """
@@ -13,6 +13,7 @@ from time import monotonic_ns
 
 from .._library import NO_STEP
 from .averages import Averages
+from .entry import Entry
 from .modules import Backward
 from .scaling import Scaling
 from .stages import BACKWARD, NONE, NOW
@@ -23,38 +24,47 @@ _ENDED, _GIVEN, _VALUES = 1, 2, 4  # of one step, which begins with its number
 _SERIES = ("loss", "grad_norm", "lr", "lr.1", "lr.2", "lr.3", "tokens")
 _TOKENS, _RATES = len(_SERIES) - 1, 4
 _FULL = _STEPS - 64
+_AT_ONCE, _LATEST = 8, 20_000_000  # steps that are stored at once; ns that one waits for that at most
 _FIRST = 4  # steps that are whole in any case
 _PAID = 0.25  # of the budget: what a whole step may cost before steps are light
 _MOST = 4096  # light steps in a row
 _REST, _LONGEST = 64, 1 << 16  # whole steps after the trainer has recorded something itself
-_ORDERED = platform.machine().lower() in ("x86_64", "amd64")  # stores are seen in their order
 
 
 class Light:
     """Of one watch that is alone in its run's loop, with one optimizer."""
 
+    ORDERED = platform.machine().lower() in ("x86_64", "amd64")  # stores are seen in their order
     MOST_WAITING = 32  # parameters without a gradient so far, which each step is asked for
 
-    def __init__(self, watch, run, loop, plain):
-        """`plain`: nothing about the trainer forbids it."""
-        self._watch, self._run, self._loop, self._plain = watch, run, loop, plain and _ORDERED and run._budget.governed
+    # All of it is out of the caches in each step: what a light step reads comes first and lies together.
+    __slots__ = ("on", "running", "thread", "most", "passes", "alarm", "loss", "mark", "marks", "zeroed", "begun", "place", "tokens", "words",
+                 "rows", "until", "due", "clipped", "waiting", "trains", "grad_enabled", "_first", "_left", "_words", "_values", "_written",
+                 "_since", "_level", "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry", "_entered")  # fmt: skip
+
+    def __init__(self, watch, run, loop):
+        self._watch, self._run, self._loop, self.plain = watch, run, loop, False  # plain: nothing about the trainer forbids it
         self._words = self._values = None  # of the memory
-        self._written, self._since, self._step = 0, 0, 0
-        self._left = 0
-        self._loss, self._passes = 0.0, 0
-        self._count, self._mean, self._variance, self._alarm = 0, 0.0, 0.0, -math.inf
-        self._running, self.thread, self._waiting = False, None, ()
+        self._written, self._since, self._first, self._left = 0, 0, 0, 0
+        self.rows, self.due, self.until = [], 1, 0  # steps that are not stored yet; how many are stored at once, and when at the latest, in ns
+        self.alarm, self._level = -math.inf, (0, 0.0, 0.0)  # a loss above it is notable
+        self.loss, self.passes, self.most, self.running = 0.0, 0, 1, False
+        self.thread, self.waiting, self.mark, self.marks = None, (), 0, [0]
         self._rest, self._not_before = _REST, _FIRST
-        self._optimizer = watch.optimizers[0] if watch.optimizers else None
-        self.on, self.zeroed, self._begun = False, False, False  # the trainer has begun the step itself
+        self.on, self.zeroed, self.begun, self.clipped = False, False, False, False  # begun: the trainer has begun the step itself
         self.trains, self.place, self.words, self.tokens = True, None, None, 0  # of forward passes; the newest one's keywords
-        self._marks, self.grad_enabled = None, sys.modules["torch"].is_grad_enabled
+        self._backward, self._entry, self._entered, self.grad_enabled = None, None, False, sys.modules["torch"].is_grad_enabled
+
+    @property
+    def step(self):
+        """The number of the step that is open, or comes."""
+        return self._first + len(self.rows)
 
     # ---- when ----------------------------------------------------------------------------------
 
     def _may(self):
         watch, run, loop = self._watch, self._run, self._loop
-        if not self._plain or run._step != NO_STEP or run._next_step < self._not_before or run._next_step <= run._looked_until:
+        if not self.plain or run._step != NO_STEP or run._next_step < self._not_before or run._next_step <= run._looked_until:
             return False
         if not self.worth():  # all of a step's facts are within the budget
             return False
@@ -65,7 +75,7 @@ class Light:
     def worth(self):
         """Does a whole step cost too much of the budget?"""
         budget = self._run._budget
-        return self._plain and budget.base is not None and budget.period is not None and budget.base > _PAID * budget.share * budget.period
+        return self.plain and budget.base is not None and budget.period is not None and budget.base > _PAID * budget.share * budget.period
 
     def step_ended(self):
         """A whole step of ours has ended."""
@@ -82,7 +92,7 @@ class Light:
         if status < 0:
             run._check("steps", status)
         if not where.value:
-            self._plain = False
+            self.plain = False
             return False
         memory = memoryview((ctypes.c_uint64 * (_HEAD + _WORDS * _STEPS)).from_address(where.value)).cast("B")
         self._words, self._values = memory.cast("Q"), memory.cast("d")
@@ -93,22 +103,27 @@ class Light:
             return
         watch, run = self._watch, self._run
         self._written, self._left, self._since = self._words[0], steps, self._words[0]
-        self._step, self.thread = run._next_step, get_ident()
-        self._loss, self._passes, self.zeroed = 0.0, 0, bool(watch._zeroed)
-        self._count, self._mean, self._variance = watch.screen.level()
-        self._most = max(1, watch.standstill.most)  # more passes than in the steps before: their gradients may be divided
-        self._waiting = watch._untrained.waiting()
-        self._set_alarm()
-        self.on = True
+        self._first, self.thread = run._next_step, get_ident()
+        self.loss, self.passes, self.zeroed, self.clipped = 0.0, 0, bool(watch._zeroed), False
+        self._level = watch.screen.level()
+        self.most = max(1, watch.standstill.most)  # more passes than in the steps before: their gradients may be divided
+        self.waiting = watch._untrained.waiting()
+        self._store()  # none
         self.trains, self.place, self.words, self.tokens = watch.hooked.training, watch.place, None, watch.tokens
-        self._marks = self._loop.stages.marks()
+        self.marks = self._loop.stages.marks() or [0]
         watch.light_begins()
-        watch.light = run._light = watch.hook.light = self
+        self.on = True
+        watch.light = run._light = self
+        if self._entry is None:
+            self._entry = Entry(self, watch.hooked, watch.hook)
+        self._entered = self.trains and self._entry.put()
+        if not self._entered:
+            watch.hook.light = self
 
     def begins(self, number):
         """The trainer begins a step itself. False: it is a whole one."""
-        if number == self._step and not self._begun:
-            self._begun = True
+        if number == self.step and not self.begun:
+            self.begun = True
             return True
         self.end()
         return False
@@ -116,8 +131,9 @@ class Light:
     # ---- a light step --------------------------------------------------------------------------
 
     def forward(self, module, inputs, words):
-        """A forward pass in a mode in which the steps are not: BeforeForward handles the others. False: it is for the hooks of whole steps."""
+        """A forward pass in a mode in which the steps are not; BeforeForward and Entry handle the others. False: the hooks of whole steps take it."""
         if not self.grad_enabled():
+            self._store()
             self._loop.stages.evaluates()
             return True
         if module.training is self.trains:
@@ -126,87 +142,119 @@ class Light:
         return False
 
     def backward(self, plain, ours):
-        """What takes the place of Tensor.backward (`plain`), and of our function for whole steps."""
+        """What takes the place of Tensor.backward (`plain`), and of our function for whole steps, from the first light step on."""
+        if self._backward is not None and self._backward.__wrapped__ is ours:
+            return self._backward
+        light, here = self, get_ident
 
         def backward(loss, *arguments, **options):
             """One frame: each costs some microseconds where all caches are the trainer's."""
-            if self._running:
-                return plain(loss, *arguments, **options)
-            if not self.on:
+            if not light.on:
                 return ours(loss, *arguments, **options)
-            value = math.inf
-            if not arguments and "gradient" not in options and get_ident() == self.thread and self._passes < self._most:
+            if light.running:
+                return plain(loss, *arguments, **options)
+            value = None
+            if not arguments and light.passes < light.most and "gradient" not in options and here() == light.thread:
                 try:
                     value = loss.item()
                 except Exception:  # what backward itself will say
                     pass
-            if not value <= self._alarm:
-                self.leave()
+            if value is None or not value <= light.alarm:
+                light.leave()
                 return ours(loss, *arguments, **options)
-            self._passes += 1
-            self._loss += value
-            self._count += 1
-            apart = value - self._mean
-            self._mean += apart / 64
-            self._variance += (apart * apart - self._variance) / 64
-            if self._marks is not None:
-                self._marks[NOW] = monotonic_ns() << 4 | BACKWARD
-            self._running = True
+            light.passes += 1
+            light.loss += value
+            light.marks[NOW] = light.mark
+            light.running = True
             try:
                 return plain(loss, *arguments, **options)
             finally:
-                self._running = False
+                light.running = False
 
-        backward.__doc__, backward.__name__ = plain.__doc__, plain.__name__
+        backward.__doc__, backward.__name__, backward.__wrapped__ = plain.__doc__, plain.__name__, ours
+        self._backward = backward
         return backward
 
-    def _set_alarm(self):
-        usual = self._count >= 16
-        self._alarm = max(self._mean + 6 * math.sqrt(self._variance), 1.5 * self._mean) if usual else math.inf
-        self._alarm = min(self._alarm, 1.7e308)  # infinity is notable
+    def _set_alarm(self, losses):
+        """By those of the steps since it was set."""
+        count, mean, variance = self._level
+        for value in losses:
+            count += 1
+            apart = value - mean
+            mean += apart / 64
+            variance += (apart * apart - variance) / 64
+        self._level = count, mean, variance
+        self.alarm = max(mean + 6 * math.sqrt(variance), 1.5 * mean) if count >= 16 else math.inf
+        self.alarm = min(self.alarm, 1.7e308)  # infinity is notable
 
-    def ended(self):
-        """The optimizer has stepped."""
-        try:
-            words, values, at = self._words, self._values, _HEAD + self._written % _STEPS * _WORDS
-            words[at] = self._step
-            words[at + _ENDED] = monotonic_ns()
-            given, place, seen = 4, at + _VALUES, self._passes
-            if seen:
-                given, values[place] = 5, self._loss
-            groups = self._optimizer.param_groups
-            values[place + 2] = groups[0]["lr"]
-            if len(groups) > 1:
-                for number in range(1, min(len(groups), _RATES)):
-                    given |= 4 << number
-                    values[place + 2 + number] = groups[number]["lr"]
-            if self._watch.clips:
-                norm = self._watch.clipped_norm()
-                if norm is not None:
-                    given |= 2
-                    values[place + 1] = norm
-            if self.tokens:
-                values[place + _TOKENS] = self.tokens
-                given |= 1 << _TOKENS
-                self.tokens = 0
+    def keeper(self, optimizer):
+        """What is called when it has stepped: it keeps what is known of the step, which is stored for some at once, while the code of that is in
+        the caches."""
+        light, rows, now, several, number = self, self.rows, monotonic_ns, self._rates, float
+
+        def stepped():
+            try:
+                at, passes, groups = now(), light.passes, optimizer.param_groups
+                rate = groups[0]["lr"]
+                if len(groups) > 1 or rate.__class__ is not number:
+                    rate = several(groups)
+                rows.append((at, passes, light.loss, light.tokens, rate, light.norm() if light.clipped else None))
+                light.passes, light.loss, light.tokens, light.zeroed, light.begun = 0, 0.0, 0, False, False
+                if at > light.until or len(rows) >= light.due or not passes or light.waiting:
+                    light.ended(passes)
+            except Exception as error:  # nothing of ours may end the trainer's step
+                light.failed(error)
+
+        return stepped
+
+    @staticmethod
+    def _rates(groups):
+        return [float(group["lr"]) for group in groups[:_RATES]]
+
+    def norm(self):
+        """In front of the clip of the step that ends, or None."""
+        self.clipped = False
+        return self._watch.clipped_norm()
+
+    def failed(self, error):
+        self._watch._failed("light step", error)
+        self._watch._guarded(self.leave)
+
+    def ended(self, passes):
+        """Some steps have, the last one after so many backward passes."""
+        self._store()
+        if self.waiting and any(p.grad is not None for p in self.waiting):
+            self.waiting = self._watch._untrained.graded(self.waiting)
+        if not passes and self._watch.standstill.most:  # another function than Tensor.backward made the pass
+            self._pause()
+            self.leave()
+        elif self._left <= 0 or self._written - self._words[_READ] > _FULL:
+            self.leave()
+
+    def _store(self):
+        words, values, rows, losses = self._words, self._values, self.rows, []
+        for step, (ended, passes, loss, tokens, rate, norm) in enumerate(rows, self._first):
+            at = _HEAD + self._written % _STEPS * _WORDS
+            place, given = at + _VALUES, 4
+            words[at], words[at + _ENDED], values[place + 2] = step, ended, rate if rate.__class__ is float else rate[0]
+            if passes:
+                given, values[place] = 5, loss
+                losses += [loss / passes] * passes
+            if norm is not None:
+                given, values[place + 1] = given | 2, norm
+            if rate.__class__ is not float:
+                for number, one in enumerate(rate[1:], 1):
+                    given, values[place + 2 + number] = given | 4 << number, one
+            if tokens:
+                given, values[place + _TOKENS] = given | 1 << _TOKENS, tokens
             words[at + _GIVEN] = given
             self._written += 1
-            words[0] = self._written
-            self._run._next_step = self._step = self._step + 1
-            self._loss, self._passes, self.zeroed, self._begun = 0.0, 0, False, False
-            if self._waiting and any(p.grad is not None for p in self._waiting):
-                self._waiting = self._watch._untrained.graded(self._waiting)
-            self._left -= 1
-            if not seen and self._watch.standstill.most:  # another function than Tensor.backward made the pass
-                self._pause()
-                self.leave()
-            elif not self._left & 7:
-                self._set_alarm()
-                if self._left <= 0 or self._written - words[_READ] > _FULL:
-                    self.leave()
-        except Exception as error:  # nothing of ours may end the trainer's step
-            self._watch._failed("light step", error)
-            self._watch._guarded(self.leave)
+        words[0] = self._written
+        self._first, self._left = self._first + len(rows), self._left - len(rows)
+        rows.clear()
+        self._set_alarm(losses)
+        now = monotonic_ns()
+        self.until, self.due, self.mark = now + _LATEST, min(_AT_ONCE, self._left), now << 4 | BACKWARD
 
     # ---- its end -------------------------------------------------------------------------------
 
@@ -215,26 +263,29 @@ class Light:
         if not self.on:
             return
         self.on = False
+        self._store()
         watch, run, loop = self._watch, self._run, self._loop
+        run._next_step = max(run._next_step, self._first)
         watch.light = run._light = watch.hook.light = None
+        if self._entered:
+            self._entry.take()
         Backward.restore()
         loop.stages.now(NONE)
-        watch.tokens, self._marks = self.tokens, None
+        watch.tokens, self.marks = self.tokens, [0]
         if self.words:
             watch._batches.keep(self.words)
-        steps = self._written - self._since
-        watch.light_ended(steps, self.zeroed, (self._count, self._mean, self._variance))
-        if self._begun:
-            self._begun = False
-            run._begin_step(self._step)
-        if self._passes:  # micro-batches of the step that goes on
+        watch.light_ended(self._written - self._since, self.zeroed, self._level)
+        if self.begun:
+            self.begun = False
+            run._begin_step(self._first)
+        if self.passes:  # micro-batches of the step that goes on
             loop.open()
-            loop.losses.waiting.append(self._loss)
-            loop.backwards = loop.micro = self._passes
+            loop.losses.waiting.append(self.loss)
+            loop.backwards = loop.micro = self.passes
 
     def end(self):
         """The same, and the step that has begun is none."""
-        self._begun, self._passes = False, 0
+        self.begun, self.passes = False, 0
         self.leave()
 
     def interrupted(self):

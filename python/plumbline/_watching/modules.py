@@ -163,22 +163,32 @@ class Backward:
 
     @classmethod
     def lighten(cls, light):
-        """light.backward(plain, ours) takes the place of Tensor.backward, the functions that were there before take the others'. False: another
-        hook has one of these places, and nothing is changed."""
-        if any(home.__dict__.get(name) is not ours for home, name, _, ours in cls._places):
+        """light.backward(plain, ours) takes the place of Tensor.backward, until the watch ends: a class that changes costs what is cached of it. The
+        functions that were there before take the others'. False: another hook has one of these places, and nothing is changed."""
+        tensor = sys.modules["torch"].Tensor
+        put = [light.backward(plain, ours) if home is tensor else plain for home, _, plain, ours in cls._places]
+        before = [cls._there(home, name) for home, name, _, _ in cls._places]
+        if any(there is not ours and (there is not one or home is not tensor) for there, one, (home, _, _, ours) in zip(before, put, cls._places)):
             return False
-        cls.light, cls._put = light, [light.backward(plain, ours) if home is sys.modules["torch"].Tensor else plain for home, _, plain, ours in cls._places]
-        for (home, name, _, _), one in zip(cls._places, cls._put):
-            setattr(home, name, one)
+        cls.light, cls._put = light, put
+        for there, one, (home, name, _, _) in zip(before, put, cls._places):
+            if there is not one:
+                setattr(home, name, one)
         return True
 
+    @staticmethod
+    def _there(home, name):
+        return home.__dict__.get(name)
+
     @classmethod
-    def restore(cls):
+    def restore(cls, watch_ends=False):
         """Light steps are over. What another has put around a function of theirs meanwhile stays."""
+        cls.light = None
         for (home, name, _, ours), one in zip(cls._places, cls._put):
-            if home.__dict__.get(name) is one:
+            if (watch_ends or home is not sys.modules["torch"].Tensor) and cls._there(home, name) is one:
                 setattr(home, name, ours)
-        cls.light, cls._put = None, []
+        if watch_ends:
+            cls._put = []
 
     @classmethod
     def _pass(cls, loss, plain, arguments, options):
@@ -248,6 +258,7 @@ class Backward:
     @classmethod
     def remove(cls, watch):
         cls.watches.discard(watch)
+        cls.restore(watch_ends=True)
         if not cls.watches.refs:
             undo, cls._undo, cls._places = cls._undo, [], []
             for one in undo:

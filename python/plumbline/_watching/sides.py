@@ -4,8 +4,8 @@ evidence of precision/stale-gradient for a game whose sides are not kept apart."
 import itertools
 import sys
 
-_FIRST = 8  # steps that are looked at; then powers of two
 _ELEMENTS, _PARAMETERS = 64, 4
+_COVERED, _LOOKED_AT = 64, 4096  # parameters whose gradients must have been left; elements of one that are looked at
 
 
 class Sides:
@@ -13,34 +13,40 @@ class Sides:
 
     def __init__(self, run):
         self._run, self._steps = run, 0
-        self._left, self._found = {}, {}  # by id of an optimizer: its gradients before a pass; (cosine, share) of that pass
+        self._left, self._found = {}, {}  # by id of an optimizer: what a pass finds in its gradients; (cosine, share) of that pass
 
     def backward_begins(self, watches, stepped):
         """The first pass after an update of `stepped`, ids of optimizers: what lies in the gradients of the others?"""
         self._left.clear()
         self._steps += 1
-        if self._steps > _FIRST and self._steps & (self._steps - 1):
+        if not _looks(self._steps):
             return
-        for watch in watches:
-            for optimizer in watch.optimizers:
-                some = () if id(optimizer) in stepped else _graded(optimizer)
-                if some:
-                    left = _sample(some)
-                    if bool(left.any()):
-                        self._left[id(optimizer)] = some, left
+        optimizers = [optimizer for watch in watches for optimizer in watch.optimizers]
+        for optimizer in optimizers:
+            some = () if id(optimizer) in stepped else _graded(optimizer)
+            if some:
+                left = _sample(some)
+                if bool(left.any()):
+                    others = [(one, _touched(one)) for one in optimizers if one is not optimizer]
+                    self._left[id(optimizer)] = optimizer, some, left, _bare(optimizer), others
 
     @property
     def open(self):
         return bool(self._left)
 
     def backward_ends(self):
+        """A pass that trains other optimizers' parameters too, or parameters that the other loss did not reach, is one of several tasks: they share
+        a body, whose gradients add up on purpose."""
         left, self._left = self._left, {}
-        for of, (some, before) in left.items():
-            if all(p.grad is not None for p in some):
-                added = _sample(some) - before
-                size, most = float(before.norm()), float(added.norm())
-                if size > 0 and most > 0:  # NaN is neither
-                    self._found[of] = float(before @ added) / (size * most), size / most
+        for of, (optimizer, some, before, bare, others) in left.items():
+            if any(p.grad is None for p in some) or any(_touched(one) != seen for one, seen in others):
+                continue
+            if any(_moves(p.grad) for p in bare):
+                continue
+            added = _sample(some) - before
+            size, most = float(before.norm()), float(added.norm())
+            if size > 0 and most > 0:  # NaN is neither
+                self._found[of] = float(before @ added) / (size * most), size / most
 
     def before_update(self, optimizer):
         """With these gradients, unless they were cleared since."""
@@ -50,11 +56,36 @@ class Sides:
             self._run._own_scalar("left/share", found[1])
 
 
+def _looks(number):
+    """1, 2, 3, 4, 6, 8, 12, 16, 24, ...: the first steps, whose weights are as they were drawn, are few of them."""
+    while number > 3 and number % 2 == 0:
+        number //= 2
+    return number <= 3
+
+
+def _plain(optimizer):
+    held = (p for group in optimizer.param_groups for p in group["params"])
+    return (p for p in held if type(p.grad).__name__ in ("Tensor", "NoneType") and not getattr(p.grad, "is_sparse", False))
+
+
+def _moves(gradient):
+    return gradient is not None and bool(gradient.detach().reshape(-1)[:_LOOKED_AT].any())
+
+
 def _graded(optimizer):
     """Some parameters whose gradients are not zero."""
-    held = (p for group in optimizer.param_groups for p in group["params"])
-    plain = (p for p in held if type(p.grad).__name__ == "Tensor" and not p.grad.is_sparse)
-    return list(itertools.islice((p for p in plain if bool(p.grad.any())), _PARAMETERS))
+    return list(itertools.islice((p for p in _plain(optimizer) if p.grad is not None and bool(p.grad.any())), _PARAMETERS))
+
+
+def _bare(optimizer):
+    """Its parameters whose gradients are zero."""
+    return [p for p in itertools.islice(_plain(optimizer), _COVERED) if not _moves(p.grad)]
+
+
+def _touched(optimizer):
+    """Changes if a pass adds to its gradients."""
+    held = itertools.islice(_plain(optimizer), _COVERED)
+    return [None if p.grad is None else (p.grad._version, float(p.grad.detach().reshape(-1)[:_ELEMENTS].double().sum())) for p in held]
 
 
 def _sample(some):

@@ -1,0 +1,83 @@
+"""What counts the forward passes of light steps: the `forward` of the model's class. A hook of a module, even one, costs torch's short way through
+`Module.__call__`: 20 us where all caches are the trainer's."""
+
+import functools
+import sys
+import types
+
+from .._compiled import is_compiling
+from .._routers import has_router
+
+
+class Entry:
+    """Of one watched module and its BeforeForward. `light`: a Light."""
+
+    def __init__(self, light, module, hook):
+        self._light, self._module, self._hook = light, module, hook
+        self._kind, self._own, self._ours, self._place = type(module), None, None, None
+        alike = sum(type(one) is self._kind for one in module.modules())
+        self._fits = alike == 1 and not isinstance(module, sys.modules["torch"].jit.ScriptModule)
+
+    def put(self):
+        """The class's forward is ours and the hook is out of torch's sight, until take(). False: the hook stays, and counts."""
+        module = self._module
+        if not self._fits or "forward" in vars(module) or has_router(self._kind) or not isinstance(self._kind.forward, types.FunctionType):
+            return False
+        number = next((number for number, hook in module._forward_pre_hooks.items() if hook is self._hook), None)
+        if number is None:
+            return False
+        self._place = number, getattr(module, "_forward_pre_hooks_with_kwargs", {}).pop(number, None)
+        del module._forward_pre_hooks[number]
+        self._own = self._kind.__dict__.get("forward")
+        if self._ours is None or self._ours.__wrapped__ is not self._kind.forward:
+            self._ours = self._made(self._kind.forward)
+        self._kind.forward = self._ours
+        return True
+
+    def take(self):
+        """As it was before put(). What another has put around ours meanwhile stays."""
+        if self._place is None:
+            return
+        (number, words), self._place, module = self._place, None, self._module
+        module._forward_pre_hooks[number] = self._hook
+        if words is not None:
+            module._forward_pre_hooks_with_kwargs[number] = words
+        if self._kind.__dict__.get("forward") is self._ours:
+            if self._own is None:
+                del self._kind.forward
+            else:
+                self._kind.forward = self._own
+
+    def _made(self, original):
+        light, module, other = self._light, self._module, self._other
+        torch = sys.modules["torch"]
+        compiling, grad_enabled = getattr(getattr(torch, "compiler", None), "is_dynamo_compiling", is_compiling()), torch.is_grad_enabled
+        number, failure = int, Exception  # the wrapper's globals are the trainer's
+
+        def forward(self, *inputs, **words):
+            if self is module and not compiling() and light.on:
+                if self.training and grad_enabled():
+                    try:
+                        place = light.place
+                        if place is not None:
+                            count = (inputs if place.__class__ is number else words)[place].numel()
+                            if count.__class__ is number:  # a tracer of torch.fx gives another
+                                light.tokens += count
+                        if words:
+                            light.words = words
+                    except failure:  # other arguments than before: a whole step
+                        light.interrupted()
+                        other(self, inputs, words)
+                else:
+                    other(self, inputs, words)
+            return original(self, *inputs, **words)
+
+        # torch.jit.script takes the source of what is wrapped, and the names in it from the wrapper's globals.
+        names = getattr(original, "__globals__", globals())
+        forward = types.FunctionType(forward.__code__, names, forward.__name__, None, forward.__closure__)
+        return functools.update_wrapper(forward, original)
+
+    def _other(self, module, inputs, words):
+        """A pass in eval mode or without gradients; or of a step that is a whole one now."""
+        if not self._light.on or not self._light.forward(module, inputs, words):
+            self._hook._call(module, inputs, words)
