@@ -23,17 +23,24 @@ if(PLUMBLINE_CCACHE)
       ${PLUMBLINE_CCACHE})
 endif()
 
-# Compiles the tests' own files with clang, not optimised: 0.45 of g++'s time (docs/measurements/build.md).
-# tests/CMakeLists.txt sets this launcher.
+# Compiles with clang, not optimised: 0.45 of g++'s time (docs/measurements/build.md). tests/CMakeLists.txt and
+# bench/CMakeLists.txt set this launcher, plumb_use_compiler() sets it for a target.
 set(PLUMBLINE_TEST_LAUNCHER ${CMAKE_SOURCE_DIR}/cmake/other_compiler "${PLUMBLINE_TEST_COMPILER}" ${CMAKE_CXX_COMPILER_LAUNCHER} --)
 
 # Returns whether the other compiler compiles the files of `target`, which is defined in this folder. Excluded are tests
 # that draw many real numbers or parse much: they run longer than they compile. clang computes the logarithm of 2 again
 # for each number that libstdc++ draws (30 % of routing_matrix_test). The first copy of a template in a program is the
 # one that all of it uses.
+# It also compiles benches, and libraries that wait for messages more than they compute. plumb_server is none of them: its
+# server_parts_test took 30 CPU s instead of 9.
 set(PLUMBLINE_COMPUTING_TESTS plumb_fuzz_audit attack_arithmetics_test departure_test checkpoint_test sums_fprev_test)
+set(PLUMBLINE_WAITING_TARGETS plumb_command_line plumb_services plumb_transport plumb_live plumb_mcp plumb_finding_text)
 function(plumb_by_other_compiler result target)
   set(${result} OFF PARENT_SCOPE)
+  if(PLUMBLINE_TEST_COMPILER AND (target IN_LIST PLUMBLINE_WAITING_TARGETS OR CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/bench(/|$)"))
+    set(${result} ON PARENT_SCOPE)
+    return()
+  endif()
   if(NOT PLUMBLINE_TEST_COMPILER OR NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/tests/"
      OR CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/kernels(/|$)")  # they compute
     return()
@@ -54,6 +61,16 @@ function(plumb_by_other_compiler result target)
     endforeach()
   endif()
   set(${result} ON PARENT_SCOPE)
+endfunction()
+
+# Sets the compiler of a target: the other one, or that of the project in a folder whose launcher is the other one.
+function(plumb_use_compiler target)
+  plumb_by_other_compiler(by_other ${target})
+  if(by_other)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${PLUMBLINE_TEST_LAUNCHER}")
+  elseif(CMAKE_CXX_COMPILER_LAUNCHER STREQUAL PLUMBLINE_TEST_LAUNCHER)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${PLUMBLINE_LAUNCHER}")
+  endif()
 endfunction()
 
 # -ffp-contract=off: a replay that fuses a multiply and an add is not bit-exact.

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import unittest
 
 import support
@@ -13,7 +12,7 @@ TRAINER = support.REPOSITORY / "examples" / "checkpoints" / "train.py"
 def audited(*options):
     """Returns (exit status, report) of the checkpoints of one training."""
     with support.scratch() as folder:
-        done = subprocess.run([sys.executable, "-W", "ignore", str(TRAINER), str(folder / "exp"), "--quiet", *options],
+        done = subprocess.run([support.warm.python(), "-W", "ignore", str(TRAINER), str(folder / "exp"), "--quiet", *options],
                               capture_output=True, text=True, timeout=support.PATIENCE)
         assert done.returncode == 0, done.stdout + done.stderr
         told = subprocess.run([support.program("plumb"), "audit", str(folder), "--format", "json", "--quiet"],

@@ -5,7 +5,6 @@ finding.
 """
 
 import subprocess
-import sys
 import unittest
 
 import support
@@ -17,7 +16,7 @@ TINY = ["--batch", "4", "--seq", "32", "--hidden", "64", "--quiet", "--budget", 
 
 
 def train(*options, **popen):
-    process = subprocess.Popen([sys.executable, str(EXAMPLE), *TINY, *map(str, options)],
+    process = subprocess.Popen([support.warm.python(), str(EXAMPLE), *TINY, *map(str, options)],
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **popen)
     return support.finish(process)
 

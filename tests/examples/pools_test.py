@@ -4,7 +4,6 @@ import contextlib
 import json
 import pathlib
 import subprocess
-import sys
 import unittest
 
 import support
@@ -17,7 +16,7 @@ LAYERS = {"leaking", "clean", "grouped", "lacking"}
 
 def start_rank(run, rank, server, folder):
     return subprocess.Popen(
-        [sys.executable, str(RANK), "--run", run, "--rank", str(rank), "--world", str(WORLD),
+        [support.warm.python(), str(RANK), "--run", run, "--rank", str(rank), "--world", str(WORLD),
          "--steps", str(STEPS), "--server", server.address, "--dumps", str(folder / "dumps"),
          "--record", str(folder / "records")],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

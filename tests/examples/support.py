@@ -16,6 +16,8 @@ SKIPPED = 77    # CTest's status for "skipped"
 PATIENCE = 240  # seconds; far more than anything here needs, even on a busy machine
 
 sys.path.insert(0, str(EXAMPLE))
+sys.path.append(str(REPOSITORY / "tests" / "python"))
+import warm  # noqa: E402
 
 TINY = ["--layers", "2", "--dim", "16", "--experts", "8", "--batch", "4", "--seq", "32", "--quiet"]
 
@@ -45,7 +47,7 @@ def scratch():
 
 
 def start_training(*options, **popen):
-    return subprocess.Popen([sys.executable, str(EXAMPLE / "train.py"), *TINY, *map(str, options)],
+    return subprocess.Popen([warm.python(), str(EXAMPLE / "train.py"), *TINY, *map(str, options)],
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **popen)
 
 

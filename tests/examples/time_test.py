@@ -32,13 +32,13 @@ run.finish(60)
 """
 
 
-def start(*options):
-    return subprocess.Popen([sys.executable, str(EXAMPLE), "--launch", "2", *SMALL, *map(str, options)],
+def start(*options, python=sys.executable):
+    return subprocess.Popen([python, str(EXAMPLE), "--launch", "2", *SMALL, *map(str, options)],
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
 
 def train(*options):
-    return support.finish(start(*options))
+    return support.finish(start(*options, python=support.warm.python()))
 
 
 def told(findings, notes=True):

@@ -2,7 +2,6 @@
 where it begins."""
 
 import subprocess
-import sys
 import unittest
 
 import support
@@ -12,7 +11,7 @@ TRAINER = support.REPOSITORY / "examples" / "watch_pytorch" / "train.py"
 
 def train(*options):
     """Returns every loss with all of its bits."""
-    done = subprocess.run([sys.executable, str(TRAINER), "--exact", *map(str, options)], capture_output=True, text=True,
+    done = subprocess.run([support.warm.python(), str(TRAINER), "--exact", *map(str, options)], capture_output=True, text=True,
                           timeout=support.PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()

@@ -5,6 +5,7 @@ Any Python may start it: it continues in the environment that tests/frameworks/s
 """
 
 import argparse
+import gc
 import importlib
 import multiprocessing
 import os
@@ -60,6 +61,7 @@ def run_file(name, names, options):
 
     failed, file = 0, f"on_{name}"
     module = importlib.import_module(file)
+    gc.freeze()  # else each collection in a child, of which Trainer asks, goes through all that was imported
     if name in names:
         failed = harness.run_cases(file, options.case, options.keep, getattr(module, "FORK", True))
     sys.exit(1 if failed + start([n for n in names if FILES.get(n) == name], names, options) else 0)

@@ -4,9 +4,9 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
+import warm
 
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
 PLUMB = BUILD / "bin" / "plumb"
@@ -49,7 +49,7 @@ print(json.dumps({"light": light, "weights": weights, **told}))
 
 
 def trained(kind, record, bad=-1):
-    done = subprocess.run([sys.executable, "-c", TRAINER, kind, str(record), str(bad)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([warm.python(), "-c", TRAINER, kind, str(record), str(bad)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -90,7 +90,7 @@ def test_an_evaluation_between_light_steps_is_reported(tmp_path):
         model.train()
         watch.stages.begin, told["evaluated"] = plain, begun
     light += bool""", 1)
-    done = subprocess.run([sys.executable, "-c", code, "plain", str(tmp_path / "r"), "-1"], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([warm.python(), "-c", code, "plain", str(tmp_path / "r"), "-1"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["evaluated"] == ["evaluation"]
     assert [f["rule"] for f in audited(tmp_path / "r")["findings"] if f["level"] != "note"] == []

@@ -14,7 +14,7 @@ def calls(tmp_path, body, prefix, options="", step=3, **environment):
     """The agent's calls of that kind that `body` (within a step) made."""
     body = "\n".join("        " + line for line in body.strip().splitlines())
     code = f"{OPEN.format(options)}    with run.step({step}):\n{body}\n    run.finish()\n"
-    outcome = trainer.run(code, tmp_path, **environment).ok()
+    outcome = trainer.run_warm(code, tmp_path, **environment).ok()
     return outcome.only(prefix), outcome
 
 
@@ -79,7 +79,7 @@ def test_parameters_that_are_not_due_are_not_walked(tmp_path):
     run.finish()
     print("walked", Model.walked)
 """
-    outcome = trainer.run(code, tmp_path).ok()
+    outcome = trainer.run_warm(code, tmp_path).ok()
     assert outcome.out == "walked 2\n"  # steps 0 and 4
 
 
@@ -257,7 +257,7 @@ def test_not_due_costs_nothing(tmp_path):
     run.finish()
     """
     )
-    outcome = trainer.run(code, tmp_path).ok()
+    outcome = trainer.run_warm(code, tmp_path).ok()
     for kind in ("tensor w", "update w", "reduction g", "matmul m", "logits p"):
         assert [c.split()[2] for c in outcome.only(kind)] == ["step=0", "step=4"], kind
     assert outcome.out.splitlines()[1:4] == [f"{i} True" for i in (1, 2, 3)]
@@ -348,4 +348,4 @@ def test_a_run_that_does_nothing(tmp_path):
     run.finish()
     """
     )
-    assert trainer.run(code, tmp_path, PLUMBLINE_DISABLE="1").ok().err == ""
+    assert trainer.run_warm(code, tmp_path, PLUMBLINE_DISABLE="1").ok().err == ""

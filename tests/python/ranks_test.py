@@ -3,10 +3,10 @@
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 import trainer
+import warm
 
 SPAWNED = pathlib.Path(__file__).with_name("spawned_trainer.py")
 
@@ -17,7 +17,7 @@ def spawned(case, tmp_path):
     if "PLUMBLINE_LIBRARY" in os.environ:
         env["PLUMBLINE_LIBRARY"] = os.environ["PLUMBLINE_LIBRARY"]
     env["PLUMBLINE_AGENT_LIBRARY"] = trainer.TEST_AGENT
-    done = subprocess.run([sys.executable, SPAWNED, case], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=250)
+    done = subprocess.run([warm.python(), SPAWNED, case], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     return [((tmp_path / f"{rank}.log").read_text(), (tmp_path / f"{rank}.err").read_text()) for rank in (0, 1)]
 

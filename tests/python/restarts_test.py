@@ -37,7 +37,7 @@ CODE = """
 
 def verdicts(tmp_path, kept, optimizer, seed=0):
     for attempt in "01":
-        trainer.run(CODE.format(kept=kept, optimizer=optimizer, seed=seed), tmp_path, agent=None, arguments=(attempt,), PLUMBLINE_BUDGET="1").ok()
+        trainer.run_warm(CODE.format(kept=kept, optimizer=optimizer, seed=seed), tmp_path, agent=None, arguments=(attempt,), PLUMBLINE_BUDGET="1").ok()
     done = subprocess.run([str(BIN / "plumb"), "audit", "runs", "--format", "json", "--quiet", "--rules", "health/optimizer-state"],
                           cwd=tmp_path, capture_output=True, text=True, timeout=120)  # fmt: skip
     return [v for v in json.loads(done.stdout)["verdicts"] if v["rule"] == "health/optimizer-state"]

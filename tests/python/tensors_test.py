@@ -8,7 +8,7 @@ def routing_lines(tmp_path, body):
     """The tensors of the routing calls that `body` (within step 3) made."""
     body = "\n".join("        " + line for line in body.strip().splitlines())
     code = f"{OPEN}    with run.step(3):\n{body}\n    run.finish()\n"
-    outcome = trainer.run(code, tmp_path).ok()
+    outcome = trainer.run_warm(code, tmp_path).ok()
     return ["scores=" + line.partition("scores=")[2] for line in outcome.only("routing ")]
 
 
@@ -84,7 +84,7 @@ def stream(index):
 def places(tmp_path, body):
     """Device and stream of each routing call, and what else was printed."""
     body = "\n".join("        " + line for line in (ON_DEVICE + body).strip().splitlines())
-    outcome = trainer.run(f"{OPEN}    with run.step(3):\n{body}\n    run.finish()\n", tmp_path).ok()
+    outcome = trainer.run_warm(f"{OPEN}    with run.step(3):\n{body}\n    run.finish()\n", tmp_path).ok()
     lines = outcome.only("routing ")
     return [" ".join(w for w in x.split() if w.startswith(("device=", "stream="))) for x in lines], outcome.out
 

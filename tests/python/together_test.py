@@ -18,7 +18,7 @@ ON_GPU = """
 
 
 def test_it_is_the_agents(tmp_path):
-    outcome = trainer.run(
+    outcome = trainer.run_warm(
         OPEN
         + ON_GPU
         + """
@@ -51,7 +51,7 @@ def test_it_is_the_agents(tmp_path):
 
 
 def test_what_waits_is_kept_alive_until_it_leaves(tmp_path):
-    trainer.run(
+    trainer.run_warm(
         OPEN
         + ON_GPU
         + """
@@ -80,7 +80,7 @@ def test_what_waits_is_kept_alive_until_it_leaves(tmp_path):
 
 
 def test_what_is_kept_is_bounded(tmp_path):
-    outcome = trainer.run(
+    outcome = trainer.run_warm(
         OPEN
         + ON_GPU
         + """
@@ -104,7 +104,7 @@ def test_what_is_kept_is_bounded(tmp_path):
 
 
 def test_watch_lets_them_leave_together(tmp_path):
-    outcome = trainer.run(
+    outcome = trainer.run_warm(
         OPEN
         + """
     import torch
@@ -140,7 +140,7 @@ def test_watch_lets_them_leave_together(tmp_path):
 def launches(tmp_path, together):
     """Through the agent, of forty tensors on a device that is none."""
     fake = os.path.join(BUILD, "tests", "kernels", "libfake_device.so")
-    return trainer.run(
+    return trainer.run_warm(
         OPEN
         + ON_GPU
         + f"""

@@ -32,6 +32,10 @@ class Outcome:
         return [c for c in self.calls if c.startswith(prefix)]
 
 
+def run_warm(code, tmp_path, **more):
+    return run(code, tmp_path, warm=True, **more)
+
+
 def run(code, tmp_path, agent=TEST_AGENT, arguments=(), warm=False, **environment):
     """The outcome of `code`. agent None: the real one, beside the library. warm: torch is imported already (warm.py)."""
     log = tmp_path / "calls.log"

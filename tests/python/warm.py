@@ -1,27 +1,36 @@
 """Runs Python programs in forks of one process that has imported torch: a program then pays 0.1 s instead of its second of import.
 
     done = warm.run([SCRIPT, ...] or ["-c", CODE, ...], cwd, env, timeout)     a subprocess.CompletedProcess
+    warm.python()     a program to start like the interpreter: it stays until its fork ends, and passes signals and the exit status on
 
-A program sees what it would see in a process of its own: its arguments, folder, environment, search path and __main__, and it ends as
-an interpreter ends. But torch is imported before Plumbline, and only torch. A test of the order of imports, of a start that goes wrong or of what is
-preloaded starts a process (subprocess, or trainer.run without warm=True). If an environment variable that is read at the start
+A program sees what it would see in a process of its own: its arguments, folder, environment, search path and __main__. At its end threads
+are awaited, exit functions run and its own objects are freed; only with PLUMB_LONG=1 are torch's modules and libraries taken down too
+(0.27 CPU s). But torch is imported before Plumbline, and only torch. A test of the order of imports, of a start that goes wrong or of
+what is preloaded starts a process (subprocess, or trainer.run without warm=True). If an environment variable that is read at the start
 differs from the test's own, run() starts a process itself.
 """
 
 import atexit
+import contextlib
+import fcntl
+import gc
 import json
+import multiprocessing.spawn
 import os
 import pathlib
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import types
+import warnings
 
 READ_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "KMP_", "MALLOC_", "TORCH", "GLIBC_", "OPENBLAS_")
 PATH = "PYTHONPATH"
-_server = None
+HERE = pathlib.Path(__file__).resolve().parent
+_server = _python = None
 
 
 # ---- in the test --------------------------------------------------------------------------------
@@ -37,6 +46,25 @@ def run(command, cwd, env, timeout=300):
         code = _started().ask({"command": command, "cwd": str(cwd), "env": dict(env), "said": said}, timeout)
         out.seek(0), err.seek(0)
         return subprocess.CompletedProcess([sys.executable, *command], code, out.read(), err.read())
+
+
+def python():
+    """The path of a program that takes the interpreter's arguments. It is sys.executable of the forks too, so that their ranks are forks.
+
+    Another process computes, so a test may not stop it by SIGSTOP, look into /proc for it, or kill its group."""
+    global _python
+    if _python is None:
+        folder = tempfile.TemporaryDirectory(prefix="plumbline-warm-")
+        program = pathlib.Path(folder.name, "python")
+        settings = {"interpreter": sys.executable, "socket": f"{folder.name}/socket", "start": _at_start(os.environ), "PATH": PATH,
+                    "READ_AT_START": READ_AT_START}  # fmt: skip
+        program.write_text(f"#!{sys.executable} -IS\nSETTINGS = {settings!r}\n" + (HERE / "warm_client.py").read_text())
+        program.chmod(0o755)
+        server = subprocess.Popen([sys.executable, __file__, f"{folder.name}/socket", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        server.stdout.readline()  # it listens
+        atexit.register(lambda: (server.stdin.close(), server.wait(), folder.cleanup()))
+        _python = str(program)
+    return _python
 
 
 def _at_start(env):
@@ -88,12 +116,66 @@ def serve():
     return None
 
 
+def serve_clients(path):
+    """As serve(), for programs that warm_client.py starts, several at once. Ends them when standard input ends."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path), listener.listen(64)
+    print("listening", flush=True)
+    running = {}  # a child's pidfd: (its process, its client)
+    while True:
+        clients = {client: child for child, client in running.values()}
+        ready = select.select([0, listener, *clients, *running], [], [])[0]
+        if 0 in ready:
+            break
+        if listener in ready:
+            client = listener.accept()[0]
+            text, files, _, _ = socket.recv_fds(client, 1 << 20, 64)
+            child = os.fork() if text else 0
+            if text and child == 0:
+                listener.close(), client.close()
+                for pidfd, (_, other) in running.items():
+                    os.close(pidfd), other.close()
+                return {**json.loads(text), "files": files}
+            for file in files:
+                os.close(file)
+            if text:
+                running[os.pidfd_open(child)] = child, client
+        for client in set(ready) & set(clients):
+            number = client.recv(1)
+            os.kill(clients[client], number[0] if number else signal.SIGKILL)  # without its client nobody awaits it
+            if not number:
+                _reap(running, next(pidfd for pidfd, (_, its) in running.items() if its is client))
+        for pidfd in set(ready) & set(running):
+            _reap(running, pidfd)
+    for child, _ in running.values():
+        os.kill(child, signal.SIGKILL)
+    os._exit(0)
+
+
+def _reap(running, pidfd):
+    child, client = running.pop(pidfd)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.close(pidfd)
+    with contextlib.suppress(OSError):  # the client was killed
+        client.send(str(status).encode())
+    client.close()
+
+
 def become(job, base):
     """Makes this process what a new one would be. Returns its code, to be run as __main__, and the namespace of that."""
-    for descriptor, (path, flags) in enumerate([(os.devnull, os.O_RDONLY), *((path, os.O_WRONLY | os.O_APPEND) for path in job["said"])]):
-        opened = os.open(path, flags)
-        os.dup2(opened, descriptor)
-        os.close(opened)
+    if "files" in job:  # that the program inherits, under the same numbers
+        opened = dict(zip(job["numbers"], [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 200) for file in job["files"]]))
+        for file in job["files"]:
+            os.close(file)
+        sys.executable = job["executable"]
+        multiprocessing.spawn.set_executable(sys.executable)
+        for option in job["warnings"]:
+            warnings.simplefilter(option)
+    else:
+        opened = dict(enumerate([os.open(os.devnull, os.O_RDONLY), *(os.open(path, os.O_WRONLY | os.O_APPEND) for path in job["said"])]))
+    for descriptor, file in opened.items():
+        os.dup2(file, descriptor)
+        os.close(file)
     os.chdir(job["cwd"])
     for name in set(os.environ) - set(job["env"]):
         del os.environ[name]
@@ -113,16 +195,37 @@ def become(job, base):
     return compile(text, name, "exec"), module.__dict__
 
 
+def leave():
+    """The last exit function: frees what the program has made, and ends the process. After a signal's exception the interpreter does that."""
+    if status is None or os.environ.get("PLUMB_LONG") == "1":
+        return
+    sys.modules["__main__"].__dict__.clear()
+    gc.collect()
+    sys.stdout.flush(), sys.stderr.flush()
+    os._exit(status)
+
+
 def main():
+    atexit.register(leave)  # before those that torch registers, so after them
     import torch  # noqa: F401
 
     own = {os.path.dirname(os.path.abspath(__file__)), *os.environ.get(PATH, "").split(os.pathsep)}
     base = [entry for entry in sys.path if entry not in own]
-    job = serve()
+    gc.freeze()  # else each collection in a fork goes through all of torch
+    job = serve_clients(sys.argv[1]) if len(sys.argv) > 1 else serve()
     return job and become(job, base)
 
 
 if __name__ == "__main__":
+    status = None
     program = main()
     if program:  # here, outside of any function: what the program leaves to the interpreter's end happens as it ever does
-        exec(*program)
+        try:
+            exec(*program)
+            status = 0
+        except SystemExit as ended:
+            status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+            raise
+        except Exception:
+            status = 1
+            raise

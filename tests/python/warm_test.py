@@ -45,6 +45,60 @@ def test_the_end_is_the_same(tmp_path, code, status):
     assert done.stderr.splitlines()[-1:] == cold.stderr.splitlines()[-1:]
 
 
+# ---- warm.python() ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_program_started_like_the_interpreter_sees_the_same(tmp_path, as_file):
+    (tmp_path / "sees.py").write_text(SEES)
+    first = [str(tmp_path / "sees.py")] if as_file else ["-W", "ignore", "-B", "-c", SEES]
+    env = {**os.environ, "ADDED": "1", "PYTHONPATH": f"{tmp_path}/x:{os.environ.get('PYTHONPATH', '')}"}
+    cold, done = (subprocess.run([program, *first, "one", "two words"], cwd=tmp_path, env=env, capture_output=True, text=True, input="read", check=False)
+                  for program in (sys.executable, warm.python()))  # fmt: skip
+    assert done.returncode == cold.returncode == 0, done.stderr
+    assert (done.stdout, done.stderr) == (cold.stdout, cold.stderr)
+
+
+@pytest.mark.parametrize("code, status", [("raise SystemExit(3)", 3), ("1 / 0", 1), ("import os; os._exit(7)", 7),
+                                          ("import os; os.kill(os.getpid(), 9)", -signal.SIGKILL)])  # fmt: skip
+def test_a_program_started_like_the_interpreter_ends_the_same(tmp_path, code, status):
+    assert subprocess.run([warm.python(), "-c", code], cwd=tmp_path, stderr=subprocess.DEVNULL, check=False).returncode == status
+
+
+WAITS = "import os, signal, time; signal.signal(signal.SIGUSR1, lambda *_: os._exit(5)); print(os.getpid(), flush=True); time.sleep(600)"
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGUSR1, 5), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_signal_reaches_the_fork(number, status):
+    program = subprocess.Popen([warm.python(), "-c", WAITS], stdout=subprocess.PIPE, text=True)
+    fork = program.stdout.readline().strip()
+    program.send_signal(number)
+    assert program.wait(60) == status
+    until = time.monotonic() + 60
+    while pathlib.Path(f"/proc/{fork}").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_spawned_ranks_are_forks_too(tmp_path):
+    script = tmp_path / "ranks.py"
+    script.write_text("import os, sys, torch.multiprocessing as mp\n"
+                      "def rank(r, queue): queue.put(r), os.write(1, f'rank {r} {os.getppid()}\\n'.encode())\n"
+                      "if __name__ == '__main__':\n"
+                      "    queue = mp.get_context('spawn').SimpleQueue()\n"
+                      "    mp.spawn(rank, args=(queue,), nprocs=2)\n"
+                      "    print('parent', sorted((queue.get(), queue.get())), os.getppid())\n")  # fmt: skip
+    said = subprocess.run([warm.python(), script], capture_output=True, text=True, check=True).stdout.split()
+    assert sorted(said[:6])[-2:] == ["rank", "rank"] and said[6:9] == ["parent", "[0,", "1]"]
+    assert said[2] == said[5] == said[9], "their parent is the process that forks"
+
+
+def test_an_environment_that_is_read_at_the_start_needs_the_interpreter():
+    code = 'import sys; print(sys.flags.no_user_site, "torch" in sys.modules)'
+    done = subprocess.run([warm.python(), "-c", code], env={**os.environ, "PYTHONNOUSERSITE": "1"}, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 False\n"
+
+
 def test_torch_is_there_and_nothing_of_ours(tmp_path):
     code = 'import sys; print("torch" in sys.modules, "plumbline" in sys.modules, "warm" in sys.modules)'
     assert warm.run(["-c", code], tmp_path, os.environ).stdout == "True False False\n"

@@ -45,7 +45,7 @@ opt = torch.optim.SGD(model.parameters(), lr=0.25)
 if TOLD: run.watch(model, opt)
 train(30)
 """
-    outcome = trainer.run(CODE.format(body=("TOLD = %r" % (how == "told") + body).replace("\n", "\n    ")), tmp_path).ok()
+    outcome = trainer.run_warm(CODE.format(body=("TOLD = %r" % (how == "told") + body).replace("\n", "\n    ")), tmp_path).ok()
     told = [c for c in outcome.calls if c.startswith("step_end")]
     rates = [c.split()[-1] for c in outcome.calls if c.startswith("scalar") and " lr=" in c]
     if how == "told":
@@ -57,7 +57,7 @@ train(30)
 
 
 def test_backward_passes_without_a_step_are_told(tmp_path):
-    outcome = trainer.run(CODE.format(body="""run.watch(model, opt)
+    outcome = trainer.run_warm(CODE.format(body="""run.watch(model, opt)
     back(); opt.step(); opt.zero_grad()
     for i in range(300):
         back()
@@ -110,7 +110,7 @@ for i in range(2):
 
 
 def test_gradients_of_an_activation_are_no_loss_and_that_is_said(tmp_path):
-    outcome = trainer.run(CODE.format(body="""run.watch(model, opt)
+    outcome = trainer.run_warm(CODE.format(body="""run.watch(model, opt)
     for i in range(40):
         out = model(x)
         out.backward(torch.tensor([[0.5], [-0.25], [0.125]])); opt.step(); opt.zero_grad()"""), tmp_path).ok()  # fmt: skip
@@ -121,7 +121,7 @@ def test_gradients_of_an_activation_are_no_loss_and_that_is_said(tmp_path):
 @pytest.mark.parametrize("steps", [2, 3])
 def test_a_run_of_few_steps_says_at_its_end_that_no_loss_was_seen(tmp_path, steps):
     body = f"run.watch(model, opt)\n    for i in range({steps}):\n        model.weight.grad = torch.ones(1, 2); opt.step()"
-    assert any("site the loss/" in c for c in trainer.run(CODE.format(body=body), tmp_path).ok().calls) == (steps == 3)
+    assert any("site the loss/" in c for c in trainer.run_warm(CODE.format(body=body), tmp_path).ok().calls) == (steps == 3)
 
 
 SURGERY = """
@@ -174,7 +174,7 @@ THREADS = """
 
 
 def test_two_trainers_in_two_threads_have_each_its_own_losses(tmp_path):
-    trainer.run(THREADS, tmp_path, agent=None).ok()
+    trainer.run_warm(THREADS, tmp_path, agent=None).ok()
     tool = pathlib.Path(trainer.BUILD) / "bin/agent_record_json"
     for name, first in (("a", 100), ("b", 200)):
         losses = {}
