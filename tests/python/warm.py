@@ -42,8 +42,8 @@ def run(command, cwd, env, timeout=300):
         return subprocess.run([sys.executable, *command], cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         # By its path, so that the program opens it anew: the fork has no descriptor of it.
-        said = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
-        code = _started().ask({"command": command, "cwd": str(cwd), "env": dict(env), "said": said}, timeout)
+        paths = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
+        code = _started().ask({"command": command, "cwd": str(cwd), "env": dict(env), "files": paths}, timeout)
         out.seek(0), err.seek(0)
         return subprocess.CompletedProcess([sys.executable, *command], code, out.read(), err.read())
 
@@ -172,7 +172,7 @@ def become(job, base):
         for option in job["warnings"]:
             warnings.simplefilter(option)
     else:
-        opened = dict(enumerate([os.open(os.devnull, os.O_RDONLY), *(os.open(path, os.O_WRONLY | os.O_APPEND) for path in job["said"])]))
+        opened = dict(enumerate([os.open(os.devnull, os.O_RDONLY), *(os.open(path, os.O_WRONLY | os.O_APPEND) for path in job["files"])]))
     for descriptor, file in opened.items():
         os.dup2(file, descriptor)
         os.close(file)
