@@ -43,7 +43,7 @@ def run(command, cwd, env, timeout=300):
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         # By its path, so that the program opens it anew: the fork has no descriptor of it.
         paths = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
-        code = _started().ask({"command": command, "cwd": str(cwd), "env": dict(env), "files": paths}, timeout)
+        code = _started().ask({"command": command, "cwd": str(cwd), "env": dict(env), "outputs": paths}, timeout)
         out.seek(0), err.seek(0)
         return subprocess.CompletedProcess([sys.executable, *command], code, out.read(), err.read())
 
@@ -172,7 +172,7 @@ def become(job, base):
         for option in job["warnings"]:
             warnings.simplefilter(option)
     else:
-        opened = dict(enumerate([os.open(os.devnull, os.O_RDONLY), *(os.open(path, os.O_WRONLY | os.O_APPEND) for path in job["files"])]))
+        opened = dict(enumerate([os.open(os.devnull, os.O_RDONLY), *(os.open(path, os.O_WRONLY | os.O_APPEND) for path in job["outputs"])]))
     for descriptor, file in opened.items():
         os.dup2(file, descriptor)
         os.close(file)
