@@ -19,7 +19,7 @@ constexpr RoutingCause kCauses[] = {
     {"queue-out-of-order", "the queue is not in time order",
      "Undo the context-parallel layout before routing, queue by position, or route without "
      "capacity."},
-    {"sequence-top-k", "the best tokens of the sequence are chosen",
+    {"sequence-top-k", "the sequence's best tokens are chosen",
      "In a decoder, decide each token by its own score (a predictor with a stored threshold)."},
     {"random-token-selection", "full experts keep random tokens",
      "Queue tokens in time order (DeepSpeed: use_rts=False), or route without capacity."},

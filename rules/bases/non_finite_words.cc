@@ -11,7 +11,7 @@ namespace plumbline::rules {
 namespace {
 
 constexpr char kBack[] =
-    "Go back to the last checkpoint with finite weights and moments, and skip the batch. "
+    "Go back to the last checkpoint with finite weights and moments, and skip the batch; "
     "precision/non-finite names the first non-finite tensor.";
 
 // Returns "the loss", "the gradient norm" or "the evaluation loss".

@@ -27,51 +27,41 @@ constexpr char kPage[] = R"page(
 
 A gradient, an activation or a weight is zero in every element, step after step.
 
-**Why.** If the activations of a layer are all zero, the layers before it learn nothing: a ReLU with only negative
-inputs passes no gradient back, so it never recovers. If layer 20 of 32 dies, the 19 layers before it cost
-time but do not change. The loss still falls, because the other 12 layers learn.
+**Why.** If the activations of a layer are all zero, the layers before it learn nothing: a ReLU with only negative inputs passes no gradient back, so it never recovers. If layer 20 of
+32 dies, the 19 layers before it cost time but do not change. The loss still falls, because the other 12 layers learn.
 
 **Bad.** `blocks.3.mlp.0.weight: the gradient is 0 in all of 65,536 elements in 10 observed steps (16 to 52)`
 
 **Good.** Heads that are drawn by chance; a hinge loss that is 0; an auxiliary loss that joins at step 60; the last bias of a critic.
 
 **How to fix it.**
-- A gradient: follow the graph from the loss. `detach()`, `no_grad`, a mask that hides everything, a loss weight of 0, a
-  branch that is never taken; in fp16 an underflow that a loss scale would lift (`torch.amp.GradScaler`).
+- A gradient: follow the graph from the loss. `detach()`, `no_grad`, a mask that hides everything, a loss weight of 0, a branch that is never taken; in fp16 an underflow that a loss
+  scale would lift (`torch.amp.GradScaler`).
 - An activation: a smaller learning rate or a warm-up keeps ReLUs alive; GELU, SiLU or LeakyReLU have no dead side.
 - A weight: look for what resets it (a weight decay of 1/rate, an average that copies zeros, a checkpoint that was loaded in part).
 - Zero on purpose: `--set health/all-zero.zero='adapter.*'` (again for more).
 
-**What it checks.** Where the tensors of a run are observed: the number of zeros in gradients, activations, weights and
-buffers, each rank by itself. A step counts where the tensor has elements, all of them finite, in every call of the step.
-Ten such steps in a row without one element that is not zero are a finding of an activation, a weight or a buffer. A
-weight or buffer counts only once it was seen
-not zero, or an update of it was: tensors that are initialised to zero (a bias, the second factor of LoRA, a gain of a
-residual branch) do not count until they first change. A gradient or activation that never was anything else counts only in steps with a learning
-rate above 0, if one was recorded: before the first update, zero factors make zero gradients.
+**What it checks.** Where the tensors of a run are observed: the number of zeros in gradients, activations, weights and buffers, each rank by itself. A step counts where the tensor has
+elements, all of them finite, in every call of the step. Ten such steps in a row without one element that is not zero are a finding of an activation, a weight or a buffer. A weight or
+buffer counts only once it was seen not zero, or an update of it was: tensors that are initialised to zero (a bias, the second factor of LoRA, a gain of a residual branch) do not count
+until they first change. A gradient or activation that never was anything else counts only in steps with a learning rate above 0, if one was recorded: before the first update, zero
+factors make zero gradients.
 
-*A gradient* is observed only in some steps, and healthy tensors are not used in each (one of twelve heads a step). Of
-n looks before the row, from the
-first on in which it was not zero, z were zero; a row of m zeros has the chance prod (z + 1/2 + i) / (n + 1 + i), i < m (Jeffreys' prior). A finding
-needs this below 10^-4 over all gradients of the run (and all looks at one, once it was zero now and then), m of at
-least 10, and a row more than twice as long as any before it. Six zeros are enough after
-at least ten non-zero observations that span four times as many steps. Where another tensor began to have a gradient meanwhile (parts that take
-turns), the row must span 100 steps. A gradient that was not zero in fewer than ten looks, or never, needs ten zeros over 100 steps in which its
-weight, where it is observed, did not change but as decay changes it (its largest and its mean magnitude by one factor, within 5 % and a unit in the
-last place), and a row that the rate of no tensor that is zero now and then explains. Steps do not count in which all gradients of the rank are
-zero (two at least) and its loss is 0 or at its least: it is minimised. Nor does a bias while its layer's weight has a
-gradient: where a loss compares means it is 0 by algebra.
+*A gradient* is observed only in some steps, and healthy tensors are not used in each (one of twelve heads a step). Of n looks before the row, from the first on in which it was not
+zero, z were zero; a row of m zeros has the chance prod (z + 1/2 + i) / (n + 1 + i), i < m (Jeffreys' prior). A finding needs this below 10^-4 over all gradients of the run (and all
+looks at one, once it was zero now and then), m of at least 10, and a row more than twice as long as any before it. Six zeros are enough after at least ten non-zero observations that
+span four times as many steps. Where another tensor began to have a gradient meanwhile (parts that take turns), the row must span 100 steps. A gradient that was not zero in fewer than
+ten looks, or never, needs ten zeros over 100 steps in which its weight, where it is observed, did not change but as decay changes it (its largest and its mean magnitude by one factor,
+within 5 % and a unit in the last place), and a row that the rate of no tensor that is zero now and then explains. Steps do not count in which all gradients of the rank are zero (two at
+least) and its loss is 0 or at its least: it is minimised. Nor does a bias while its layer's weight has a gradient: where a loss compares means it is 0 by algebra.
 
 **Strength.** `proved`: the counts are exact.
 
-**Inconclusive when** fewer than ten steps were observed, a gradient is zero now and then (or its weight changes
-between looks), is zero with all others or
-is a bias's, the tensor is zero since it was first seen (it may have been made so), its
-values are NaN or infinite, the rate is 0, or the tensor is one expert's: without tokens it has no gradient, and
+**Inconclusive when** fewer than ten steps were observed, a gradient is zero now and then (or its weight changes between looks), is zero with all others or is a bias's, the tensor is
+zero since it was first seen (it may have been made so), its values are NaN or infinite, the rate is 0, or the tensor is one expert's: without tokens it has no gradient, and
 `health/dead-expert` judges its load.
 
-**What it cannot see.** Tensors that are not observed; one that is zero in most elements and not in all; a gradient that is absent
-(`None`) instead of zero.
+**What it cannot see.** Tensors that are not observed; one that is zero in most elements and not in all; a gradient that is absent (`None`) instead of zero.
 
 **Cost.** Some 160 bytes a tensor and rank.
 
@@ -353,16 +343,12 @@ class AllZero : public ScalarRule {
     if (all_moved && zeros == 0 && steps > 0)
       return Pass("the tensor has elements that are not zero", std::move(details));
     if (zeros >= kZeroSteps && IsComputed(site.role) && IsOfExpert(layer))
-      return Inconclusive(
-          "expert: the gradient of an expert without tokens is zero; health/dead-expert judges its "
-          "load",
-          std::move(details));
+      return Inconclusive("expert: it is zero without tokens; health/dead-expert judges the load",
+                          std::move(details));
     const bool row = site.role == "gradient" && zeros >= kZeroSteps;
     const char* why = nullptr;
     if (by_algebra >= ZeroCourse::kFewSteps) {
-      why =
-          "bias: the weight of its layer has a gradient; a loss that compares means gives a bias "
-          "none";
+      why = "bias: its layer's weight has a gradient; a loss over means gives a bias none";
     } else if (at_rest >= ZeroCourse::kFewSteps) {
       why = "all-at-once: all gradients are zero and the loss is at its minimum";
     } else if (row) {

@@ -26,33 +26,27 @@ constexpr char kPage[] = R"page(
 
 Rows of a weight, or whole experts, are trained and hold the same bits.
 
-**Why.** Two neurons with the same weights in and out get the same gradient, and stay one neuron for ever: the model
-pays for two. It comes from weights
-that were made equal (a constant, one seed for every expert, a copy that was to be disturbed) or set equal later (a reset, a merge). Where two of 8
-experts are one, an eighth of the experts' parameters is paid for and does nothing.
+**Why.** Two neurons with the same weights in and out get the same gradient, and stay one neuron for ever: the model pays for two. It comes from weights that were made equal (a constant, one seed for
+every expert, a copy that was to be disturbed) or set equal later (a reset, a merge). Where two of 8 experts are one, an eighth of the experts' parameters is paid for and does nothing.
 
 **Bad.** `layers.2.mlp.up_proj.weight: 2 rows have the same bits in step 2000 and had other, equal ones in step 1000 (rows 17 and 40)`
 
-**Good.** Rows that differ; equal ones that never moved (a constant, a frozen one); zero ones; rows that were zero in the checkpoint before (after one
-step of Adam from zero they may meet).
+**Good.** Rows that differ; equal ones that never moved (a constant, a frozen one); zero ones; rows that were zero in the checkpoint before (after one step of Adam from zero they may meet).
 
 **How to fix it.**
 - Give every row and expert an initialisation of its own: `torch.nn.init.normal_` over the whole tensor, another seed for each expert.
 - Copies on purpose (upcycled experts): add noise to them, or let the router's noise make them different, before the first step.
 - Key-value heads that are repeated on purpose: `--set health/duplicate-rows.repeats='*.k_proj.weight'` (again for more).
 
-**What it checks.** The rows of a weight (one index of its first axis: a neuron, a filter, an expert of a stacked tensor) of at least 64
-elements, by a digest of their bits; beyond 65,536 rows every n-th. And tensors of one shape whose names differ in the number of an expert or head
-(`experts.3.w1`, `experts.4.w1`). Two count where they have the same bits and are not zero, and the checkpoint before
-shows that they changed: they were
-equal then too and had other bits (never different; for rows a note, because words that never occur never become different;
-for whole experts a warning), or they differed then (set equal: a warning).
+**What it checks.** The rows of a weight (one index of its first axis: a neuron, a filter, an expert of a stacked tensor) of at least 64 elements, by a digest of their bits; beyond 65,536 rows every
+n-th. And tensors of one shape whose names differ in the number of an expert or head (`experts.3.w1`, `experts.4.w1`). Two count where they have the same bits and are not zero, and the checkpoint
+before shows that they changed: they were equal then too and had other bits (never different; for rows a note, because words that never occur never become different; for whole experts a warning), or
+they differed then (set equal: a warning).
 
 **Strength.** `proved`: two different rows share a digest of 63 bits once in 10¹⁰ weights.
 
-**Inconclusive when** only one checkpoint has equal rows, values are NaN or infinite, equal rows are in a table of
-words or positions (words that never
-occur never become different), or in a projection to keys or values that is not declared (grouped heads are repeated on purpose).
+**Inconclusive when** only one checkpoint has equal rows, values are NaN or infinite, equal rows are in a table of words or positions (words that never occur never become different), or in a
+projection to keys or values that is not declared (grouped heads are repeated on purpose).
 
 **What it cannot see.** Copies up to a sign, a scale or a permutation; rows below 64 elements; more than 4,096 equal or zero rows of a weight.
 
@@ -333,12 +327,12 @@ class DuplicateRows : public Rule {
   static v1::Verdict Rest(const RowCourse& course) {
     if (course.table)
       return Inconclusive(
-          "unused-words: the table of words or positions has equal rows; words that never occur "
-          "never become different");
+          "unused-words: a table of words or positions has equal rows; unused words never become "
+          "different");
     if (course.keys)
       return Inconclusive(
-          "key-value-heads: rows of keys or values are equal; if heads are repeated on purpose, "
-          "declare them (option repeats)");
+          "key-value-heads: rows of keys or values are equal; declare repeated heads (option "
+          "repeats)");
     if (course.steps == 0) return Inconclusive("poisoned: NaN or infinite values");
     if (course.with_equal > 0 && course.steps == 1)
       return Inconclusive(
@@ -368,9 +362,8 @@ class DuplicateRows : public Rule {
         .Explain(absl::StrFormat(
             "%s have the same bits as another in step %d; %s in step %d.%s", where, step.step,
             never ? "they were also equal, with other values," : "they differed", course.step,
-            may_be_unused
-                ? " Rows of classes, words or experts that never occur behave like this too."
-                : ""))
+            may_be_unused ? " Rows of classes, words or experts that never occur behave like this."
+                          : ""))
         .Cause(never ? "never-apart" : "set-equal", 0.8)
         .Measured(absl::StrCat(what, " that are a copy and changed"),
                   static_cast<double>(rows.size()), what)
@@ -378,8 +371,8 @@ class DuplicateRows : public Rule {
         .Fix(
             never
                 ? "Initialise each one independently, or add noise to copies before the first step."
-                : "Find what made them equal between the two checkpoints (a reset, a merge, one "
-                  "part loaded into several places), and continue from the earlier checkpoint.")
+                : "Find what made them equal (a reset, a merge, one part loaded twice), and "
+                  "continue from the earlier checkpoint.")
         .Samples(2)
         .Witness("checkpoint_before", static_cast<double>(course.step))
         .Witness("checkpoint", static_cast<double>(step.step))

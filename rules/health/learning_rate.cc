@@ -23,72 +23,65 @@ constexpr char kPage[] = R"page(
 
 The learning rate is zero, restarts after a resume, advances an integer multiple too fast, or differs between ranks.
 
-**Why.** At a rate of zero each step costs what it always does and changes nothing: a scheduler that was made for 10,000
-steps of a run of 100,000 leaves nine tenths of it at zero, and the loss merely looks as if it had converged. A rate that
-differs between data-parallel ranks moves their weights apart from the first such step on. A rate that a resume puts back to 3e-4, after it
-had decayed to 5e-5, undoes what the decay had won: the loss jumps to where it was tens of thousands of steps ago. And a scheduler that is stepped
-once a process, on 8 of them, ends a warm-up of 2,000 steps after 250.
+**Why.** At a rate of zero each step costs what it always does and changes nothing: a scheduler that was made for 10,000 steps of a run of 100,000
+leaves nine tenths of it at zero, and the loss merely looks as if it had converged. A rate that differs between data-parallel ranks moves their
+weights apart from the first such step on. A rate that a resume puts back to 3e-4, after it had decayed to 5e-5, undoes what the decay had won: the
+loss jumps to where it was tens of thousands of steps ago. And a scheduler that is stepped once a process, on 8 of them, ends a warm-up of 2,000 steps
+after 250.
 
 **Bad.** `the rate is 0 in steps 10,000 to 10,009, and was 3e-7 before`.
 
-**Good.** A warm-up that begins at 0 and has left it by its second step; a schedule that ends where the run ends; a
-group of frozen parameters at 0 next to others that learn; a resume that continues the rate.
+**Good.** A warm-up that begins at 0 and has left it by its second step; a schedule that ends where the run ends; a group of frozen parameters at 0
+next to others that learn; a resume that continues the rate.
 
 **How to fix it.**
-- PyTorch: `T_max` of `CosineAnnealingLR`, `total_steps` of `OneCycleLR` in optimizer steps, not in epochs or
-  micro-batches; with Accelerate, `scheduler.step()` counts once a process (`split_batches`, `step_with_optimizer`).
+- PyTorch: `T_max` of `CosineAnnealingLR`, `total_steps` of `OneCycleLR` in optimizer steps, not in epochs or micro-batches; with Accelerate,
+  `scheduler.step()` counts once a process (`split_batches`, `step_with_optimizer`).
 - Megatron-LM: `--lr-decay-iters`, `--min-lr`; DeepSpeed: `total_num_steps` of the scheduler.
 - At zero from the start: `scheduler.step()` is never called, or a warm-up is counted in epochs.
 - Starts again: save and load the scheduler's state with the optimizer's; where one is begun on purpose, let a warm-up lead to it.
 - Too fast: step the scheduler once an optimizer step. Accelerate steps it once a process (`split_batches`, `step_scheduler_with_optimizer`).
 - Different on ranks: step the scheduler on every rank, on the same condition, with a number that was reduced over them.
 
-**What it checks.** Each series of a learning rate (`lr`, `lr.1`, `learning_rate`, `train/lr`, `lr-AdamW/pg1`; not
-`min_lr`, `lr_scale` and the like), one value per rank and optimizer step, as `run.watch` records it.
-- *Zero.* All parameter groups of a rank are exactly 0 in 10 consecutive steps from the first step on. Or, after a rate above 0, in
-  100 consecutive steps while the run continues (the rate may return), or in the last 10 steps of the run. The onset
-  is the first of them. With a declared length of the run (`--set
-  health/learning-rate.steps=100000`) a rate that becomes 0 within its last tenth is not a fault.
-  Values in files were printed, maybe with few digits: 0.0000 after 0.0001 means only that the rate is below 0.00005.
-  Where all values are multiples of 10^-k, and the last one before the zeros is two of these, or no further from 0 than from
-  the value before it and two more, and where it reads 0 from the first to the last step, that is a note at the run's end. If losses or
-  gradient norms of the same log have 9 digits or more and the loss does not fall, the 0 is not rounded: an error. If they have few, but
-  the loss is flat (as `health/not-learning` has it): a warning.
-- *Leaves its floor.* After three points or more at one value, a fiftieth to a quarter of its maximum, the rate is four times that in one step,
-  with no resume that the steps show: a schedule that restarts, as after a resume without the scheduler's state. A warning, once an attempt.
+**What it checks.** Each series of a learning rate (`lr`, `lr.1`, `learning_rate`, `train/lr`, `lr-AdamW/pg1`; not `min_lr`, `lr_scale` and the like),
+one value per rank and optimizer step, as `run.watch` records it.
+- *Zero.* All parameter groups of a rank are exactly 0 in 10 consecutive steps from the first step on. Or, after a rate above 0, in 100 consecutive
+  steps while the run continues (the rate may return), or in the last 10 steps of the run. The onset is the first of them. With a declared length of
+  the run (`--set health/learning-rate.steps=100000`) a rate that becomes 0 within its last tenth is not a fault. Values in files were printed, maybe
+  with few digits: 0.0000 after 0.0001 means only that the rate is below 0.00005. Where all values are multiples of 10^-k, and the last one before the
+  zeros is two of these, or no further from 0 than from the value before it and two more, and where it reads 0 from the first to the last step, that
+  is a note at the run's end. If losses or gradient norms of the same log have 9 digits or more and the loss does not fall, the 0 is not rounded: an
+  error. If they have few, but the loss is flat (as `health/not-learning` has it): a warning.
+- *Leaves its floor.* After three points or more at one value, a fiftieth to a quarter of its maximum, the rate is four times that in one step, with
+  no resume that the steps show: a schedule that restarts, as after a resume without the scheduler's state. A warning, once an attempt.
 - *Leaps.* In one step the rate is a hundred times what it was for ten points, and higher than it ever was. A warning.
-- *Restarts with its warm-up.* The first rate of a resume is at most half of the rate before it, which was below three quarters of the
-  maximum, and within 2,048 points it rises to 1.5 times that. A warning. Simulated (`tests/audit/rate_resumes.py`): none of 360 resumes
-  that continue their schedule is reported (cosine, linear, inverse root, warm-up-stable-decay, cycles, steps); of 180
-  cosine, linear and inverse-root schedules that restart 60 are found (with
-  *starts again*), but not those whose warm-up has a few points, or that fall back by 8 rows or less, which are read
-  as repeated steps. **Known alarm:** a second phase with a warm-up of its own
-  (continued pretraining) looks the same, and so does a cycle with a warm-up that begins exactly at the resume.
-- *Starts again.* In the first step of a resume the rate is at least half of the maximum of the steps before it, though in the last of these it
-  was below half of the maximum, and at most half of that first rate. A schedule that rose so within the run is cyclic, and none; nor is a
-  resume that goes back to where the rate was high. Nor is one that was at the bottom of its curve: a schedule with restarts may
-  restart there (differences of a rate that bends: the last one at most 1/1.45 of the one before, or the next one
-  would reach 0; with fewer than 8 points since the maximum it is not known).
-  In checkpoints a resume is seen where the schedule's counter goes back and the optimizer's continues.
-- *Too fast.* The slope after a resume is an integer multiple (at least 2, to 2 %) of the slope before it, and the rate
-  continues from its value. Slopes are those of parabolas through the last 32 points before the resume and the first
-  16 to 128 after it, each known to 1 %. Of a
-  run of several processes the multiple divides their number, or is by how much it grew. With a declared length (`--set
-  health/learning-rate.steps=100000`) or warm-up (`health/learning-rate.warmup=2000`): the rate comes to rest at a
-  quarter of its maximum or less, or reaches its maximum, in a
-  half, a third, ... of it.
+- *Restarts with its warm-up.* The first rate of a resume is at most half of the rate before it, which was below three quarters of the maximum, and
+  within 2,048 points it rises to 1.5 times that. A warning. Simulated (`tests/audit/rate_resumes.py`): none of 360 resumes that continue their
+  schedule is reported (cosine, linear, inverse root, warm-up-stable-decay, cycles, steps); of 180 cosine, linear and inverse-root schedules that
+  restart 60 are found (with *starts again*), but not those whose warm-up has a few points, or that fall back by 8 rows or less, which are read as
+  repeated steps. **Known alarm:** a second phase with a warm-up of its own (continued pretraining) looks the same, and so does a cycle with a warm-up
+  that begins exactly at the resume.
+- *Starts again.* In the first step of a resume the rate is at least half of the maximum of the steps before it, though in the last of these it was
+  below half of the maximum, and at most half of that first rate. A schedule that rose so within the run is cyclic, and none; nor is a resume that
+  goes back to where the rate was high. Nor is one that was at the bottom of its curve: a schedule with restarts may restart there (differences of a
+  rate that bends: the last one at most 1/1.45 of the one before, or the next one would reach 0; with fewer than 8 points since the maximum it is not
+  known). In checkpoints a resume is seen where the schedule's counter goes back and the optimizer's continues.
+- *Too fast.* The slope after a resume is an integer multiple (at least 2, to 2 %) of the slope before it, and the rate continues from its value.
+  Slopes are those of parabolas through the last 32 points before the resume and the first 16 to 128 after it, each known to 1 %. Of a run of several
+  processes the multiple divides their number, or is by how much it grew. With a declared length (`--set health/learning-rate.steps=100000`) or
+  warm-up (`health/learning-rate.warmup=2000`): the rate comes to rest at a quarter of its maximum or less, or reaches its maximum, in a half, a
+  third, ... of it.
 - *Never right.* NaN in three steps in a row (a warning), or below 0 in three (an error).
 - *Different.* The same series has values on two ranks in one step that are more than a millionth apart.
 
-**Strength.** `proved`: the values are what the optimizer was given. At zero it is an error, different a warning. `heuristic`, and a note, where
-it reads 0 in few digits.
+**Strength.** `proved`: the values are what the optimizer was given. At zero it is an error, different a warning. `heuristic`, and a note, where it
+reads 0 in few digits.
 
 **Inconclusive when** fewer than 10 steps have a rate, or every value is NaN.
 
-**What it cannot see.** One parameter group at zero while others are not: it may be frozen by design. A rate
-that is recorded rarely is judged by the recorded values. A schedule that starts again with a warm-up where no resume
-is seen; one that runs too fast from the first
-step on where nothing was declared; a resume on the flat part of a schedule.
+**What it cannot see.** One parameter group at zero while others are not: it may be frozen by design. A rate that is recorded rarely is judged by the
+recorded values. A schedule that starts again with a warm-up where no resume is seen; one that runs too fast from the first step on where nothing was
+declared; a resume on the flat part of a schedule.
 
 **Cost.** A few numbers a rank and series, and some 2,500 points of its course a series.
 

@@ -140,7 +140,7 @@ std::string EndOf(const Excursion& e, ExcursionKind kind, bool opened) {
   if (opened) return " It is still away.";
   switch (kind) {
     case ExcursionKind::kSpike:
-      return absl::StrCat(" It was last seen away in step ", e.last_step, ".");
+      return absl::StrCat(" It was last away in step ", e.last_step, ".");
     case ExcursionKind::kRecovered:
       return absl::StrCat(" It was last away in step ", e.last_step, ".");
     case ExcursionKind::kLevelShift:

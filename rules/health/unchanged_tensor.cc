@@ -24,59 +24,40 @@ constexpr char kPage[] = R"page(
 
 A weight has a gradient, the rate is not zero, and the weight keeps its bits.
 
-**Why.** The optimizer does not hold it: it was made before a layer was added, replaced or moved, or from a list that
-leaves the layer out. The backward pass still pays
-for its gradient. An untrained head of 50,000 by 4,096 is 200 million parameters of noise that the rest of the model
-learns to live with: the loss falls, and ends
-higher.
+**Why.** The optimizer does not hold it: it was made before a layer was added, replaced or moved, or from a list that leaves the layer out. The backward pass still pays for its
+gradient. An untrained head of 50,000 by 4,096 is 200 million parameters of noise that the rest of the model learns to live with: the loss falls, and ends higher.
 
 **Bad.** `head.weight: the same bits over 3 updates (steps 4 to 16), gradient up to 0.02, rate 0.001; of the others 23 change`.
 
-**Good.** Weights that change; frozen ones without a gradient (`requires_grad_(False)`); in checkpoints what no
-optimizer holds (bases of LoRA, buffers), and moments that
-are zero or stand still (frozen on the way).
+**Good.** Weights that change; frozen ones without a gradient (`requires_grad_(False)`); in checkpoints what no optimizer holds (bases of LoRA, buffers), and moments that are zero or
+stand still (frozen on the way).
 
 **How to fix it.**
-- Make the optimizer after the model is whole, on its device and wrapped: `AdamW(model.parameters())`; a layer that
-  comes later by `optimizer.add_param_group`.
+- Make the optimizer after the model is whole, on its device and wrapped: `AdamW(model.parameters())`; a layer that comes later by `optimizer.add_param_group`.
 - `set(id(p) for g in optimizer.param_groups for p in g["params"])` against `model.named_parameters()` shows the missing parameters.
-- In checkpoints: the optimizer holds the tensor and moves it, and another copy is saved. Make the optimizer after
-  `model.to(...)` and after wrapping; copy fp32 masters
-  back after each step; save what is trained.
-- If rate times gradient is below half the last place of the weight (advice `below-last-place`), plain descent in
-  bf16 rounds each update away: fp32 masters, or a higher rate.
-- Frozen on purpose: `p.requires_grad_(False)`, which saves its gradient too; or declare it: `--set
-  health/unchanged-tensor.frozen='encoder.*'` (again for more).
+- In checkpoints: the optimizer holds the tensor and moves it, and another copy is saved. Make the optimizer after `model.to(...)` and after wrapping; copy fp32 masters back after each
+  step; save what is trained.
+- If rate times gradient is below half the last place of the weight (advice `below-last-place`), plain descent in bf16 rounds each update away: fp32 masters, or a higher rate.
+- Frozen on purpose: `p.requires_grad_(False)`, which saves its gradient too; or declare it: `--set health/unchanged-tensor.frozen='encoder.*'` (again for more).
 
-**What it checks.** Where the tensors of a run are observed: the 128-bit digest of a weight (role `weight`), the
-gradient of the same name (role `gradient`) and
-the learning rates recorded in that step (`lr`, `lr.1`, ...). An update counts where the gradient is finite and not
-zero, every recorded rate is above 0, a step of that rate
-is larger than the last place of the weight's largest element, and the gradient is more than a rounding error: where
-four tensors or more have one in that step, its
-largest element is above 2^-20 (16-bit weights: 2^-12) of their median. The bias of an attention's keys has such a
-gradient, which is 0 by symmetry, as has a bias in
-front of a batch norm. The update is without effect where the digest is that of the observation before. A finding
-needs 3 in a row, in each of which another weight
-changed, or 8 where no weight of the run does.
+**What it checks.** Where the tensors of a run are observed: the 128-bit digest of a weight (role `weight`), the gradient of the same name (role `gradient`) and the learning rates
+recorded in that step (`lr`, `lr.1`, ...). An update counts where the gradient is finite and not zero, every recorded rate is above 0, a step of that rate is larger than the last place
+of the weight's largest element, and the gradient is more than a rounding error: where four tensors or more have one in that step, its largest element is above 2^-20 (16-bit weights:
+2^-12) of their median. The bias of an attention's keys has such a gradient, which is 0 by symmetry, as has a bias in front of a batch norm. The update is without effect where the
+digest is that of the observation before. A finding needs 3 in a row, in each of which another weight changed, or 8 where no weight of the run does.
 
-In checkpoints the optimizer's state replaces the gradient: a first moment (`exp_avg`, `momentum_buffer`) that is not
-zero and is another one than in the checkpoint
-before shows that the optimizer stepped, by the rate of the weight's own parameter group. Three checkpoints with the same bits are a finding.
+In checkpoints the optimizer's state replaces the gradient: a first moment (`exp_avg`, `momentum_buffer`) that is not zero and is another one than in the checkpoint before shows that
+the optimizer stepped, by the rate of the weight's own parameter group. Three checkpoints with the same bits are a finding.
 
 **Strength.** `proved`: digest, gradient and rate are what was observed.
 
-**Inconclusive when** no rate was recorded, one of them is 0, fewer than 3 updates were observed, values are NaN or
-infinite (of a weight that changes otherwise: for
-those steps, in addition to the pass of the others), a step of that rate is below the weight's last place, the gradient is a
-rounding error, no weight of the run changes and 8 updates
-were not seen, a tensor whose elements are all one number stands (at a bound that clamps it), checkpoints keep no
-optimizer's state, or one whose parameters could not be
-named, or an update of the tensor was observed: then the optimizer holds it, and `precision/lost-update` judges the update.
+**Inconclusive when** no rate was recorded, one of them is 0, fewer than 3 updates were observed, values are NaN or infinite (of a weight that changes otherwise: for those steps, in
+addition to the pass of the others), a step of that rate is below the weight's last place, the gradient is a rounding error, no weight of the run changes and 8 updates were not seen, a
+tensor whose elements are all one number stands (at a bound that clamps it), checkpoints keep no optimizer's state, or one whose parameters could not be named, or an update of the
+tensor was observed: then the optimizer holds it, and `precision/lost-update` judges the update.
 
-**What it cannot see.** Parameter groups after the fourth, whose rate `run.watch` does not record; a weight that
-changes only by decay; ranks after the first that
-reports a tensor (shards of one name).
+**What it cannot see.** Parameter groups after the fourth, whose rate `run.watch` does not record; a weight that changes only by decay; ranks after the first that reports a tensor
+(shards of one name).
 
 **Cost.** Some 100 bytes a weight; the digests are there.
 
@@ -388,8 +369,7 @@ class UnchangedTensor : public ScalarRule {
     if (weight.unrated > 0)
       return Inconclusive("no-rate: no learning rate was recorded in the steps with a gradient");
     if (weight.resting > 0)
-      return Inconclusive(
-          "rate-zero: a learning rate of this run is 0 in the steps with a gradient");
+      return Inconclusive("rate-zero: a learning rate is 0 in the steps with a gradient");
     if (weight.clamped > 0)
       return Inconclusive("one-value: all elements have one value; the tensor may be at a bound");
     if (weight.tiny > 0)

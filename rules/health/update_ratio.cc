@@ -27,55 +27,49 @@ constexpr char kPage[] = R"page(
 
 A step changes the weights by far too little or far too much, relative to their size.
 
-**Why.** A step of the optimizer usually changes a weight matrix by about a thousandth of its norm. At 10^-7 a run of 100,000 steps
-moves the weights by a hundredth, if all its steps point in one direction: the rate is a thousand times too small, and the loss falls as
-slowly as if the data were hard. At 0.3 three steps replace what the weights held, and nothing that was learned stays.
+**Why.** A step of the optimizer usually changes a weight matrix by about a thousandth of its norm. At 10^-7 a run of 100,000 steps moves the weights by a hundredth,
+if all its steps point in one direction: the rate is a thousand times too small, and the loss falls as slowly as if the data were hard. At 0.3 three steps replace
+what the weights held, and nothing that was learned stays.
 
 **Bad.** `update_ratio was below 10^-4 in 100 points in a row (steps 30 to 129), 10^-6.8 on average, at a rate of 3e-8`
 
 **Good.** Around 10^-3; less in the decay of a schedule, more in its first steps.
 
 **How to fix it.**
-- Too small: the rate, its unit, a multiplier per layer; `unscale_` called twice; gradients averaged twice (a mean over micro-batches
-  and over ranks).
+- Too small: the rate, its unit, a multiplier per layer; `unscale_` called twice; gradients averaged twice (a mean over micro-batches and over ranks).
 - Too large: the rate; a warm-up; clipping (`clip_grad_norm_`), which AdamW's normalisation does not replace; an initialisation near zero.
 - Fine-tuning at 10^-6 on purpose: `--set health/update-ratio.low=-6`.
 
 **What it checks.** log10 of |change| / |weight| (Euclidean norms), against [-4, -1] (options `low`, `high`):
-- series whose role is the update ratio; `run.watch` records `update_ratio`, from up to 1,024 elements of each of the 16 largest
-  parameters. A negative value is treated as the log10 itself;
-- observed updates of tensors with at least two axes, by the sampled elements before and after, or, where no elements were kept, by the mean
-  magnitudes of the change and of the weight that was observed with it. Biases and gains are left out: near 0 a bias has no scale.
+- series whose role is the update ratio; `run.watch` records `update_ratio`, from up to 1,024 elements of each of the 16 largest parameters. A negative value is
+  treated as the log10 itself;
+- observed updates of tensors with at least two axes, by the sampled elements before and after, or, where no elements were kept, by the mean magnitudes of the change
+  and of the weight that was observed with it. Biases and gains are left out: near 0 a bias has no scale.
 
-A point counts if the weight is not zero and the learning rate is in use: recorded ten times without a new maximum (not in a
-warm-up), and at least a tenth of its maximum. A finding needs 100 consecutive points on one side (option `points`), or 20 of them that lie
-over 200 steps or more. A ratio that was inside before must lie twice as far from there, and by two deviations of what was inside, as the
-gradient's fall explains: noise that stays near a limit for tens of steps is not a wrong rate.
+A point counts if the weight is not zero and the learning rate is in use: recorded ten times without a new maximum (not in a warm-up), and at least a tenth of its
+maximum. A finding needs 100 consecutive points on one side (option `points`), or 20 of them that lie over 200 steps or more. A ratio that was inside before must lie
+twice as far from there, and by two deviations of what was inside, as the gradient's fall explains: noise that stays near a limit for tens of steps is not a wrong
+rate.
 
-**In checkpoints** many steps lie between two weights, and no limit fits: the ratio is shown (the verdict of
-`weights`: median, lowest and highest over
-2,048 sampled elements of each weight with two axes), and judged against the run's own weights alone. A note,
-`heuristic`, needs a weight whose ratio, over the
-rate of its parameter group, is a thousand times the median's or a thousandth of it, on the same side between each two
-of four checkpoints, and eight weights that changed. (The second factor of a LoRA begins as zeros and moves so for a
-while.)
+**In checkpoints** many steps lie between two weights, and no limit fits: the ratio is shown (the verdict of `weights`: median, lowest and highest over 2,048 sampled
+elements of each weight with two axes), and judged against the run's own weights alone. A note, `heuristic`, needs a weight whose ratio, over the rate of its
+parameter group, is a thousand times the median's or a thousandth of it, on the same side between each two of four checkpoints, and eight weights that changed. (The
+second factor of a LoRA begins as zeros and moves so for a while.)
 
-**Strength.** `statistical`, its false-alarm rate measured: of 1,000 simulated healthy runs of 1,500 steps (warm-up, cosine, linear and constant
-rates; the ratio log-normal around 10^-2 to 10^-3.2 at the peak, with correlated noise; SGD whose gradients fall by three decades; logged in each
-step or each tenth, with the rate and without) one alarmed (SGD, noise that stays for tens of steps), so at most 0.5 %
-with 95 % confidence. The limits themselves are customary.
+**Strength.** `statistical`, its false-alarm rate measured: of 1,000 simulated healthy runs of 1,500 steps (warm-up, cosine, linear and constant rates; the ratio
+log-normal around 10^-2 to 10^-3.2 at the peak, with correlated noise; SGD whose gradients fall by three decades; logged in each step or each tenth, with the rate
+and without) one alarmed (SGD, noise that stays for tens of steps), so at most 0.5 % with 95 % confidence. The limits themselves are customary.
 
-**Inconclusive when** fewer than 100 points counted, the learning rate was never in use, the ratio is too low and no recorded rate excludes a
-decay or warm-up, or the gradient's norm fell as far as the ratio did, or further, or to 0: then the loss is at its minimum or the gradients
-vanish (`health/gradient-vanish`, `health/all-zero`), and no rate is wrong.
+**Inconclusive when** fewer than 100 points counted, the learning rate was never in use, the ratio is too low and no recorded rate excludes a decay or warm-up, or
+the gradient's norm fell as far as the ratio did, or further, or to 0: then the loss is at its minimum or the gradients vanish (`health/gradient-vanish`,
+`health/all-zero`), and no rate is wrong.
 
-**What it cannot see.** A tensor that is never observed; one layer among many in a series of the whole model; a ratio that is wrong in the first
-steps alone.
+**What it cannot see.** A tensor that is never observed; one layer among many in a series of the whole model; a ratio that is wrong in the first steps alone.
 
 **Cost.** Some 600 bytes a series or tensor.
 
-**Sources.** Karpathy, "CS231n: Neural Networks, Part 3", ratio of weights to updates (about 10^-3); You et al., "Large Batch Training
-of Convolutional Networks", 2017 (LARS); SageMaker Debugger's rules `WeightUpdateRatio` and `ExplodingTensor`.
+**Sources.** Karpathy, "CS231n: Neural Networks, Part 3", ratio of weights to updates (about 10^-3); You et al., "Large Batch Training of Convolutional Networks",
+2017 (LARS); SageMaker Debugger's rules `WeightUpdateRatio` and `ExplodingTensor`.
 )page";
 
 constexpr OptionInfo kOptions[] = {
@@ -374,8 +368,7 @@ class UpdateRatio : public ScalarRule {
     if (course.counted() + course.resting() == 0 && course.no_number() > 0)
       return Inconclusive("poisoned: every value is NaN or infinite");
     if (course.counted() + course.resting() == 0)
-      return Inconclusive(
-          "no-weight: the weight is zero, or was not observed together with the update");
+      return Inconclusive("no-weight: the weight is zero, or was not observed with the update");
     if (course.counted() == 0)
       return Inconclusive(
           "rate-not-at-work: the learning rate is in its warm-up, or below a tenth of its maximum");

@@ -184,7 +184,7 @@ class CommsCrossover : public ScalarRule {
         .Witness("compute_seconds", plan::ComputeSeconds(plan))
         .Fix(
             "Use a larger batch or fewer GPUs, gather weights once per step, send fewer bytes, or "
-            "use a pipeline. plumb plan with the same figures computes the gain of each.");
+            "use a pipeline; plumb plan with the same figures computes the gain of each.");
     *found.verdict().mutable_details() = std::move(details);
     return found.Take();
   }

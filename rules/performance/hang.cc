@@ -20,73 +20,57 @@ constexpr char kPage[] = R"page(
 
 Some ranks are blocked, and the others wait for them.
 
-**Why.** One rank that does not launch a collective holds all others until the communication library's
-time limit, 10 minutes with PyTorch's NCCL backend: 4,096 GPUs that wait so long cost 683 GPU hours, and
-their utilisation reads 100 % meanwhile.
+**Why.** One rank that does not launch a collective holds all others until the communication library's time limit, 10 minutes with PyTorch's NCCL
+backend: 4,096 GPUs that wait so long cost 683 GPU hours, and their utilisation reads 100 % meanwhile.
 
-**Bad.** Ranks 0, 1 and 3 are in step 20 and rank 2 is in step 19, for 12 s where a step takes .5 s. Of dumps: `rank 5
-has not launched all_reduce 1,204 of group default_pg; 7 ranks wait for it`.
+**Bad.** Ranks 0, 1 and 3 are in step 20 and rank 2 is in step 19, for 12 s where a step takes .5 s. Of dumps: `rank 5 has not launched all_reduce
+1,204 of group default_pg; 7 ranks wait for it`.
 
-**Good.** A checkpoint of two minutes inside `run.span("checkpoint")`; the first three steps of a
-process, whatever they compile; a pause half as long again as one that the run came back from.
+**Good.** A checkpoint of two minutes inside `run.span("checkpoint")`; the first three steps of a process, whatever they compile; a pause half as long
+again as one that the run came back from.
 
-**How to fix it.** `not-launched`: that rank's stack (`py-spy dump`), its log, its host. `not-completed`: its GPU and its links.
-`mismatched`: code that runs on some ranks only; `TORCH_DISTRIBUTED_DEBUG=DETAIL`. `stuck`: take the stacks of the
-named ranks (`py-spy dump`, `gdb`), and the flight
-recorder with NCCL. `process-gone`: the exit status and the kernel's log (out of memory); the others
-wait forever, so restart. `network-lost`: the host and its network. A stage that is long on purpose:
-declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
+**How to fix it.** `not-launched`: that rank's stack (`py-spy dump`), its log, its host. `not-completed`: its GPU and its links. `mismatched`: code
+that runs on some ranks only; `TORCH_DISTRIBUTED_DEBUG=DETAIL`. `stuck`: take the stacks of the named ranks (`py-spy dump`, `gdb`), and the flight
+recorder with NCCL. `process-gone`: the exit status and the kernel's log (out of memory); the others wait forever, so restart. `network-lost`: the
+host and its network. A stage that is long on purpose: declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
 
-**What it checks.** Every agent sends a heartbeat each half second from a thread of its own, which states
-how long its trainer has been in the same step, or that it is between two steps and within no span: a notebook between
-two cells, a loop that has ended, a pause of the user. If all are in this state, no rank hangs. If others are in a later step, such a
-rank is treated like any other. `plumbd` takes the processes of a run, an attempt and a role
-together: when all of them have made no progress for longer than 10 s (`liveness.hang_seconds`), 5 median steps and
-twice the longest pause that the run came back from, it names those that are in the earliest step; in one step, where some are
-within a collective (its span is open: `run.span("collective")`, or the wait for the last gradients of
-DistributedDataParallel on the CPU) and others are not, those that are not. A rank
-whose connection broke is named instead: `process-gone` if its heartbeats arrived until then;
-`network-lost` for one that sent nothing before that, or is still connected but has sent nothing since before the others stopped: a stopped
-process (`SIGSTOP`, a debugger) looks so, too. It is an `error` if a rank can be named. If all
-are in one step it is a `warning`, and an `error` after 30 times as long. If a loop stopped before five observations, half a
-second apart, saw progress, the length of its steps is not known: it is reported after 30 times `hang_seconds` (five
-minutes), as a `warning` if a rank can be named, else as a `note`. The incident closes when the blocked ranks
-continue or report their end, or when all waiting ranks have ended normally.
+**What it checks.** Every agent sends a heartbeat each half second from a thread of its own, which states how long its trainer has been in the same
+step, or that it is between two steps and within no span: a notebook between two cells, a loop that has ended, a pause of the user. If all are in this
+state, no rank hangs. If others are in a later step, such a rank is treated like any other. `plumbd` takes the processes of a run, an attempt and a
+role together: when all of them have made no progress for longer than 10 s (`liveness.hang_seconds`), 5 median steps and twice the longest pause that
+the run came back from, it names those that are in the earliest step; in one step, where some are within a collective (its span is open:
+`run.span("collective")`, or the wait for the last gradients of DistributedDataParallel on the CPU) and others are not, those that are not. A rank
+whose connection broke is named instead: `process-gone` if its heartbeats arrived until then; `network-lost` for one that sent nothing before that, or
+is still connected but has sent nothing since before the others stopped: a stopped process (`SIGSTOP`, a debugger) looks so, too. It is an `error` if
+a rank can be named. If all are in one step it is a `warning`, and an `error` after 30 times as long. If a loop stopped before five observations, half
+a second apart, saw progress, the length of its steps is not known: it is reported after 30 times `hang_seconds` (five minutes), as a `warning` if a
+rank can be named, else as a `note`. The incident closes when the blocked ranks continue or report their end, or when all waiting ranks have ended
+normally.
 
-*Of flight-recorder dumps* (offline): a rank's head is its oldest pending operation. It waits for each member of the group that has not
-launched it, or holds it pending behind an older one; a send or receive waits for the peer named in it, unless that
-peer's head is the counterpart. `mismatched`: the ranks in the minority by operation, dtype or shape (as the library
-compares them: counts of elements where they must
-agree, never how a tensor is viewed; bytes where an all-gather or broadcast only moves them; a tie names all), those
-that began two operations in another order than most, and those of which each sends to the
-next and none receives. `not-launched`: ranks that others wait for and that hold nothing pending; ranks without a dump
-only where no rank with one is such.
-`not-completed`: ranks whose oldest pending all-reduce, all-gather, reduce-scatter, all-to-all or barrier of a group a peer has
-completed. `not-started`: fewer than half of the ranks, whose recorders have the operation as `scheduled` while it is
-`started` on the others: what runs before it on
-their devices holds them. Else all at one operation: a `note` that names no rank. A graph over *any* pending collective names false ranks in 4 of 10
-simulated hangs, because ranks run ahead by different depths; this one in none of 480.
+*Of flight-recorder dumps* (offline): a rank's head is its oldest pending operation. It waits for each member of the group that has not launched it,
+or holds it pending behind an older one; a send or receive waits for the peer named in it, unless that peer's head is the counterpart. `mismatched`:
+the ranks in the minority by operation, dtype or shape (as the library compares them: counts of elements where they must agree, never how a tensor is
+viewed; bytes where an all-gather or broadcast only moves them; a tie names all), those that began two operations in another order than most, and
+those of which each sends to the next and none receives. `not-launched`: ranks that others wait for and that hold nothing pending; ranks without a
+dump only where no rank with one is such. `not-completed`: ranks whose oldest pending all-reduce, all-gather, reduce-scatter, all-to-all or barrier of
+a group a peer has completed. `not-started`: fewer than half of the ranks, whose recorders have the operation as `scheduled` while it is `started` on
+the others: what runs before it on their devices holds them. Else all at one operation: a `note` that names no rank. A graph over *any* pending
+collective names false ranks in 4 of 10 simulated hangs, because ranks run ahead by different depths; this one in none of 480.
 
-**Inconclusive when** all that is pending in any dump was launched less than 30 s before the files were written (by
-the files' own time): they were requested
-from a job that may continue, and dumps of two moments look like waiting ranks. When dumps prove to be of different
-times (one member completed what another had
-not launched), no rank waits, more of the awaited ranks have no dump than there are dumps, or the dumps explain nothing.
+**Inconclusive when** all that is pending in any dump was launched less than 30 s before the files were written (by the files' own time): they were
+requested from a job that may continue, and dumps of two moments look like waiting ranks. When dumps prove to be of different times (one member
+completed what another had not launched), no rank waits, more of the awaited ranks have no dump than there are dumps, or the dumps explain nothing.
 
-**What it cannot see.** Which rank blocks the others if all are in the same step, and no span shows which ranks are within a collective. Hangs
-of a run with a process that sends nothing. Processes that all stop between two steps, within no span
-(`health/hang-between-steps` reports those); or, where the step
-has stages (`run.watch`, spans of forward and backward), between two of them; one alone within a forward pass. Records
-have no heartbeats, so an offline audit of them gives no verdict of this rule; an audit of a
-stored run (`plumb audit --server`) repeats the earlier findings. Of dumps: what the recorder had overwritten (raise
-`TORCH_NCCL_TRACE_BUFFER_SIZE`), and
-whether the job was blocked at all if files were copied without their times (`cp -p`, `rsync -a` keep them): that
-dumps are written on a time-out is an assumption.
+**What it cannot see.** Which rank blocks the others if all are in the same step, and no span shows which ranks are within a collective. Hangs of a
+run with a process that sends nothing. Processes that all stop between two steps, within no span (`health/hang-between-steps` reports those); or,
+where the step has stages (`run.watch`, spans of forward and backward), between two of them; one alone within a forward pass. Records have no
+heartbeats, so an offline audit of them gives no verdict of this rule; an audit of a stored run (`plumb audit --server`) repeats the earlier findings.
+Of dumps: what the recorder had overwritten (raise `TORCH_NCCL_TRACE_BUFFER_SIZE`), and whether the job was blocked at all if files were copied
+without their times (`cp -p`, `rsync -a` keep them): that dumps are written on a time-out is an assumption.
 
 **Cost.** A heartbeat of some 40 bytes each half second when there is nothing else to send.
 
-**Strength.** `bounded`: it is measured that no rank continues; it is an assumption, stated in the
-finding, that no stage takes this long.
+**Strength.** `bounded`: it is measured that no rank continues; it is an assumption, stated in the finding, that no stage takes this long.
 )page";
 
 constexpr RuleInfo kInfo = {"performance/hang",

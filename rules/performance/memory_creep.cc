@@ -23,8 +23,8 @@ constexpr char kPage[] = R"page(
 
 Memory grows from step to step and will reach its limit.
 
-**Why.** A list that keeps the loss with its graph (`losses.append(loss)` instead of `loss.item()`) keeps about 2 MB per step: with 20 GB free the
-run ends out of memory at step 10,000, and the error names an unrelated allocation.
+**Why.** A list that keeps the loss with its graph (`losses.append(loss)` instead of `loss.item()`) keeps about 2 MB per step: with 20 GB free the run
+ends out of memory at step 10,000, and the error names an unrelated allocation.
 
 **Bad.** `memory.allocated grows by 2.1e+06 a step (steps 40 to 399), in the newer half of them at 0.97 or more of the older half's rate; it reaches
 8e+10 in 1,900 steps`.
@@ -32,54 +32,44 @@ run ends out of memory at step 10,000, and the error names an unrelated allocati
 **Good.** `memory.allocated does not grow (99 % interval -310 to 290 a step)`.
 
 **How to fix it.** Host references to tensors that have a graph: `.item()` or `.detach()` before anything is kept; metrics that gather; hooks that
-store activations; caches by shape (`torch.compile` with dynamic shapes). `torch.cuda.memory._record_memory_history()` and `_dump_snapshot()` list
-the code that allocated the memory. If `allocated` is flat and `reserved` grows it is fragmentation:
-`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
+store activations; caches by shape (`torch.compile` with dynamic shapes). `torch.cuda.memory._record_memory_history()` and `_dump_snapshot()` list the
+code that allocated the memory. If `allocated` is flat and `reserved` grows it is fragmentation: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
 
-**What it checks.** Series of memory (`memory.allocated`, `memory.reserved`, ...; not peaks), of each rank: the smallest value of
-each step, which remains when activations are freed; the first 10 points of an attempt do not count. A finding where
+**What it checks.** Series of memory (`memory.allocated`, `memory.reserved`, ...; not peaks), of each rank: the smallest value of each step, which
+remains when activations are freed; the first 10 points of an attempt do not count. A finding where
 
 - the slope of the newer half of the steps by Theil and Sen, and of all steps since growth began, is above 0 with 99 % confidence;
 - it grew by at least twice as much as it ever fell back by: what was given back was not kept, and noise has to be outgrown;
 - it does not slow down. Let q be the slope of the newer half of the growth over that of the older one, at least (both by the ends of their 99 %
   intervals). A cache that fills nears its end exponentially, and brings q/(1 - q) times the newer half's growth from now on: that must be more than
   what is left to the limit. And q is at least 0.7: growth with a power of time below 0.77, as a root (0.41) or a logarithm, has a smaller one;
-- no newer part of it slows down, either (the newest 70, 50, 35 and 25 %): a cache that began to fill late; and none
-  of the newer four eighths brings less than a third
-  of its part: a jump or two;
+- no newer part of it slows down, either (the newest 70, 50, 35 and 25 %): a cache that began to fill late; and none of the newer four eighths brings
+  less than a third of its part: a jump or two;
 - the newest eighth of it and the newest five points lie on the line of those before: growth that has ended does not count;
 - the line reaches the limit within ten times as many steps as it grew in.
 
 The limit is a related series (`memory.limit`, `memory.total`), the option `limit` in the series' own unit, 1 for a share, 100 for a percentage.
 
-While a run continues, it is not known whether growth will end: with the first epoch, or when a cache is full. Growth
-that lasted for n steps continues
-for another n/9 in nine of ten cases, if nothing else is known. So it is reported before the end of a run only if the
-limit is within a ninth of the steps of
-the growth (checked sixteen times per doubling of the steps, from the 64th on), which is when nine tenths of the free
-memory are used; at the end of a run, or of a
-file, whenever the above holds. An early warning becomes a note at the end if the memory fell or stayed constant since.
+While a run continues, it is not known whether growth will end: with the first epoch, or when a cache is full. Growth that lasted for n steps
+continues for another n/9 in nine of ten cases, if nothing else is known. So it is reported before the end of a run only if the limit is within a
+ninth of the steps of the growth (checked sixteen times per doubling of the steps, from the 64th on), which is when nine tenths of the free memory are
+used; at the end of a run, or of a file, whenever the above holds. An early warning becomes a note at the end if the memory fell or stayed constant
+since.
 
-**Strength.** `statistical`, measured: of 2,200 simulated healthy series of 150 to 2,000 steps, with noise of 0.02 to
-2 % of the memory, 2 alarmed, so at most
-0.29 % do (95 %): 200 each that are flat, uneven, wander, saturate (time constants of 20 to 1,000 steps), grow like a
-root or a logarithm, are emptied 2 to 20
-times, step up once or three times, grow until a first epoch ends, or fill twice, of which kind both are. Of
-400 leaks of 0.01 to 1 % a step (even, in stairs,
-faster and faster, begun late) that end in a full memory all are found, 90 % of them while the run continues, the middle one when 95 to 98 % of
-its life is over; of 400 runs with such a leak that end at 65 % of the memory 85 % are found, at 80 % 98 %: the others
-have fewer than 60 steps, or too much noise.
+**Strength.** `statistical`, measured: of 2,200 simulated healthy series of 150 to 2,000 steps, with noise of 0.02 to 2 % of the memory, 2 alarmed, so
+at most 0.29 % do (95 %): 200 each that are flat, uneven, wander, saturate (time constants of 20 to 1,000 steps), grow like a root or a logarithm, are
+emptied 2 to 20 times, step up once or three times, grow until a first epoch ends, or fill twice, of which kind both are. Of 400 leaks of 0.01 to 1 %
+a step (even, in stairs, faster and faster, begun late) that end in a full memory all are found, 90 % of them while the run continues, the middle one
+when 95 to 98 % of its life is over; of 400 runs with such a leak that end at 65 % of the memory 85 % are found, at 80 % 98 %: the others have fewer
+than 60 steps, or too much noise.
 
-**Inconclusive when** no rank has 50 steps and 40 points of it after its start, memory grows by less than half and
-its limit is not known (a series above its recorded limit has none: the two are of different units; growth by half and
-more is a note that asks for the limit), or
-its noise hides whether growth slows down.
+**Inconclusive when** no rank has 50 steps and 40 points of it after its start, memory grows by less than half and its limit is not known (a series
+above its recorded limit has none: the two are of different units; growth by half and more is a note that asks for the limit), or its noise hides
+whether growth slows down.
 
-**What it cannot see.** Growth that begins late, until it is half of the steps; a leak that slows down; memory that
-no series records; growth in fewer than some ten
-jumps; growth under noise, or under a single fall, of more than half of it. That a file ends in the midst of a first
-epoch, or of a first filling that is even: such
-growth is reported, because it looks like any other.
+**What it cannot see.** Growth that begins late, until it is half of the steps; a leak that slows down; memory that no series records; growth in fewer
+than some ten jumps; growth under noise, or under a single fall, of more than half of it. That a file ends in the midst of a first epoch, or of a
+first filling that is even: such growth is reported, because it looks like any other.
 
 **Cost.** 4 KB a series and rank.
 
