@@ -26,7 +26,7 @@ FAMILIES = {}
 
 
 class Loop:
-    """What run.watch tells Sides of a loop; `rows`: (cosine, share) of each look."""
+    """What run.watch reports to Sides of a loop; `rows`: (cosine, share) of each look."""
 
     def __init__(self, *optimizers):
         self.rows, self._cosine = [], None

@@ -4,7 +4,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -61,7 +63,9 @@ noise of 1 % to 30 % that is normal or has heavy tails and may be correlated, gr
 **Inconclusive when** fewer than 100 points were recorded, none is finite, or the norm was logged after the clip. Findings are made from 16 points on.
 
 **What it cannot see.** A slow rise; a spike in the first 16 points; one layer's spike in the norm of all. In a short fine-tuning (under
-some 150 points) too little was seen before to know the noise by: a norm 30 times as high may be a note.
+some 150 points) too little was seen before to know the noise by: a norm 30 times as high may be a note. In a game (GAN, actor and critic) each side's
+norm follows the other side: a quiet norm begins to swing where the other side catches up. If several optimizers have each a loss of their own
+(`partial_loss.1`), less than 30 times the level is a note.
 
 **Cost.** A tenth of a microsecond a point, at most a few hundred KB a series.
 
@@ -88,6 +92,7 @@ constexpr RuleInfo kInfo = {"health/gradient-spike",
 
 constexpr uint64_t kFewNorms = 100;    // points
 constexpr double kTimesBefore = 100;   // an explosion, over what it stood at
+constexpr double kTimesInAGame = 30;   // the level: less is the other side's doing
 constexpr double kFalseSpikes = 8e-4;  // of runs: none of 4,000, at 95 %
 
 // Did the rate fall and rise again?
@@ -114,7 +119,7 @@ class GradientSpike : public ScalarRule {
 
   bool ReadsScalar(const v1::Site& site) const override {
     const SeriesRole role = roles_.Of(site.op());
-    return role == SeriesRole::kGradientNorm || role == SeriesRole::kRate;
+    return role == SeriesRole::kGradientNorm || role == SeriesRole::kRate || IsOfASide(site.op());
   }
 
   bool judges_unseen_steps() const override { return false; }
@@ -185,7 +190,7 @@ class GradientSpike : public ScalarRule {
       const Place place = PlaceOf(key);
       std::vector<SeriesEvent> events;
       series.detector.End(&events);
-      Tell(place, events, series, out);
+      Tell(key, events, series, out);
       if (series.told) continue;
       v1::Verdict verdict = Rest(series);
       Put(*verdict.mutable_details(), "series", place.second);
@@ -196,7 +201,7 @@ class GradientSpike : public ScalarRule {
     }
   }
 
-  // Between steps open_ and rate_ are empty; norms_ and known_ are found again.
+  // Between steps open_ and rate_ are empty; norms_, known_ and games_ are found again.
   void Persist(Archive& archive) override {
     archive.Version(5, 5);  // 5: rings hold what was written alone
     archive(series_, turns_);
@@ -219,7 +224,11 @@ class GradientSpike : public ScalarRule {
     Norm* norm = nullptr;  // nullptr: it is none
   };
 
+  // run.watch: a loss of one of several optimizers that have each their own.
+  static bool IsOfASide(std::string_view op) { return op.starts_with("partial_loss."); }
+
   Known Find(const SiteStep& step) {
+    if (IsOfASide(step.site.op())) games_.insert(step.role);
     Known known{roles_.Of(step.site.op()), nullptr};
     if (known.role != SeriesRole::kGradientNorm) return known;
     known.norm = &*norms_.try_emplace({step.role, step.site.layer(), step.site.op()}).first;
@@ -247,7 +256,7 @@ class GradientSpike : public ScalarRule {
     ++series.points;
     series.ceiling.Take(norm);
     const bool any = !events.empty();
-    if (any) Tell(PlaceOf(key), events, series, out);
+    if (any) Tell(key, events, series, out);
     series.standing.Take(step.step, norm);
     if (series.told_explosion || !(norm > explosion_)) return any;
     const double stands = series.standing.at_least();
@@ -259,17 +268,19 @@ class GradientSpike : public ScalarRule {
 
   static Place PlaceOf(const Key& key) { return {std::get<1>(key), std::get<2>(key)}; }
 
-  void Tell(const Place& place, const std::vector<SeriesEvent>& events, NormSeries& series,
+  void Tell(const Key& key, const std::vector<SeriesEvent>& events, NormSeries& series,
             VerdictSink& out) const {
+    const bool game = games_.contains(std::get<0>(key));
     // What comes back to a clip from below is no spike.
     if (series.ceiling.clips(series.points)) return;
     for (const SeriesEvent& event : events) {
       if (event.of_rise()) continue;
       const bool settled = event.what != SeriesEvent::What::kOpened;
       // A small one is told once it is known what became of it.
-      if (!Warns(event.excursion) && !settled) continue;
+      const bool warns = Warns(event.excursion, game);
+      if (!warns && !settled) continue;
       series.told = true;
-      out.Add(Spike(place, event.excursion));
+      out.Add(Spike(PlaceOf(key), event.excursion, warns));
     }
   }
 
@@ -289,12 +300,14 @@ class GradientSpike : public ScalarRule {
   // points do not say how much it is: what lasts must rise above what was seen before, too. And
   // norms rise to several times what they were in healthy training, however little noise they have,
   // but slowly.
-  static bool Warns(const Excursion& e) { return e.doubled(); }
+  static bool Warns(const Excursion& e, bool game) {
+    return e.doubled() && !(game && e.peak_value < kTimesInAGame * e.value(e.level));
+  }
 
-  static v1::Verdict Spike(const Place& place, const Excursion& e) {
-    FindingBuilder found = Begun(place, Warns(e) ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, e.onset_step,
+  static v1::Verdict Spike(const Place& place, const Excursion& e, bool warns) {
+    FindingBuilder found = Begun(place, warns ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, e.onset_step,
                                  e.last_step, NameOf(e.kind));
-    found.Title(Warns(e) ? "the gradient norm jumped" : "the gradient norm left its level")
+    found.Title(warns ? "the gradient norm jumped" : "the gradient norm left its level")
         .Explain(absl::StrFormat("%s left its level of %.4g in step %d and reached %.4g in step %d "
                                  "(%.3g scales above it); %s.",
                                  place.second, e.value(e.level), e.onset_step, e.peak_value,
@@ -374,6 +387,7 @@ class GradientSpike : public ScalarRule {
   std::vector<Norm*> open_;     // of norms_: those of this step
   std::optional<double> rate_;  // of this step, the largest
   std::map<v1::Role, RateTurns> turns_;
+  std::set<v1::Role> games_;  // whose optimizers have each a loss of their own
   std::map<std::tuple<v1::Role, std::string, std::string>, NormSeries> series_;
 };
 

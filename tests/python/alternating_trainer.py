@@ -97,7 +97,7 @@ class Reverse(torch.autograd.Function):
 
 
 def train_tasks(run, steps, pause):
-    """As where features must not tell what the second head learns."""
+    """As where features must not contain what the second head learns."""
     body, first, second = net(8, WIDTH), nn.Linear(WIDTH, 1), nn.Linear(WIDTH, 1)
     of_body, of_first, of_second = (torch.optim.Adam(one.parameters(), lr=1e-3) for one in (body, first, second))
     run.watch(nn.ModuleList([body, first, second]), [of_body, of_first, of_second])

@@ -110,7 +110,7 @@ optimizer = torch.optim.AdamW([{"params": model.table.parameters(), "lr": 1e-3},
 schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: 1 / (1 + s / 100))
 run = plumbline.init(run="light", record=sys.argv[1], strict=True)
 watch = run.watch(model, optimizer)
-told, light = {name: [] for name in ("loss", "grad_norm", "lr", "lr.1", "tokens")}, []
+given, light = {name: [] for name in ("loss", "grad_norm", "lr", "lr.1", "tokens")}, []
 for step in range(300):
     ids = torch.randint(0, 50, (4, 8 + step % 5))
     loss = torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
@@ -120,16 +120,16 @@ for step in range(300):
         if step % 3 == 0:
             other = copy.deepcopy(model)
             other(ids), other.state_dict(), torch.save(other.state_dict(), io.BytesIO())
-    told["grad_norm"].append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)))
-    told["loss"].append(loss.item()); told["tokens"].append(ids.numel())
-    for number, name in enumerate(("lr", "lr.1")): told[name].append(optimizer.param_groups[number]["lr"])
+    given["grad_norm"].append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)))
+    given["loss"].append(loss.item()); given["tokens"].append(ids.numel())
+    for number, name in enumerate(("lr", "lr.1")): given[name].append(optimizer.param_groups[number]["lr"])
     light += [step] if watch.light else []
     optimizer.step(); optimizer.zero_grad(); schedule.step()
     assert run._following() == step + 1
 watch.remove()
 assert (Words.forward, torch.Tensor.backward, torch.autograd.backward) == plain and not model._forward_pre_hooks
 assert run.finish()
-print(json.dumps({"light": light, "series": told}))
+print(json.dumps({"light": light, "series": given}))
 """
 
 

@@ -221,7 +221,7 @@ class Light:
         self._watch._guarded(self.leave)
 
     def ended(self, passes):
-        """Some steps have, the last one after so many backward passes."""
+        """Some steps have; the last one had `passes` backward passes."""
         self._store()
         if self.waiting and any(p.grad is not None for p in self.waiting):
             self.waiting = self._watch._untrained.graded(self.waiting)
