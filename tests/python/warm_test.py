@@ -53,8 +53,8 @@ def test_a_program_started_like_the_interpreter_sees_the_same(tmp_path, as_file)
     (tmp_path / "sees.py").write_text(SEES)
     first = [str(tmp_path / "sees.py")] if as_file else ["-W", "ignore", "-B", "-c", SEES]
     env = {**os.environ, "ADDED": "1", "PYTHONPATH": f"{tmp_path}/x:{os.environ.get('PYTHONPATH', '')}"}
-    cold, done = (subprocess.run([program, *first, "one", "two words"], cwd=tmp_path, env=env, capture_output=True, text=True, input="read", check=False)
-                  for program in (sys.executable, warm.python()))  # fmt: skip
+    options = {"cwd": tmp_path, "env": env, "capture_output": True, "text": True, "input": "read", "check": False}
+    cold, done = (subprocess.run([program, *first, "one", "two words"], **options) for program in (sys.executable, warm.python()))
     assert done.returncode == cold.returncode == 0, done.stderr
     assert (done.stdout, done.stderr) == (cold.stdout, cold.stderr)
 
@@ -88,9 +88,9 @@ def test_spawned_ranks_are_forks_too(tmp_path):
                       "    queue = mp.get_context('spawn').SimpleQueue()\n"
                       "    mp.spawn(rank, args=(queue,), nprocs=2)\n"
                       "    print('parent', sorted((queue.get(), queue.get())), os.getppid())\n")  # fmt: skip
-    said = subprocess.run([warm.python(), script], capture_output=True, text=True, check=True).stdout.split()
-    assert sorted(said[:6])[-2:] == ["rank", "rank"] and said[6:9] == ["parent", "[0,", "1]"]
-    assert said[2] == said[5] == said[9], "their parent is the process that forks"
+    printed = subprocess.run([warm.python(), script], capture_output=True, text=True, check=True).stdout.split()
+    assert sorted(printed[:6])[-2:] == ["rank", "rank"] and printed[6:9] == ["parent", "[0,", "1]"]
+    assert printed[2] == printed[5] == printed[9], "their parent is the process that forks"
 
 
 def test_an_environment_that_is_read_at_the_start_needs_the_interpreter():
