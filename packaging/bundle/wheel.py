@@ -30,6 +30,7 @@ CLASSIFIERS = (
     "Topic :: Scientific/Engineering :: Artificial Intelligence",
     "Topic :: System :: Monitoring",
 )
+LEVEL = 6  # 9 takes twice the time and saves 0.3 % of the size
 
 
 class Wheel:
@@ -38,12 +39,12 @@ class Wheel:
     def __init__(self, path, info, epoch):
         self.info, self.record = info, []
         self.date = time.gmtime(max(epoch, 315532800))[:6]  # a zip file cannot hold times before 1980
-        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9)
+        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
 
     def add(self, name, data, mode=0o644):
         entry = zipfile.ZipInfo(name, self.date)
         entry.external_attr = (0o100000 | mode) << 16
-        self.zip.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
+        self.zip.writestr(entry, data, zipfile.ZIP_DEFLATED, LEVEL)
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
         self.record.append(f"{name},sha256={digest},{len(data)}")
 

@@ -142,7 +142,7 @@ def serve_clients(path):
                 running[os.pidfd_open(child)] = child, client
         for client in set(ready) & set(clients):
             number = client.recv(1)
-            os.kill(clients[client], number[0] if number else signal.SIGKILL)  # without its client nobody awaits it
+            os.kill(clients[client], number[0] if number else signal.SIGKILL)  # its client has ended
             if not number:
                 _reap(running, next(pidfd for pidfd, (_, its) in running.items() if its is client))
         for pidfd in set(ready) & set(running):

@@ -22,8 +22,9 @@ def main():
 
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     server.connect(SETTINGS["socket"])
-    files = [file for file in map(int, os.listdir("/proc/self/fd")) if file < 3 or (file != server.fileno() and os.path.exists(f"/proc/self/fd/{file}"))]
-    job = {"numbers": files, "command": command, "warnings": warnings, "cwd": os.getcwd(), "env": dict(os.environ), "executable": os.path.abspath(sys.argv[0])}
+    files = [file for file in map(int, os.listdir("/proc/self/fd")) if file != server.fileno() and os.path.exists(f"/proc/self/fd/{file}")]
+    job = {"numbers": files, "command": command, "warnings": warnings, "cwd": os.getcwd(), "env": dict(os.environ)}
+    job["executable"] = os.path.abspath(sys.argv[0])
     socket.send_fds(server, [json.dumps(job).encode()], files)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda number, _: server.send(bytes([number])))

@@ -53,8 +53,8 @@ def test_a_program_started_like_the_interpreter_sees_the_same(tmp_path, as_file)
     (tmp_path / "sees.py").write_text(SEES)
     first = [str(tmp_path / "sees.py")] if as_file else ["-W", "ignore", "-B", "-c", SEES]
     env = {**os.environ, "ADDED": "1", "PYTHONPATH": f"{tmp_path}/x:{os.environ.get('PYTHONPATH', '')}"}
-    cold, done = (subprocess.run([program, *first, "one", "two words"], cwd=tmp_path, env=env, capture_output=True, text=True, input="read", check=False)
-                  for program in (sys.executable, warm.python()))  # fmt: skip
+    options = {"cwd": tmp_path, "env": env, "capture_output": True, "text": True, "input": "read", "check": False}
+    cold, done = (subprocess.run([program, *first, "one", "two words"], **options) for program in (sys.executable, warm.python()))
     assert done.returncode == cold.returncode == 0, done.stderr
     assert (done.stdout, done.stderr) == (cold.stdout, cold.stderr)
 
