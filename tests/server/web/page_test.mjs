@@ -261,7 +261,7 @@ async function main() {
     await open(page, server, views['incident-leak']);
     await page.keyboard.press('a');
     await page.locator('dialog button[type=submit]').click();
-    assert.match(await text(page, 'dialog .dlgerr'), /reason is needed/);
+    assert.match(await text(page, 'dialog .dlgerr'), /Enter a reason/);
     await page.fill('dialog textarea', 'known <b>since</b> "yesterday" ä');
     await page.fill('dialog input[type=text]', 'oncall-b');
     await page.locator('dialog button[type=submit]').click();
