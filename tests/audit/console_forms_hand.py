@@ -27,6 +27,9 @@ add("loss_at_iteration", lambda r, i: f"Training loss at iteration {100 * i} = {
 add("loss_at_epoch", lambda r, i: f"Training loss (for epoch {i}): {r.loss[i]:.4f}", each(1, 0), "Training loss")
 add("keras_custom_loop", lambda r, i: f"Training loss (for one batch) at step {100 * i}: {r.loss[i]:.4f}\nSeen so far: {6400 * i} samples", each(100, 0), "Training loss")
 add("after_loss_is", lambda r, i: f"After {100 * i + 100} iterations, loss is {r.loss[i]:.6f}", each(100))
+add("loss_is", lambda r, i: f"Training... global step {i + 1} | current loss is {r.loss[i]:.4f}", each(), "current loss")
+add("loss_was", lambda r, i: f"At step {5 * i + 5}, training loss was {r.loss[i]:.4f}.", each(5), "training loss")
+add("batch_of_in_epoch", lambda r, i: f"Batch {5 * batch(i) + 5} of 100 in epoch {epoch(i) + 1}, loss: {r.loss[i]:.4f}", batches(5))
 add("dashes", lambda r, i: f"Step {i + 1} - loss: {r.loss[i]:.4f} - grad: {r.norm[i]:.3f} - 12.3 it/s", each())
 add("global_step", lambda r, i: f"global step {10 * i} (epoch {epoch(i)}): loss {r.loss[i]:.4f}", each(10, 0))
 add("bracketed_ratio", lambda r, i: f"Epoch {epoch(i) + 1} [{10 * batch(i) + 10}/200] loss={r.loss[i]:.4f} (avg {r.val[i]:.4f}), lr={r.rate[i]:.1e}", batches(10))
@@ -115,4 +118,6 @@ add("returns_of_windows", lambda r, i: f"Step {i + 1}: loss = {r.loss[i]:.4f}", 
 add("cloud_watch", lambda r, i: json.dumps({"timestamp": 1715000000000 + i, "message": f"step {i + 1} loss {r.loss[i]:.4f}"}), each(), file="log.json")
 add("fluentd", lambda r, i: f"{time(i).replace(' ', 'T')}+00:00\tdocker.train\t" + json.dumps({"container_id": "abc", "log": f"step {i + 1} loss {r.loss[i]:.4f}"}),
     each())
+add("structlog_json", lambda r, i: json.dumps({"event": f"Iteration {i + 1} Loss: {r.loss[i]:.4f} LR: {r.rate[i]:.6f}", "level": "info", "timestamp": f"{time(i).replace(' ', 'T')}Z"}),
+    each(), "Loss")
 add("gpu_stats_between", lambda r, i: f"step {i + 1} loss {r.loss[i]:.4f} | GPU0 45C 312W/400W 71%", each())

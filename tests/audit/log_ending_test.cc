@@ -168,6 +168,19 @@ TEST(LogEnding, EndsWithoutATraceback) {
   }
 }
 
+// An exception that was caught: the process writes on.
+TEST(LogEnding, AnExceptionThatIsTriedAgainIsNoEnd) {
+  const std::string error = "ConnectionError: HTTPSConnectionPool: Max retries exceeded";
+  EXPECT_TRUE(EndingOf(std::string(kRow) + error + "\n"));
+  EXPECT_TRUE(EndingOf(std::string(kRow) + error + "\nprocess 7 completed with exit code 1\n"));
+  EXPECT_FALSE(EndingOf(std::string(kRow) + error + " (retry 1 of 5)\n"));
+  EXPECT_FALSE(EndingOf(std::string(kRow) + error + "\nUpload finished\n"));
+  const auto lost = EndingOf(std::string(kRow) +
+                             "NVRM: Xid (PCI:0000:4d:00): 79, GPU has fallen off the bus.\n");
+  ASSERT_TRUE(lost);
+  EXPECT_EQ(lost->type, "Xid 79");
+}
+
 // torchrun's own exception is no cause: its report names the rank and the signal.
 TEST(LogEnding, ALauncherReportsTheFirstFailure) {
   const std::string report =

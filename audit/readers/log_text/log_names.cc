@@ -63,6 +63,24 @@ std::string_view WithoutGlyphs(std::string_view text) {
   return text;
 }
 
+// "loss is", "current loss is", "training loss was": without the verb. "previous loss was" has the
+// value of another step.
+std::string_view WithoutVerb(std::string_view text) {
+  static constexpr std::string_view kWhose[] = {"current",    "training", "train", "total",
+                                                "mean",       "average",  "avg",   "val",
+                                                "validation", "test",     "the"};
+  const size_t verb = text.rfind(' ');
+  if (verb == std::string_view::npos || (text.substr(verb) != " is" && text.substr(verb) != " was"))
+    return text;
+  const std::string_view name = text.substr(0, verb);
+  const size_t space = name.find(' ');
+  if (space == std::string_view::npos) return text.ends_with(" is") ? name : text;
+  const bool whose =
+      std::find(std::begin(kWhose), std::end(kWhose), name.substr(0, space)) != std::end(kWhose);
+  const std::string_view what = name.substr(space + 1);
+  return whose && (what == "loss" || what == "Loss") ? name : text;
+}
+
 // The name in what stands before a number; empty: it is none.
 std::string_view NameIn(std::string_view text) {
   static constexpr Bytes kLead(" \t,;|)]}[.-*>:=/");
@@ -118,8 +136,7 @@ std::string_view NameIn(std::string_view text) {
   if (const size_t open = text.rfind('(');
       open != std::string_view::npos && open > 0 && text.find(')', open) == std::string_view::npos)
     text.remove_prefix(open + 1);
-  // "loss is"
-  if (text.ends_with(" is") && text.find(' ') == text.size() - 3) text.remove_suffix(3);
+  text = WithoutVerb(text);
   if (text.empty() || text.size() > kMostNameBytes) return {};
   bool letter = false;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -80,7 +80,8 @@ bool Unescape(std::string_view text, std::string* out) {
 
 std::string_view LineInJson(std::string_view line, std::string* scratch) {
   static constexpr std::string_view kKeys[] = {"\"log\"",  "\"message\"", "\"MESSAGE\"",
-                                               "\"line\"", "\"msg\"",     "\"textPayload\""};
+                                               "\"line\"", "\"msg\"",     "\"textPayload\"",
+                                               "\"event\""};
   if (line.size() < 10) return {};
   // fluentd's file output: the time, the tag and the record between tabs.
   if (IsPairDigit(line[0])) {

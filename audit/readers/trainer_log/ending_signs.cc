@@ -41,7 +41,8 @@ constexpr Phrase kPhrases[] = {
     {"terminate called after throwing an instance of", EndKind::kCrash, "SIGABRT"},
     {"terminate called without an active exception", EndKind::kCrash, "SIGABRT"},
     {"' panicked at ", EndKind::kCrash, "panic"},
-    {"[CUDA ERROR] at file", EndKind::kCrash, "CUDA error"}};
+    {"[CUDA ERROR] at file", EndKind::kCrash, "CUDA error"},
+    {"GPU has fallen off the bus", EndKind::kCrash, "Xid 79"}};
 
 // Behind these a launcher has the exit status or the signal of what it started.
 constexpr std::string_view kStatusBehind[] = {"ited with exit code ",
@@ -137,6 +138,12 @@ bool IsFatalException(std::string_view text) {
   const std::string_view name = text.substr(0, text.find(':'));
   return text.size() > name.size() && IsException(text) &&
          (name.ends_with("Error") || name.ends_with("Exception"));
+}
+
+bool GoesOn(std::string_view text) {
+  return StatesAny(text, {"retry", "Retry", "retrying", "finished", "Finished", "Done", "done.",
+                          "completed", "Completed", "succeeded", "Succeeded"}) &&
+         !StatesAny(text, {"exit code", "exitcode", "exited"});
 }
 
 bool IsOutOfHostMemory(std::string_view text) {

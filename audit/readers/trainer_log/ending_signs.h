@@ -24,6 +24,9 @@ std::optional<EndingSign> SignIn(std::string_view line);
 bool IsException(std::string_view text);
 // The same, and an error of a kind that does end a program: no warning, no exit.
 bool IsFatalException(std::string_view text);
+// A line of a process that goes on after an exception that it caught: "(retry 1 of 5)", "Upload
+// finished".
+bool GoesOn(std::string_view text);
 // The memory of a GPU or of another accelerator.
 bool IsOutOfMemory(std::string_view text);
 // The memory of the host, or a process that was killed for it.

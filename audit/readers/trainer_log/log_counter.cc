@@ -294,6 +294,15 @@ std::optional<LogMark> EpochAndMore(std::string_view line, const LogMark& epoch)
       return both;
     }
   }
+  // "Batch 5 of 200 in epoch 3, loss: 2.5".
+  if (const std::optional<LogMark> batch = WordCount(line.substr(0, epoch.begin))) {
+    if (batch->batches && batch->total > 0) {
+      LogMark both = *batch;
+      both.epoch = epoch.epoch;
+      both.end = std::max(both.end, epoch.end);
+      return both;
+    }
+  }
   return epoch;
 }
 

@@ -139,6 +139,8 @@ class EndingSearch {
       if (ending_ && sign->by_launcher) return;
       ending_ = EndingBy(sign->kind, sign->type, line.text, sign->rank ? sign->rank : line.rank);
       ending_->by_launcher = sign->by_launcher;
+    } else if (GoesOn(line.text)) {
+      bare_.reset();
     } else if (IsFatalException(line.text) && !bare_) {
       bare_ = Exception(line.text, line.rank);
       bare_line_ = lines_;
