@@ -19,10 +19,10 @@ std::string Relative(double squares_change, double squares_a) {
 
 // Writes the text of `plumb diff`: sides, counts, groups, then the tensors of each kind that moved
 // most.
-class ChangesWriter {
+class ChangesWriter : TextLines {
  public:
   ChangesWriter(const CheckpointChanges& changes, const TextStyle& style)
-      : changes_(changes), style_(style) {}
+      : TextLines(style), changes_(changes) {}
 
   std::string Render(const CheckpointSide& a, const CheckpointSide& b) {
     Side("A", a);
@@ -38,13 +38,6 @@ class ChangesWriter {
   }
 
  private:
-  void Line(size_t indent, const std::string& text) {
-    for (const std::string& line :
-         Wrap(Printable(text), static_cast<size_t>(style_.width) - indent))
-      out_ += std::string(indent, ' ') + line + "\n";
-  }
-  void Heading(const std::string& text) { out_ += "\n" + Inked(style_, Ink::kBold, text) + "\n"; }
-
   // Writes the head of one side: its checkpoint, and problems of its files.
   void Side(const char* name, const CheckpointSide& side) {
     Line(0, absl::StrCat(
@@ -183,8 +176,6 @@ class ChangesWriter {
   }
 
   const CheckpointChanges& changes_;
-  const TextStyle& style_;
-  std::string out_;
 };
 
 }  // namespace

@@ -298,9 +298,7 @@ int RunAuditOf(const AuditArguments& arguments) {
   if (!arguments.as.empty()) {
     options.forced = FindReader(arguments.as);
     if (options.forced == nullptr) {
-      return Fail(IsFormatName(arguments.as)
-                      ? "--as: format " + arguments.as + " is not read by this version"
-                      : "--as: expected one of " + ReadableFormats() + ", found " + arguments.as);
+      return Fail("--as: expected one of " + ReadableFormats() + ", found " + arguments.as);
     }
   }
   // A map describes series or rollouts. A map of rollouts is a reader.

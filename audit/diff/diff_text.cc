@@ -18,9 +18,10 @@ std::string Percent(double ln) { return absl::StrFormat("%.2f %%", 100 * std::ex
 
 // Writes the report of plumb diff: sides, series, settings, numerics, findings, times, and a
 // summary line.
-class DiffWriter {
+class DiffWriter : TextLines {
  public:
-  DiffWriter(const DiffResult& result, const TextStyle& style) : result_(result), style_(style) {}
+  DiffWriter(const DiffResult& result, const TextStyle& style)
+      : TextLines(style), result_(result) {}
 
   std::string Render() {
     Side("A", result_.a);
@@ -37,15 +38,6 @@ class DiffWriter {
   }
 
  private:
-  // ---- lines ----
-
-  void Line(size_t indent, const std::string& text) {
-    for (const std::string& line :
-         Wrap(Printable(text), static_cast<size_t>(style_.width) - indent))
-      out_ += std::string(indent, ' ') + line + "\n";
-  }
-  void Heading(const std::string& text) { out_ += "\n" + Inked(style_, Ink::kBold, text) + "\n"; }
-
   // ---- the two sides, and what could not be read of them ----
 
   void Side(const char* name, const DiffSide& side) {
@@ -281,8 +273,6 @@ class DiffWriter {
   }
 
   const DiffResult& result_;
-  const TextStyle& style_;
-  std::string out_;
   std::string broken_;  // sides with non-finite values, for the summary line
 };
 

@@ -27,8 +27,6 @@ Json ResourceList() {
   list["resources"] = Json::array();
   for (const rules::CatalogueEntry& entry : rules::Catalogue())
     list["resources"].push_back(PageResource(entry.info->id, entry.info->title));
-  for (const rules::PlannedRule& rule : rules::PlannedRules())
-    list["resources"].push_back(PageResource(rule.id, absl::StrCat("Planned: ", rule.title)));
   return list;
 }
 

@@ -1,7 +1,5 @@
 // The formats that this version reads, as an explicit list, because static initialisers vanish from
 // static libraries.
-#include <algorithm>
-
 #include "audit/readers/checkpoint/reader.h"
 #include "audit/readers/dumps/reader.h"
 #include "audit/readers/flight_recorder/reader.h"
@@ -36,15 +34,6 @@ const Reader* FindReader(std::string_view format) {
     if (reader->format() == format) return reader;
   }
   return nullptr;
-}
-
-bool IsFormatName(std::string_view format) {
-  static constexpr std::string_view kNames[] = {
-      "safetensors",      "rollout-jsonl", "prime-rl",        "nemo-rl",    "kineto",
-      "tensorboard",      "csv",           "flight-recorder", "jsonl",      "nccl-log",
-      "trainer-log",      "run-record",    "wandb",           "checkpoint", "mlflow",
-      "tracker-database", "swanlab",       "comet",           "sacred"};
-  return std::find(std::begin(kNames), std::end(kNames), format) != std::end(kNames);
 }
 
 std::string ReadableFormats() {

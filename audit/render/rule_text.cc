@@ -148,13 +148,6 @@ std::string RuleIndexPage() {
     out += "| [`" + id + "`](" + id + ".md) | " + std::string(LevelName(info.level)) + " | " +
            info.title + " |\n";
   }
-  out +=
-      "\nPlanned, not judged by this version:\n\n"
-      "| rule | level | what it will find |\n|---|---|---|\n";
-  for (const PlannedRule& rule : rules::PlannedRules()) {
-    out += "| `" + std::string(rule.id) + "` | " + std::string(LevelName(rule.level)) + " | " +
-           rule.title + " |\n";
-  }
   return out;
 }
 

@@ -54,4 +54,16 @@ enum class Ink { kPlain, kBold, kDim, kRed, kYellow, kCyan, kGreen };
 // Returns `printable` in that colour. If the style has no colour, returns it unchanged.
 std::string Inked(const TextStyle& style, Ink ink, std::string_view printable);
 
+// The base of writers of a text in wrapped lines and headings, which `out_` holds.
+class TextLines {
+ protected:
+  explicit TextLines(const TextStyle& style) : style_(style) {}
+
+  void Line(size_t indent, const std::string& text);
+  void Heading(const std::string& text);
+
+  const TextStyle& style_;
+  std::string out_;
+};
+
 }  // namespace plumbline::audit

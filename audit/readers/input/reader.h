@@ -144,9 +144,6 @@ const std::vector<const Reader*>& Readers();
 // Returns the reader of a format. If this version has none, returns nullptr.
 const Reader* FindReader(std::string_view format);
 
-// Returns true for every format name of the contract, whether this version reads it or not.
-bool IsFormatName(std::string_view format);
-
 // Returns "safetensors, run-record".
 std::string ReadableFormats();
 
