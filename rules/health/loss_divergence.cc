@@ -47,7 +47,8 @@ are apart). Points count, not steps.
   points (3 to 64) is a third above that of the first 3, 5, 8, 12 or 16 (or twice the higher one of the first two), by 6 standard errors, and nine
   tenths of these newest points lie above all of the first: an error. Nothing is asked of the points between: a run that breaks at its third point, or
   that explodes and falls back to a level above its untrained model, is ruined. Noise is that of neighbours or that about the line
-  through the newest half, whichever is more, and counts for more where it is correlated. If it stands lower at a later look, a warning is left.
+  through the newest half, whichever is more, and counts for more where it is correlated. If all of the end lies above the first points, at twice
+  their level, the noise may be that of the parts before and after the loss left that level, times 1.5. If it stands lower at a later look, a warning is left.
 - An evaluation that rises while the training loss falls is `health/overfit`'s.
 
 **Bad.** `lm loss` at 2.31 in step 4,209, at 3.2 in step 4,400, at 4.9 in step 4,600.
