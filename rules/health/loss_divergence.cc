@@ -58,7 +58,8 @@ are apart). Points count, not steps.
   points (3 to 64) is a third above that of the first 3, 5, 8, 12 or 16 (or twice the higher one of the first two), by 6 standard errors, and nine
   tenths of these newest points lie above all of the first: an error. The points between do not matter: a run that breaks at its third point, or
   that explodes and falls back to a level above its untrained model, is ruined. Noise is that of neighbours or that about the line
-  through the newest half, whichever is more, and counts for more where it is correlated. If it is lower at a later check, a warning remains.
+  through the newest half, whichever is more, and counts for more where it is correlated. If all of the end lies above the first points, at twice
+  their level, the noise may be that of the parts before and after the loss left that level, times 1.5. If it is lower at a later check, a warning remains.
 - An evaluation that rises while the training loss falls is `health/overfit`'s.
 
 **Strength.** `statistical`, `measured`: with `health/loss-spike` at most 1.2 warnings in a million points at 95 % confidence, on
