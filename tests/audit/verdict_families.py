@@ -125,6 +125,7 @@ def losses_of_zero(seed, points):
     run.put(term, lambda i: 0.0 if i < run.random.choice((points, points // 2)) else run.noisy(0.7))
     yield Case("3 loss of 0", "a term that is not switched on", False, "note", run.file())
     run = Run(seed, points, own=False)
+    run.names.of["loss"] = run.random.choice(("loss", "train_loss", "train/loss", "training_loss", "total_loss"))
     run.put("depth_loss", lambda i: run.noisy(0.3)).put("loss_cos", lambda i: run.noisy(0.2, 0.003))
     run.put("normal_loss", lambda i: run.noisy(0.5 + 0.4 * i / points))
     yield Case("18 parts", "one rises, others stand", False, "note", run.file())
