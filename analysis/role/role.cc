@@ -380,13 +380,12 @@ constexpr std::string_view kOfDetector[] = {
     "iou",       "giou", "mask", "ctr", "centerness", "localization", "classification",
     "objectness"};
 
-// Words of a training loss that is minimised as a whole, as against "sync_loss" or "ctc_loss".
+// Words of a training loss that is minimised as a whole, as against "sync_loss" or "lm_loss".
 bool NamesTheWhole(const Words& words) {
   static constexpr std::string_view kWhole[] = {
-      "loss",  "train",   "training", "total",     "overall",  "global", "lm",  "mean",
-      "avg",   "average", "running",  "smooth",    "smoothed", "moving", "ema", "batch",
-      "step",  "epoch",   "iter",     "iteration", "current",  "last",   "raw", "model",
-      "cross", "entropy", "ce",       "nll",       "log",      "metric", "mse", "bce"};
+      "loss",    "train",   "training",  "total",    "overall", "global", "mean",  "avg",
+      "average", "running", "smooth",    "smoothed", "moving",  "ema",    "batch", "step",
+      "epoch",   "iter",    "iteration", "current",  "last",    "raw"};
   return std::all_of(words.begin(), words.end(), [](const std::string& word) {
     return std::find(std::begin(kWhole), std::end(kWhole), word) != std::end(kWhole);
   });

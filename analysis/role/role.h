@@ -92,8 +92,8 @@ bool IsOfEvaluation(std::string_view name);
 // Returns true for a loss that, by its name, is only a part if there is another one: L1, L2, boxes
 // of a detector, the likelihood in preference training.
 bool MayBePart(std::string_view name);
-// Returns true for the training loss as a whole by its name: "loss", "train/lm_loss". "sync_loss"
-// may be a term that is switched on later.
+// Returns true for the training loss as a whole by its name: "loss", "total_loss". "sync_loss" may
+// be a term that is switched on later.
 bool IsWholeLoss(std::string_view name);
 // Returns true for a metric of boosted trees by its name: "train-rmse", "valid_0's l2", "RMSE".
 bool IsOfBooster(std::string_view name);

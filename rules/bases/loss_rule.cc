@@ -95,7 +95,7 @@ void LossRule::JudgeRun(const RunSummary& /*run*/, VerdictSink& out) {
 
 void LossRule::Soften(const LossSeries& series, FindingBuilder* found) {
   found->Level(v1::LEVEL_NOTE)
-      .Assume(MayBePart(series.op)
+      .Assume(series.share != LossSeries::Share::kWhole
                   ? "it is a part of the loss: another training loss is also recorded"
                   : "it is a sum over models that train against each other; their own losses, or "
                     "rewards of episodes, are also recorded");

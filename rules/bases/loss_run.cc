@@ -15,8 +15,8 @@ bool IsRead(SeriesRole role) {
 
 // Ranks a series as the training loss: a part counts only if there is no other; then the series
 // with most points.
-std::pair<bool, uint64_t> RankAsTraining(const LossSeries& series) {
-  return {!series.part, series.detector.points()};
+std::pair<int, uint64_t> RankAsTraining(const LossSeries& series) {
+  return {static_cast<int>(series.share), series.detector.points()};
 }
 
 bool IsEpoch(const std::string& op) {
@@ -309,12 +309,17 @@ bool LossRun::IsGame() const {
 bool LossRun::MayRise(const LossSeries& series, const SeriesRoles& said) const {
   if (series.role != SeriesRole::kLoss || said.said().contains(series.op)) return false;
   if (IsGame()) return true;
-  return series.part && whole_.contains(series.of);
+  const auto whole = whole_.find(series.of);
+  return whole != whole_.end() && series.share < whole->second;
 }
 
 void LossRun::NoteWhole(LossSeries* series) {
-  series->part = MayBePart(series->op);
-  if (series->role == SeriesRole::kLoss && !series->part) whole_.insert(series->of);
+  series->share = MayBePart(series->op)     ? LossSeries::Share::kPart
+                  : IsWholeLoss(series->op) ? LossSeries::Share::kWhole
+                                            : LossSeries::Share::kEither;
+  if (series->role != SeriesRole::kLoss) return;
+  LossSeries::Share& most = whole_[series->of];
+  most = std::max(most, series->share);
 }
 
 // Returns the training loss with most points. A part is used only if there is no other.

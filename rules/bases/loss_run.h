@@ -60,9 +60,12 @@ struct LossSeries {
   bool training_falls() const { return !(training >= training_at_best); }
 
   size_t number = 0;  // its number in the run
-  bool part = false;  // MayBePart(op)
+  // By its name: "l1_loss" (MayBePart), "depth_loss", "train/loss" (IsWholeLoss). It is a part of
+  // the loss if a series of a larger share is recorded.
+  enum class Share : uint8_t { kPart, kEither, kWhole };
+  Share share = Share::kPart;
 
-  // number and part are recomputed.
+  // number and share are recomputed.
   void Persist(Archive& a) {
     a(of, layer, op, role, detector, rank, step_first, step_last, rate_known, best_at,
       training_at_best, training, attempt, resumed_at, resumed_until, resumed_points, overfit, sum,
@@ -105,8 +108,8 @@ class LossRun {
   const std::vector<const LossSeries*>& touched() const { return touched_; }
   const std::map<Key, LossSeries>& series() const { return series_; }
   // Returns true if a training loss may rise in a healthy run: the sum of a game whose sides have
-  // their own series; a part by its name (MayBePart) if there is another training loss. A role that
-  // the user assigned takes precedence.
+  // their own series; a part by its name if there is another training loss (LossSeries::Share). A
+  // role that the user assigned takes precedence.
   bool MayRise(const LossSeries& series, const SeriesRoles& said) const;
   // Returns true if a reward of episodes or a metric of rollouts is recorded.
   bool IsPolicy() const { return sides_.contains(GameSide::kEpisodes); }
@@ -171,7 +174,7 @@ class LossRun {
   std::map<v1::Role, double> epochs_, classes_;
   std::map<Key, Place> places_;
   // A run may have thousands of losses and rates, so shared results are computed once.
-  std::set<v1::Role> whole_;                        // roles with a training loss that is not a part
+  std::map<v1::Role, LossSeries::Share> whole_;     // the largest of a training loss
   std::map<v1::Role, RatesNow> rates_now_;          // since the last rate
   std::map<v1::Role, const LossSeries*> training_;  // cached result of Training
   std::vector<Entry*> waiting_;  // pointers into places_: waiting entries, by key

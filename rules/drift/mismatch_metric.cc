@@ -108,7 +108,7 @@ int Weight(Event event) {
   return 0;
 }
 
-class MismatchMetricRule : public Rule {
+class MismatchMetricRule : public ScalarRule {
  public:
   explicit MismatchMetricRule(const Options& options) : roles_(options.roles()) {}
 

@@ -73,7 +73,7 @@ constexpr RuleInfo kInfo = {"health/rl-collapse",
 
 constexpr double kCollapseAlarms = 1.5e-3;  // none of 1,980 healthy runs: 3 / 1980 at 95 %
 
-class RlCollapse : public Rule {
+class RlCollapse : public ScalarRule {
  public:
   explicit RlCollapse(const Options& options) : roles_(options.roles()) {}
 
