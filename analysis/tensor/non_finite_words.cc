@@ -79,7 +79,8 @@ std::string InFrontText(const NonFiniteTrace::InFront& front,
   return text;
 }
 
-// Returns "It was last observed in step 32, and was finite; it was not observed in steps 33 to 63. "
+// Returns "It was last observed in step 32, and was finite; it was not observed in steps 33 to 63.
+// "
 std::string UnseenText(const std::optional<int64_t>& last, int64_t step, const char* what) {
   if (!last || step - *last < 2) return "";
   const int64_t from = *last + 1, to = step - 1;
