@@ -7,9 +7,9 @@
 #include "audit/commands/commands.h"
 #include "audit/live/live.h"
 #include "audit/live/spool.h"
-#include "base/command_line/usage.h"
 #include "base/open_files.h"
 #include "base/version/build_version.h"
+#include "command_line/usage.h"
 
 namespace {
 

@@ -17,10 +17,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "base/command_line/completion.h"
-#include "base/command_line/ends.h"
-#include "base/command_line/usage.h"
 #include "base/open_files.h"
+#include "command_line/completion.h"
+#include "command_line/ends.h"
+#include "command_line/usage.h"
 #include "server/access/token_file.h"
 #include "server/alerts/test_alerts.h"
 #include "server/assembly/server.h"

@@ -26,9 +26,9 @@
 #include "audit/render/timeline_trace.h"
 #include "audit/session/audit.h"
 #include "base/clock.h"
-#include "base/command_line/completion.h"
-#include "base/command_line/usage.h"
 #include "base/files/whole_file.h"
+#include "command_line/completion.h"
+#include "command_line/usage.h"
 
 namespace plumbline::audit {
 namespace {

@@ -2,8 +2,8 @@
 #include <memory>
 
 #include "audit/commands/commands.h"
-#include "base/command_line/completion.h"
-#include "base/command_line/usage.h"
+#include "command_line/completion.h"
+#include "command_line/usage.h"
 
 namespace plumbline::audit {
 

@@ -14,8 +14,8 @@
 #include "analysis/sums/sums.h"
 #include "audit/commands/blas_target.h"
 #include "audit/commands/commands.h"
-#include "base/command_line/usage.h"
 #include "base/files/whole_file.h"
+#include "command_line/usage.h"
 
 namespace plumbline::audit {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "audit/commands/commands.h"
-#include "base/command_line/ends.h"
+#include "command_line/ends.h"
 
 namespace plumbline::audit {
 namespace {

@@ -8,7 +8,7 @@
 #include "audit/commands/commands.h"
 #include "audit/ledger/ledger_result.h"
 #include "audit/render/text_util.h"
-#include "base/command_line/usage.h"
+#include "command_line/usage.h"
 
 namespace plumbline::audit {
 namespace {

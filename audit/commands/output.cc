@@ -9,7 +9,7 @@
 
 #include "audit/commands/commands.h"
 #include "audit/render/text_util.h"
-#include "base/command_line/usage.h"
+#include "command_line/usage.h"
 
 namespace plumbline::audit {
 namespace {
@@ -50,7 +50,8 @@ int Fail(const std::string& message) {
 }
 
 bool OutputsAreOne() {
-  struct stat output {}, errors {};
+  struct stat output {
+  }, errors{};
   return fstat(STDOUT_FILENO, &output) == 0 && fstat(STDERR_FILENO, &errors) == 0 &&
          output.st_dev == errors.st_dev && output.st_ino == errors.st_ino;
 }

@@ -11,7 +11,7 @@
 #include "audit/plan/model_file.h"
 #include "audit/plan/plan_report.h"
 #include "audit/plan/quantity.h"
-#include "base/command_line/usage.h"
+#include "command_line/usage.h"
 
 namespace plumbline::audit {
 namespace {

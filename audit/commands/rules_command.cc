@@ -11,8 +11,8 @@
 
 #include "audit/commands/commands.h"
 #include "audit/render/rule_text.h"
-#include "base/command_line/completion.h"
-#include "base/command_line/usage.h"
+#include "command_line/completion.h"
+#include "command_line/usage.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::audit {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "analysis/ledger/ledger.h"
+#include "calculators/ledger/ledger.h"
 
 namespace plumbline::audit {
 
@@ -26,7 +26,7 @@ struct LedgerFile {
 };
 
 // Reads a ledger. Returns the first mistake as "FILE:LINE: expected ...". The result meets all
-// conditions of analysis/ledger/input.h; the arms of each comparison share a scale, and the
+// conditions of calculators/ledger/input.h; the arms of each comparison share a scale, and the
 // baseline has two.
 absl::StatusOr<LedgerFile> ReadLedger(const std::string& path);
 absl::StatusOr<LedgerFile> ParseLedger(const std::string& text, const std::string& path);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
-#include "analysis/ledger/ledger.h"
+#include "calculators/ledger/ledger.h"
 
 namespace plumbline::audit {
 

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "audit/live/live.h"
-#include "base/command_line/completion.h"
-#include "base/command_line/usage.h"
+#include "command_line/completion.h"
+#include "command_line/usage.h"
 
 namespace plumbline::audit {
 namespace {

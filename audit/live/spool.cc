@@ -12,7 +12,7 @@
 #include "audit/live/client.h"
 #include "audit/live/stop_signal.h"
 #include "audit/render/text_util.h"
-#include "base/command_line/usage.h"
+#include "command_line/usage.h"
 #include "transport/stream_sender.h"
 
 namespace plumbline::audit {

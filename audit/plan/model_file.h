@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "analysis/plan/plan.h"
+#include "calculators/plan/plan.h"
 
 namespace plumbline::audit {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/plan/plan.h"
 #include "audit/render/text_util.h"
+#include "calculators/plan/plan.h"
 
 namespace plumbline::audit {
 

@@ -27,6 +27,17 @@ A trainer logs that its inference engine gives the same tokens other probabiliti
 **Why.** A policy gradient weights each token by the probability with which it was drawn. If the engine drew it with another probability, the gradient is biased, always in the same
 direction, and the reward falls after some hundred steps. Frameworks print the difference in every step. It stands there for hours before the reward falls.
 
+**Bad.** `rollout_corr/k3_kl is 0.61 in step 5, above 0.1 (verl's documentation) from step 1 on`
+
+**Good.** 2e-7 with fp32 on both sides, 0.003 to 0.02 with a bf16 engine, up to 0.05 with fp8; single spikes.
+
+**How to fix it.**
+- From the first step on: compare settings of the two sides. Temperature: vLLM `logprobs_mode="processed_logprobs"`; top-p and top-k 1 and off; the chat template; dtype (`float16` on both
+  sides halves the difference of bf16), an fp32 output layer; an adapter that is not merged.
+- From a later step on: weights that did not arrive (`drift/missed-sync`), or a policy that leaves the range in which the engine's precision suffices.
+- In between: correct by importance weights. TRL `vllm_importance_sampling_correction=True`, verl `algorithm.rollout_correction`, slime `--use-tis`.
+- Save rollouts with both log-probabilities and give them to `plumb audit`: it names the cause.
+
 **What it checks.** Series of a train/inference mismatch, known by their names (docs/scalars.md), in five points in a row:
 
 | metric | names | warning |
@@ -42,17 +53,6 @@ direction, and the reward falls after some hundred steps. Frameworks print the d
 
 Each of them, and the maxima, is also compared with its own past: ten times the median of the points before, and above a floor at which the difference is harmless (a fifth of the
 limit or less). Several series that show one cause are one finding. An error at ten times the limit, in five points in a row.
-
-**Bad.** `rollout_corr/k3_kl is 0.61 in step 5, above 0.1 (verl's documentation) from step 1 on`
-
-**Good.** 2e-7 with fp32 on both sides, 0.003 to 0.02 with a bf16 engine, up to 0.05 with fp8; single spikes.
-
-**How to fix it.**
-- From the first step on: compare settings of the two sides. Temperature: vLLM `logprobs_mode="processed_logprobs"`; top-p and top-k 1 and off; the chat template; dtype (`float16` on both
-  sides halves the difference of bf16), an fp32 output layer; an adapter that is not merged.
-- From a later step on: weights that did not arrive (`drift/missed-sync`), or a policy that leaves the range in which the engine's precision suffices.
-- In between: correct by importance weights. TRL `vllm_importance_sampling_correction=True`, verl `algorithm.rollout_correction`, slime `--use-tis`.
-- Save rollouts with both log-probabilities and give them to `plumb audit`: it names the cause.
 
 **Strength.** `statistical`, `measured`: of 1,980 simulated healthy runs of 60 to 300 points (log-normal noise, single spikes of up to three points, growth by a factor of 3, weights over whole
 sequences) none has a finding, so at most 0.15 % of runs at 95 % confidence. A ratio at one side, or ten times the own past, is found in the point in which the row is full.

@@ -209,7 +209,7 @@ void Engine::Impl::Persist(Archive& archive) {
 absl::Status Engine::Impl::Restore(std::string_view bytes) {
   if (!runs.Names().empty() || !sets.empty() ||
       judge.judged() + judge.inconclusive() + runs.dropped_losses() > 0)
-    return absl::FailedPreconditionError("checkpoint: expected an engine that has seen nothing");
+    return absl::FailedPreconditionError("checkpoint: expected an engine without evidence");
   absl::Status status =
       OpenCheckpoint(bytes, Maker(), [this](Archive& archive) { Persist(archive); });
   if (status.ok()) return status;

@@ -146,8 +146,8 @@ std::function<void(const StepRows&)> RunJudge::JudgingRows(EngineRun& run) {
 RunRules::OnSetAside RunJudge::SettingAside(EngineRun& run) {
   return [this, &run](size_t i, uint64_t bytes) {
     v1::Verdict verdict = Inconclusive(absl::StrCat(
-        "memory-full: what this rule remembers of the run's sites and ranks takes ", bytes >> 10,
-        " KiB, more than there is room for: it judges the run no further from here on"));
+        "memory-full: the state of this rule for the sites and ranks of the run takes ",
+        bytes >> 10, " KiB, which exceeds its limit; the rule stops judging this run"));
     verdict.mutable_site()->set_step_first(run.state.closed_step());
     verdict.mutable_site()->set_step_last(run.state.closed_step());
     Add(run, run.rules.Id(i), std::move(verdict));

@@ -28,6 +28,16 @@ A policy stops to learn, or leaves its reference: no spread of rewards, an entro
 **Why.** A policy gradient comes from differences of rewards within a group. Without them it is exactly 0, and each step costs its full time. An entropy near 0 leaves nothing to explore. A
 KL to the reference that grows by e-folds ends in text that only the reward model likes. The loss shows none of it: a policy's loss is near 0 by construction.
 
+**Bad.** `entropy was 1.2 in the first ten points and is 0.0011 from step 60 on, while no group has any spread of rewards`
+
+**Good.** An entropy that falls to a third; a KL that rises from 0 to 0.3 and stands; half of the groups without spread.
+
+**How to fix it.**
+- No spread: harder or easier prompts (verl `algorithm.filter_groups.enable=True`, DAPO's dynamic sampling), more samples per prompt, a reward that is not constant.
+- Entropy: a higher upper clip (`epsilon_high=0.28`), an entropy bonus, a lower rate; sampling at temperature 1.
+- Reference: a larger KL coefficient (TRL `beta`, verl `actor.kl_loss_coef`), a lower rate, a look at what the reward pays for.
+- Exactly 0: the reference is the policy itself: load it anew, or do not disable the adapter on both sides.
+
 **What it checks.** Series of reinforcement learning and preference training, known by their names (docs/scalars.md), if the run has a reward, a clip share or a step KL.
 - *No spread*: the share of groups without spread (`frac_reward_zero_std`) is 0.99 or more, or the standard deviation of rewards within groups (`reward_std`) is exactly 0, in ten points in a
   row. A note if the newest ten rewards are equal and the highest: the task is solved.
@@ -39,16 +49,6 @@ KL to the reference that grows by e-folds ends in text that only the reward mode
 - *A constant*: the KL to the reference is exactly 0 in 50 points or more; or a preference loss is exactly ln 2 while the margin is exactly 0, in ten.
 
 Each is a warning, and an error if the mean reward fell as well: its level is lower than its best by a third of what it had reached and by three times its noise.
-
-**Bad.** `entropy was 1.2 in the first ten points and is 0.0011 from step 60 on, while no group has any spread of rewards`
-
-**Good.** An entropy that falls to a third; a KL that rises from 0 to 0.3 and stands; half of the groups without spread.
-
-**How to fix it.**
-- No spread: harder or easier prompts (verl `algorithm.filter_groups.enable=True`, DAPO's dynamic sampling), more samples per prompt, a reward that is not constant.
-- Entropy: a higher upper clip (`epsilon_high=0.28`), an entropy bonus, a lower rate; sampling at temperature 1.
-- Reference: a larger KL coefficient (TRL `beta`, verl `actor.kl_loss_coef`), a lower rate, a look at what the reward pays for.
-- Exactly 0: the reference is the policy itself: load it anew, or do not disable the adapter on both sides.
 
 **Strength.** `statistical`, `measured`: of 1,980 simulated healthy runs of 60 to 300 points none has a warning: at most 0.15 % of runs at 95 % confidence. The constants are `proved`: sampled
 numbers of two different models are not equal in each of 50 steps.

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
-#include "analysis/plan/plan.h"
 #include "analysis/series/series.h"
+#include "calculators/plan/plan.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

@@ -114,8 +114,9 @@ void Judge::KeepReplayWithinBudget(bool more_events) {
       const std::string run = budget.FurthestAbove(OwnerOf());
       const uint64_t held = budget.held(run);
       engine_->Drop(run);
-      quarantine_->Failed(run, absl::StrCat(kind->what, held >> 20, " MiB, and all runs may hold ",
-                                            budget.limit() >> 20, " MiB (limits.open_bytes)"));
+      quarantine_->Failed(run,
+                          absl::StrCat(kind->what, held >> 20, " MiB; the limit for all runs is ",
+                                       budget.limit() >> 20, " MiB (limits.open_bytes)"));
       ReportHeld();
     }
   }
@@ -125,7 +126,7 @@ void Judge::RetryTakesTooMuch(const std::string& run) {
   engine_->Drop(run);
   if (retry_ == nullptr || retry_->run.run() != run) return;
   EndRetry(absl::ResourceExhaustedError(
-      absl::StrCat("its open steps and those of all other runs hold more than ",
+      absl::StrCat("its open steps and those of all other runs use more than ",
                    open_step_limit() >> 20, " MiB: raise limits.open_bytes")));
 }
 

@@ -133,12 +133,12 @@ Checkpointer::Take Judge::CheckpointTaker(std::future<void>* taken)
         CheckpointReceiver receiver(sink);
         absl::Status read =
             copy->Read(kCopyTime, [&](std::string_view bytes) { receiver.Take(bytes); });
-        if (read.ok() && !receiver.whole()) read = absl::DataLossError("expected whole pieces");
+        if (read.ok() && !receiver.whole()) read = absl::DataLossError("expected complete pieces");
         if (!read.ok()) copy_failed_ = true;
         return read;
       };
     }
-    LogWarning("checkpoint: {}; judging waits while it is taken",
+    LogWarning("checkpoint: {}; judging waits until it is written",
                std::string(copy.status().message()));
   }
   auto done = std::make_shared<std::promise<void>>();

@@ -16,13 +16,13 @@ namespace {
 
 void LogGone(const v1::RanksGone& gone) {
   const bool never_came = gone.cause() == v1::RanksGone::CAUSE_NEVER_CAME;
-  const char* why = gone.cause() == v1::RanksGone::CAUSE_SILENT ? "nothing came of it"
+  const char* why = gone.cause() == v1::RanksGone::CAUSE_SILENT ? "nothing was received from it"
                     : gone.cause() == v1::RanksGone::CAUSE_SERVER_AWAY
-                        ? "it did not come back to this server"
+                        ? "it did not reconnect to this server"
                         : "no stream came back";
   for (const v1::Source& source : gone.sources()) {
     if (never_came) {
-      LogWarning("run {:?}: ranks of its world of {} never came; steps close without them",
+      LogWarning("run {:?}: ranks of its world of {} never connected; steps close without them",
                  source.run(), source.world_size());
     } else {
       LogWarning("run {:?} rank {}: gone ({} within the grace period)", source.run(), source.rank(),
@@ -133,7 +133,7 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   if (event.has_suppressions()) {
     engine_->SetSuppressions(rules::FromMessage(event.suppressions()),
                              event.suppressions().today());
-    LogInfo("{} suppressions hold", event.suppressions().entries_size());
+    LogInfo("{} suppressions are in force", event.suppressions().entries_size());
   }
   // It was checked before it was written; a replay applies it again in the same order.
   if (const auto opened = rules::QuarantineOpened(event)) {

@@ -99,9 +99,9 @@ void Judge::DropRun(const v1::QuarantinedRun& run, const std::string& who,
                     const std::function<void(absl::Status)>& done) {
   const absl::Status dropped = quarantine_->Drop(run.run());
   if (!dropped.ok()) return done(dropped);
-  LogWarning("run {:?}: dropped by {:?}; what is kept of it is never judged", run.run(), who);
+  LogWarning("run {:?}: dropped by {:?}; its stored evidence is never judged", run.run(), who);
   if (retry_ != nullptr && retry_->run.run() == run.run())
-    EndRetry(absl::AbortedError("the run was dropped meanwhile"));
+    EndRetry(absl::AbortedError("the run was dropped in the meantime"));
   engine_->Drop(run.run());
   Acknowledge(run, who, "the run was dropped: it is never judged");
   done(absl::OkStatus());
@@ -125,11 +125,11 @@ void Judge::Acknowledge(const v1::QuarantinedRun& run, const std::string& who,
 void Judge::RetryRun(const v1::QuarantinedRun& run, const std::string& who,
                      std::function<void(absl::Status)> done) {
   if (retry_ != nullptr) {
-    return done(absl::UnavailableError(absl::StrCat("run \"", retry_->run.run(),
-                                                    "\" is being judged again; ask when that is "
-                                                    "over")));
+    return done(absl::UnavailableError(
+        absl::StrCat("run \"", retry_->run.run(),
+                     "\" is being judged again; try again when this has finished")));
   }
-  LogInfo("run {:?}: judged again, as {:?} asks", run.run(), who);
+  LogInfo("run {:?}: judged again, requested by {:?}", run.run(), who);
   RunTable::Counted counted;
   {
     const MutexLock lock(mutex_);
@@ -144,7 +144,7 @@ void Judge::RetryRun(const v1::QuarantinedRun& run, const std::string& who,
   retry_->refused_before = counted.lost[rules::kRefusedLoss];
   retry_->counted = std::move(counted);
   const OpenRun nothing = [](const std::string&, uint64_t) -> absl::StatusOr<RunItems> {
-    return absl::NotFoundError("nothing is kept");
+    return absl::NotFoundError("no evidence is stored");
   };
   const uint64_t judged = fair_queue_.ThroughOf(run.run());
   retry_->items = std::make_unique<RunRetry>(run.run(), judged, std::max(judged, applied_event_),
@@ -240,7 +240,7 @@ void Judge::GoOnWithRetry() {
     return EndRetry(items.status());
   }
   quarantine_->Rejoin(items.run());
-  LogInfo("run {:?}: judged again, all that is kept of it", items.run());
+  LogInfo("run {:?}: judged again from all its stored evidence", items.run());
   retry_->items.reset();
   ReleaseRetried();
 }

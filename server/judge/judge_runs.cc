@@ -83,7 +83,7 @@ bool Judge::KeepPlace(const std::string& run) {
 void Judge::ForgetRun(const std::string& run) {
   incident_table_->RunForgotten(run);
   store_->ForgetRun(run);
-  LogInfo("run {:?}: forgotten: more than {} runs are over (ingest.max_runs)", run, max_runs_);
+  LogInfo("run {:?}: removed: more than {} runs have ended (ingest.max_runs)", run, max_runs_);
   const MutexLock lock(mutex_);
   runs_.Erase(run);
   reports_.Forget(run);

@@ -32,7 +32,9 @@ Quarantine::Quarantine(const std::string& directory, std::function<int64_t()> un
   std::string error;
   mark_ = JudgingMark::Open(directory_ + "/judging", &died, &error);
   if (mark_ == nullptr)
-    LogWarning("{}: should this process die over a run, the next one cannot know which", error);
+    LogWarning(
+        "{}: if this process crashes while it judges a run, the next one cannot know which run",
+        error);
   TakeDeath(died);
 }
 
@@ -41,7 +43,7 @@ void Quarantine::Load() {
   auto state = ReadQuarantine(path);
   if (!state.ok()) {
     if (absl::IsNotFound(state.status())) return;
-    LogError("{}; no run is in quarantine, and none is dropped: it is set aside as {}.damaged",
+    LogError("{}; no run is in quarantine, and none is dropped: it is renamed to {}.damaged",
              std::string(state.status().message()), path);
     std::rename(path.c_str(), (path + ".damaged").c_str());
     return;
@@ -90,12 +92,12 @@ void Quarantine::CountDeath(const v1::QuarantineState::Death& before,
   }
   if (count >= kTooMany) {
     const std::string reason =
-        same_place ? absl::StrCat("plumbd ", died.crashed ? "crashed" : "died",
-                                  " again and again while it judged entry ", died.entry, " of it")
-                   : absl::StrCat(
-                         "plumbd died again and again while it judged this run, the last "
-                         "time at entry ",
-                         died.entry);
+        same_place
+            ? absl::StrCat("plumbd ", died.crashed ? "crashed" : "died",
+                           " repeatedly while it judged entry ", died.entry, " of it")
+            : absl::StrCat(
+                  "plumbd crashed repeatedly while it judged this run, the last time at entry ",
+                  died.entry);
     return Hold(died.run, died.entry, reason);
   }
   death_.add_runs(died.run);
@@ -135,7 +137,7 @@ void Quarantine::Hold(const std::string& run, uint64_t entry, const std::string&
   held.set_entry(entry);
   held.set_unix_ns(unix_ns_());
   LogError(
-      "run {:?}: in quarantine: {}; it is kept and not judged until plumb runs --retry or --drop",
+      "run {:?}: in quarantine: {}; it is stored but not judged until plumb runs --retry or --drop",
       run, reason);
   {
     const MutexLock lock(mutex_);
@@ -162,8 +164,8 @@ absl::Status Quarantine::MayWrite(const std::string& run) const {
   if (found == runs_.end() || !found->second.run.dropped()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("run \"", run,
-                   "\" was dropped by an operator of this server (plumb runs --drop), and nothing "
-                   "of it is taken: give the run another name"));
+                   "\" was dropped by an operator of this server (plumb runs --drop), and its "
+                   "evidence is refused: give the run another name"));
 }
 
 std::optional<v1::QuarantinedRun> Quarantine::Find(const std::string& run) const {

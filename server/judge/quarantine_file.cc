@@ -44,7 +44,7 @@ absl::Status WriteWhole(const std::string& path, const std::string& bytes) {
 
 absl::StatusOr<v1::QuarantineState> ReadQuarantine(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file.is_open()) return absl::NotFoundError(absl::StrCat(path, ": there is none"));
+  if (!file.is_open()) return absl::NotFoundError(absl::StrCat(path, ": the file does not exist"));
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))  // reading a directory throws
     return absl::DataLossError(absl::StrCat(path, ": expected a file, found something else"));
@@ -54,9 +54,9 @@ absl::StatusOr<v1::QuarantineState> ReadQuarantine(const std::string& path) {
   v1::QuarantineState state;
   if (line == std::string::npos || text.substr(0, line + 1) != HeadOf(body) ||
       !state.ParseFromString(body)) {
-    return absl::DataLossError(absl::StrCat(path, ": byte 0: expected a line \"", kQuarantineSchema,
-                                            " CRC32C\" and what it is the checksum of, found "
-                                            "other bytes"));
+    return absl::DataLossError(
+        absl::StrCat(path, ": byte 0: expected a line \"", kQuarantineSchema,
+                     " CRC32C\" and the bytes of this checksum, found other bytes"));
   }
   return state;
 }

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "plumbline/v1/journal.pb.h"
+#include "proto/evidence_samples.h"
 #include "server/journal/entry.h"
 #include "server/process/log.h"
-#include "proto/evidence_samples.h"
 
 namespace plumbline::server {
 namespace {

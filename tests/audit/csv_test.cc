@@ -100,8 +100,8 @@ TEST(Csv, TheStepAsTheUserSays) {
   EXPECT_EQ(own.Steps("loss"), (Steps{1}));
   EXPECT_EQ(own.report.step_said, StepSaid::kMissing);
   EXPECT_EQ(own.Problems(),
-            "note 0: expected the column that --map names as the step, found none: it is \"step\" "
-            "here\n");
+            "note 0: expected the column that --map declares as the step, found none: it is "
+            "\"step\" here\n");
 }
 
 TEST(Csv, ExportsOfWandb) {
@@ -140,10 +140,9 @@ TEST(Csv, NumbersWithoutAHeader) {
 TEST(Csv, DamageHasItsPlace) {
   const PointsRead read = Csv("step,loss,lr\n1,2,3\n2,2\n3,oops,4\nx,1,1\n4,2,3,9\n5,2,3\n");
   EXPECT_EQ(read.Problems(),
-            "error 19: expected 3 cells in the row, found 2\n"
-            "error 38: expected 3 cells in the row, found 4\n"
-            "note 23: expected numbers in columns of numbers, found 1 cells with something else, "
-            "the first of them \"oops\" in column \"loss\"\n");
+            "error 19: expected 3 cells in the row, found 2\nerror 38: expected 3 cells in the "
+            "row, found 4\nnote 23: expected numbers in columns of numbers, found 1 cells with "
+            "other content, the first of them \"oops\" in column \"loss\"\n");
   EXPECT_EQ(read.Steps("lr"), (Steps{1, 3, 5}));
   EXPECT_EQ(read.Steps("loss"), (Steps{1, 5}));
   EXPECT_EQ(read.unplaced, 2u);  // of the row without a step; refused rows are reported
@@ -155,11 +154,11 @@ TEST(Csv, AQuoteThatIsNeverClosed) {
   EXPECT_TRUE(std::isnan(read.Values("loss").at(1)));
   EXPECT_EQ(read.Problems(),
             "error 24: expected a closing quote for the one that line 3 opens, found none: the "
-            "line is left out\n");
+            "line is ignored\n");
   // The last row may be incomplete.
   EXPECT_EQ(Csv("step,loss,note\n1,2.5,ok\n2,2.25,\"cut").Problems(),
-            "note 24: expected a closing quote for the one that line 3 opens, found none: the "
-            "row is left out\n");
+            "note 24: expected a closing quote for the one that line 3 opens, found none: the row "
+            "is ignored\n");
   EXPECT_EQ(Csv("step,loss,note\n1,2.5,\"two\nlines\"\n2,2.25,ok\n").Problems(), "");
 }
 
@@ -268,8 +267,8 @@ TEST(Csv, AnUnfinishedLastRow) {
   EXPECT_EQ(read.Values("lr"), (Values{3e-5}));
   EXPECT_EQ(read.Values("loss"), (Values{2, 2}));
   EXPECT_EQ(read.Problems(),
-            "note 22: expected a newline behind the last row, found the end of the file: its last "
-            "value may be cut and was left out\n");
+            "note 22: expected a newline after the last row, found the end of the file: its last "
+            "value may be incomplete and was ignored\n");
   read = Csv("step,loss,lr\n1,2,3e-5\n2,2");
   EXPECT_EQ(read.Steps("loss"), (Steps{1}));
   EXPECT_EQ(read.Problems(), "note 22: expected 3 cells in the row, found 2\n");

@@ -81,8 +81,8 @@ class CsvFile : public TextPointFile {
     uint64_t at = rows_of_lines_.offset();
     report().Add(at,
                  "expected a closing quote for the one that line " +
-                     std::to_string(rows_of_lines_.number()) + " opens, found none: " +
-                     (last ? "the row is left out" : "the line is left out"),
+                     std::to_string(rows_of_lines_.number()) +
+                     " opens, found none: " + (last ? "the row is ignored" : "the line is ignored"),
                  !last);
     if (last) return;
     for (std::string_view rest = lines; !rest.empty();) {
@@ -97,13 +97,13 @@ class CsvFile : public TextPointFile {
     if (comma_rows_ > 0)
       report().Note("expected " + std::to_string(columns_.size()) + " cells in each row, found " +
                     std::to_string(comma_rows_) +
-                    " rows with commas in their fractions, too: they are read as such");
+                    " rows with decimal commas: they are read as decimal commas");
     for (EmptiedColumn& column : EmptiedAmong(columns_, rows_))
       report().emptied.push_back(std::move(column));
     if (odd_cells_ > 0) {
       report().Add(first_odd_,
                    "expected numbers in columns of numbers, found " + std::to_string(odd_cells_) +
-                       " cells with something else, the first of them " + odd_cell_,
+                       " cells with other content, the first of them " + odd_cell_,
                    false);
     }
     if (const std::string note = epoch_steps_.Note(step_name_); !note.empty()) report().Note(note);
@@ -135,7 +135,8 @@ class CsvFile : public TextPointFile {
     separator_ = SeparatorOf(row.text);
     if (separator_ == 0) {
       state_ = State::kRefused;
-      Refuse(row.offset, "columns parted by commas, tabs or semicolons", "one column", row.ended);
+      Refuse(row.offset, "columns separated by commas, tabs or semicolons", "one column",
+             row.ended);
       return;
     }
     state_ = State::kLook;
@@ -193,7 +194,7 @@ class CsvFile : public TextPointFile {
     if (time != nullptr) {
       counted_ = report().steps_are_rows = true;
       report().Note("expected a column of steps, found " + Quoted(PlainName(time->name)) +
-                    ", which rises: steps are the numbers of rows, from 1");
+                    ", which rises: rows are numbered from 1 as steps");
       best = "";
     }
     if (!best) {
@@ -208,7 +209,7 @@ class CsvFile : public TextPointFile {
     step_name_ = batch.empty() ? *best : batch;
     if (step_name_ != choice_.Epoch()) epoch_name_ = choice_.Epoch();
     if (report().step_said == StepSaid::kMissing)
-      report().Note("expected the column that --map names as the step, found none: it is " +
+      report().Note("expected the column that --map declares as the step, found none: it is " +
                     Quoted(PlainName(step_name_)) + " here");
     state_ = State::kRows;
     UseColumns(sink);
@@ -272,8 +273,8 @@ class CsvFile : public TextPointFile {
       Refuse(row.offset, std::to_string(columns_.size()) + " cells in the row",
              std::to_string(cells), row.ended);
     } else if (cut_) {
-      Refuse(row.offset, "a newline behind the last row",
-             "the end of the file: its last value may be cut and was left out", false);
+      Refuse(row.offset, "a newline after the last row",
+             "the end of the file: its last value may be incomplete and was ignored", false);
     }
   }
 

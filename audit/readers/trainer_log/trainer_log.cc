@@ -74,7 +74,7 @@ class TrainerLogFile : public TextPointFile {
     if (record_.cut)
       report().Add(line.offset,
                    "expected a newline after the last line, found the end of the file: its last "
-                   "value may be cut and was left out",
+                   "value may be incomplete and was ignored",
                    false);
   }
 

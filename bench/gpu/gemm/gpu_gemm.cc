@@ -10,10 +10,10 @@
 #include <cstdio>
 #include <regex>
 
-#include "base/command_line/usage.h"
 #include "bench/gpu/gemm/cublas_lt.h"
 #include "bench/gpu/gemm/cublas_matmul.h"
 #include "bench/gpu/gemm/gemm_run.h"
+#include "command_line/usage.h"
 #include "tests/support/gpu.h"
 
 namespace plumbline::bench {

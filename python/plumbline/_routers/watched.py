@@ -178,7 +178,7 @@ class Router:
         self._state = "new"  # waiting for the first step's end; then "ours", or "theirs": the trainer tells
         self._waiting, self._seen = [], 0
         self._unclear = 0  # calls of which another one may be known
-        self._again, self._misses = 0, 0  # nothing came of it: tried again at ever fewer steps
+        self._again, self._misses = 0, 0  # nothing was received from it: tried again at ever fewer steps
         self._open = None  # what hears the call that is running
         self._loads, self._heard_step = Loads(found), None
         self._modules = [weakref.ref(m) for m in found.modules]

@@ -104,7 +104,7 @@ TEST_F(QuarantineTest, ThreeDeathsInARowAtOneEntryPutTheRunThere) {
   EXPECT_FALSE(quarantine.Holds("good"));
   EXPECT_EQ(quarantine.Find("bad")->entry(), 17u);
   EXPECT_THAT(quarantine.Find("bad")->reason(),
-              HasSubstr("died again and again while it judged entry 17"));
+              HasSubstr("died repeatedly while it judged entry 17"));
   EXPECT_TRUE(quarantine.MayWrite("bad").ok());
 }
 
