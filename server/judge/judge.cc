@@ -300,34 +300,6 @@ uint64_t Judge::EntryOf(const std::string& run) const {
                                         : std::max(judged_entry_.load(), ahead->second);
 }
 
-// Writes the event to the journal, then applies it. The event carries the number of the last entry
-// of its run that was judged before it, or of a later one up to which all runs have been judged;
-// either gives its place among the run's entries. If this returns an error, the server stops, and a
-// restart decides again.
-absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
-  if (event.has_suppressions() && engine_->SuppressionsAre(rules::FromMessage(event.suppressions()),
-                                                           event.suppressions().today())) {
-    return absl::OkStatus();  // nothing would change
-  }
-  event.set_unix_ns(UnixNanos());
-  v1::JournalEvent kept;
-  kept.set_after(EntryOf(RunOf(event)));
-  *kept.mutable_event() = event;
-  JournalEntry entry;
-  entry.type = FrameType::kJournalEvent;
-  entry.body = WireBytes(kept.SerializeAsString());
-  absl::StatusOr<EntryPrefix> committed = absl::UnknownError("");
-  WithTakeover([&] { committed = journal_->AppendAndWait(std::move(entry)); });
-  if (!committed.ok()) {
-    undecided_ = true;
-    return committed.status();
-  }
-  unix_ns_ = worker_->unix_ns = committed->unix_ns;
-  Apply(kept.after(), event);
-  applied_event_ = std::max(applied_event_, committed->number);
-  return absl::OkStatus();
-}
-
 void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   worker_->entry = entry;
   Quarantine::At(entry, catching_up_);

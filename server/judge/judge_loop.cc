@@ -138,6 +138,9 @@ bool Judge::Step() {
                                   JudgeQueue::Clock::duration(kLongestTimerPeriod));
   }
   CheckpointIfDue();
+  if (stopping() || std::exchange(kept_next_, !kept_next_)) {
+    if (const auto kept = TakeKept()) return ApplyKept(*kept);
+  }
   if (stopping()) return WaitForWork();
   const bool retry =
       retry_ != nullptr && now >= retry_->wake && !fair_queue_.Busy(retry_->run.run());
@@ -145,6 +148,7 @@ bool Judge::Step() {
   retry_next_ = true;
   if (!for_all_.empty() && fair_queue_.in_order()) return DecideForAll();
   if (auto begun = fair_queue_.Next(now, Which())) return Do(std::move(*begun));
+  if (const auto kept = TakeKept()) return ApplyKept(*kept);
   return WaitForWork();
 }
 
@@ -160,7 +164,7 @@ FairQueue::Which Judge::Which() const {
 
 void Judge::BeginWork() {
   const bool due = checkpoint_due_ != JudgeQueue::Clock::time_point();
-  turn_lock_.AllowTakeover(fair_queue_.going_on() <= kMostAtOnce,
+  turn_lock_.AllowTakeover(fair_queue_.going_on() - keeping_ <= kMostAtOnce,
                            due ? kSlowWhileDue : TurnLock::kSlow);
   worker_->slow = false;
   worker_->unix_ns = unix_ns_;
@@ -183,10 +187,14 @@ bool Judge::EndWork() {
 }
 
 bool Judge::Do(FairQueue::Begun begun) {
-  BeginWork();
-  if (fair_queue_.going_on() > 1) LowerSlowThreads();
   JudgeItem& item = *begun.work.item;
+  BeginWork();
+  if (fair_queue_.going_on() - keeping_ > 1) LowerSlowThreads();
   if (item.place != 0) queue_.Began(item);
+  if (item.kind == JudgeItem::Kind::kDecision && MayKeepLater() && (ahead_told_ || TellAhead())) {
+    KeepLater(std::move(begun));
+    return EndWork();
+  }
   if (begun.overtakes && !ahead_told_) (void)TellAhead();
   Handle(item, begun.work.runs);
   fair_queue_.Done(begun, JudgeQueue::Clock::now() - worker_->work.begun);

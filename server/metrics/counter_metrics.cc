@@ -43,6 +43,8 @@ constexpr CounterMetric kCounters[] = {
                   "Calls ended because a token expired or was revoked."),
     PLUMB_COUNTER(refused_runs, "refused_runs",
                   "Hellos refused because their run was one more than may be named."),
+    PLUMB_COUNTER(waited_hellos, "waited_hellos",
+                  "Hellos that waited because their run was one more than may be named."),
     PLUMB_COUNTER(slow_hellos, "slow_hello_calls", "Calls ended that said no hello in time."),
     PLUMB_COUNTER(http_refused, "http_refused_requests",
                   "HTTP requests refused before anybody looked at them: a body, another method, "

@@ -112,6 +112,21 @@ TEST(RunNames, AConnectionHasAFewOfThoseThatAreKept) {
   EXPECT_EQ(of_relay, 256 - 8);
 }
 
+// Connections whose processes are made up: each has a few of the address's places, as any other.
+TEST(RunNames, AConnectionThatClaimsToBeARelayLeavesTheAddressItsPlaces) {
+  NameTable names(1000, 10);
+  EXPECT_EQ(Named(&names, "before-", 1000, From("10.0.0.2")), 1000);
+  int taken = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string number = std::to_string(i);
+    const std::string connection = "10.0.0.1:relay-" + std::to_string(i % 12);
+    const Sender sender{"", "10.0.0.1", "10.1.0." + number, connection, number};
+    taken += names.AddRun("up-" + number, sender).ok() ? 1 : 0;
+  }
+  EXPECT_EQ(taken, 500 + 12 * 8);
+  EXPECT_EQ(Named(&names, "direct-", 100, From("10.0.0.1")), 100);
+}
+
 // A connection's names have places while it is there; those with evidence until they are over.
 TEST(RunNames, PlacesAreGivenBack) {
   NameTable names(8, 10);
