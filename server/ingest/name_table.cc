@@ -180,6 +180,11 @@ absl::Status NameTable::Add(const std::string& name, Run* run, const Cost& cost)
         "run \"", name, "\": its names of series and sites take ", run->bytes.bytes() >> 10,
         " KiB, and may not take more (a quarter of limits.name_bytes)"));
   }
+  if (bytes_ != nullptr && bytes_->most() > 0 && run->bytes.bytes() > bytes_->left()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "run \"", name, "\": its names of series and sites take ", run->bytes.bytes() >> 10,
+        " KiB, more than is left for all runs (limits.name_bytes)"));
+  }
   if (auto full = run->bytes.Take(cost.bytes); !full.ok()) return full;
   known.insert(cost.hash);
   return absl::OkStatus();

@@ -33,7 +33,8 @@ namespace plumbline::server {
 // batch names few.
 class NameTable {
  public:
-  // `bytes`: of all runs; null: nobody counts them. One run may have a quarter of them.
+  // `bytes`: of all runs; null: nobody counts them. One run may have a quarter of them, and gets
+  // more while it has less than is left.
   NameTable(size_t max_runs, size_t max_names, Shares shares = {},
             std::shared_ptr<SharedBytes> bytes = nullptr)
       : max_names_(max_names), bytes_(std::move(bytes)), run_shares_(max_runs, std::move(shares)) {}

@@ -86,7 +86,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   bool Fail(const CallStreamPtr& call_stream, grpc::StatusCode code, const std::string& what);
   void OnHelloDue();
   bool Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std::string why);
-  bool OnHello(v1::Hello* said) PLUMB_EXCLUDES(greeting_);
+  bool OnHello(v1::Hello* received) PLUMB_EXCLUDES(greeting_);
   void OnPlace(const CallStreamPtr& call_stream, v1::Hello* hello,
                const AdmissionQueue::Place& place) PLUMB_EXCLUDES(greeting_);
   void StopWaiting(const v1::Goodbye& goodbye) PLUMB_REQUIRES(greeting_);

@@ -7,8 +7,8 @@
 
 namespace plumbline::server {
 
-bool Session::OnHello(v1::Hello* said) {
-  const v1::Hello& hello = *said;
+bool Session::OnHello(v1::Hello* received) {
+  const v1::Hello& hello = *received;
   CallStreamPtr call_stream;
   bool second = false;
   {
@@ -24,9 +24,9 @@ bool Session::OnHello(v1::Hello* said) {
   }
   const absl::Status allowed = context_->intake->MayJoin(hello, MayWrite());
   const MutexLock greeting(greeting_);
-  if (!allowed.ok()) return Greet(call_stream, said, allowed);
+  if (!allowed.ok()) return Greet(call_stream, received, allowed);
   waiting_.erase(call_stream->stream_id);  // an older hello of the same stream
-  auto kept = std::make_shared<v1::Hello>(std::move(*said));
+  auto kept = std::make_shared<v1::Hello>(std::move(*received));
   auto place = context_->admission->Ask(
       {Intake::RunsOf(*kept), SenderOf(*kept, call_stream->shared), kept->SpaceUsedLong(),
        weak_from_this(),

@@ -138,7 +138,8 @@ bool Judge::Step() {
                                   JudgeQueue::Clock::duration(kLongestTimerPeriod));
   }
   CheckpointIfDue();
-  if (stopping() || std::exchange(kept_next_, !kept_next_)) {
+  const bool due = checkpoint_due_ != JudgeQueue::Clock::time_point();
+  if (stopping() || due || std::exchange(kept_next_, !kept_next_)) {
     if (const auto kept = TakeKept()) return ApplyKept(*kept);
   }
   if (stopping()) return WaitForWork();
@@ -191,11 +192,12 @@ bool Judge::Do(FairQueue::Begun begun) {
   BeginWork();
   if (fair_queue_.going_on() - keeping_ > 1) LowerSlowThreads();
   if (item.place != 0) queue_.Began(item);
-  if (item.kind == JudgeItem::Kind::kDecision && MayKeepLater() && (ahead_told_ || TellAhead())) {
+  const bool later = item.kind == JudgeItem::Kind::kDecision && MayKeepLater();
+  if ((begun.overtakes || later) && !ahead_told_) (void)TellAhead();
+  if (later) {
     KeepLater(std::move(begun));
     return EndWork();
   }
-  if (begun.overtakes && !ahead_told_) (void)TellAhead();
   Handle(item, begun.work.runs);
   fair_queue_.Done(begun, JudgeQueue::Clock::now() - worker_->work.begun);
   return EndWork();

@@ -240,7 +240,7 @@ TEST_F(RunPlaces, AreGivenInTheOrderOfAsking) {
   ExpectTurnsInOrder(*server_, Door(), 60 + 15);
 }
 
-TEST_F(RunPlaces, BehindARelayAreGivenInTheOrderOfAsking) {
+TEST_F(RunPlaces, OfARelayAreGivenInTheOrderOfAsking) {
   server_ = StartWith(folder_, kSlowAck);
   ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   StartRelay();
