@@ -16,7 +16,7 @@ namespace plumbline::server {
 namespace {
 
 constexpr std::chrono::milliseconds kShortPace{20}, kLongPace{500};
-// Hellos that wait for a place are refused if none has become free for so many times the delay of
+// Hellos that wait for a place are refused if none has become free for three times the delay of
 // acknowledgements (3 s). The judge looks for runs that are over twice a second, and at least every
 // two seconds under load.
 constexpr int kPlaceWait = 3;
