@@ -16,6 +16,10 @@ namespace plumbline::server {
 namespace {
 
 constexpr std::chrono::milliseconds kShortPace{20}, kLongPace{500};
+// Hellos that wait for a place are refused if none has become free for three times the delay of
+// acknowledgements (3 s). The judge looks for runs that are over twice a second, and at least every
+// two seconds under load.
+constexpr int kPlaceWait = 3;
 
 // Shares the limit among all streams: senders that send in order use none of it, so it needs no
 // shares per sender.
@@ -41,6 +45,7 @@ class IngestServiceImpl : public IngestService,
         table_({options.max_streams, options.max_ranks, options.shares, name_bytes_},
                WaitingOf(options)),
         names_(options.max_runs, options.max_series, options.shares, name_bytes_),
+        admission_(&names_, counters, kPlaceWait * options.ack_delay),
         pacer_({options.window_steps, options.patience}),
         intake_(options.limits, &table_, &names_, &pacer_, journal, judge, counters),
         timer_(options.ack_delay),
@@ -48,6 +53,7 @@ class IngestServiceImpl : public IngestService,
             std::clamp<std::chrono::nanoseconds>(options.patience / 8, kShortPace, kLongPace)),
         judge_(judge),
         context_{&intake_,
+                 &admission_,
                  &timer_,
                  counters,
                  askers.capsules,
@@ -141,6 +147,7 @@ class IngestServiceImpl : public IngestService,
   const std::shared_ptr<SharedBytes> name_bytes_;
   StreamTable table_;
   NameTable names_;
+  AdmissionQueue admission_;
   Pacer pacer_;
   Intake intake_;
   AckTimer timer_;

@@ -11,12 +11,6 @@
 namespace plumbline::server {
 namespace {
 
-std::set<std::string> RunsOf(const v1::Hello& hello) {
-  std::set<std::string> runs;
-  for (const v1::Source& source : hello.sources()) runs.insert(source.run());
-  return runs;
-}
-
 // Returns OK if every source belongs to a run in the hello of this connection, because write access
 // was checked only for those.
 absl::Status CheckRuns(const std::set<std::string>& runs, const v1::Batch& batch) {
@@ -91,20 +85,25 @@ absl::Status Intake::CheckHello(const v1::Hello& hello) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Intake::Joined> Intake::Join(v1::Hello* said, std::weak_ptr<Connection> owner,
-                                            const MayWrite& may_write, const Sender& sender) {
-  const v1::Hello& hello = *said;
+std::set<std::string> Intake::RunsOf(const v1::Hello& hello) {
+  std::set<std::string> runs;
+  for (const v1::Source& source : hello.sources()) runs.insert(source.run());
+  return runs;
+}
+
+absl::Status Intake::MayJoin(const v1::Hello& hello, const MayWrite& may_write) const {
   if (auto s = CheckHello(hello); !s.ok()) return s;
-  const std::set<std::string> runs = RunsOf(hello);
-  for (const std::string& run : runs) {
+  for (const std::string& run : RunsOf(hello)) {
     if (auto s = may_write(run); !s.ok()) return s;
     if (auto s = judge_->quarantine().MayWrite(run); !s.ok()) return s;
   }
-  auto names = names_->Connect(runs, sender);
-  if (!names.ok()) {
-    ++counters_->refused_runs;
-    return names.status();
-  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Intake::Joined> Intake::Join(v1::Hello* said, std::weak_ptr<Connection> owner,
+                                            const MayWrite& may_write, const Sender& sender,
+                                            std::shared_ptr<NameTable::Hold> names) {
+  const v1::Hello& hello = *said;
   const auto may = [&](const std::string& run) { return may_write(run).ok(); };
   if (auto s = table_->MayTakeOver(hello, may); !s.ok()) return s;
   const uint32_t ahead = table_->AttemptsAhead(hello);
@@ -113,8 +112,8 @@ absl::StatusOr<Intake::Joined> Intake::Join(v1::Hello* said, std::weak_ptr<Conne
   if (!opened.ok()) return opened.status();
   Joined joined;
   joined.ahead = ahead;
-  joined.runs = runs;
-  joined.names = *std::move(names);
+  joined.runs = RunsOf(hello);
+  joined.names = std::move(names);
   joined.stream = std::move(*opened);
   std::shared_ptr<Connection> older;
   std::vector<Pacer::Resume> free;

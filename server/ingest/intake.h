@@ -51,11 +51,16 @@ class Intake {
   // Returns OK if the sender of this hello may write the run. Called for the runs in the hello and
   // those of the stream's earlier connections.
   using MayWrite = std::function<absl::Status(const std::string& run)>;
-  // Adds a connection to its stream. `sender` is charged for its share. If a process was restarted
+  static std::set<std::string> RunsOf(const v1::Hello& hello);
+  // Returns OK if the hello is well-formed and its sender may write its runs.
+  absl::Status MayJoin(const v1::Hello& hello, const MayWrite& may_write) const;
+  // Adds a connection to its stream. `sender` is charged for its share; `names` is its place
+  // (admission_queue.h). If a process was restarted
   // without knowing it, it gets a later attempt: the attempts in `said` are raised, and those of
   // its batches with them.
   absl::StatusOr<Joined> Join(v1::Hello* said, std::weak_ptr<Connection> owner,
-                              const MayWrite& may_write, const Sender& sender = {});
+                              const MayWrite& may_write, const Sender& sender,
+                              std::shared_ptr<NameTable::Hold> names);
   // Records that the connection is gone. `ended`: in the way it is when its process ends; false:
   // unknown.
   void Leave(const Joined& joined, bool ended = false);

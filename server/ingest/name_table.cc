@@ -57,14 +57,18 @@ std::shared_ptr<NameTable::Run> NameTable::Find(const std::string& run, const Se
 }
 
 std::shared_ptr<NameTable::Run> NameTable::FindLocked(const std::string& run, const Sender& sender,
-                                                      absl::Status* full) {
+                                                      absl::Status* full, Take take) {
   std::shared_ptr<Run> noted;
   if (const auto found = runs_.find(run); found != runs_.end()) {
     if (!found->second->noted) return found->second;
     noted = found->second;  // the first sender that names it owns it, if there is a place for it
   }
   RunShares::Place place;
-  const absl::Status taken = run_shares_.Take(sender, runs_.size(), noted != nullptr, &place);
+  absl::Status taken = run_shares_.Take(sender, runs_.size(), noted != nullptr, &place);
+  if (taken.ok() && take == Take::kKnown) {
+    run_shares_.Give(&place);
+    taken = absl::ResourceExhaustedError("other new runs of this sender wait for a place already");
+  }
   if (!taken.ok()) {
     *full = absl::ResourceExhaustedError(
         absl::StrCat("run \"", run, "\": ", std::string(taken.message())));
@@ -83,12 +87,12 @@ std::shared_ptr<NameTable::Run> NameTable::FindLocked(const std::string& run, co
 }
 
 absl::StatusOr<std::shared_ptr<NameTable::Hold>> NameTable::Connect(
-    const std::set<std::string>& runs, const Sender& sender) {
+    const std::set<std::string>& runs, const Sender& sender, Take take) {
   const WriterLock lock(mutex_);
   std::set<std::string> held;
   absl::Status full;
   for (const std::string& run : runs) {
-    const auto known = FindLocked(run, sender, &full);
+    const auto known = FindLocked(run, sender, &full, take);
     if (known == nullptr) break;
     ++known->connections;
     held.insert(run);
@@ -100,8 +104,18 @@ absl::StatusOr<std::shared_ptr<NameTable::Hold>> NameTable::Connect(
 
 void NameTable::Hold::Release() {
   if (released_.exchange(true)) return;
-  const WriterLock lock(table_->mutex_);
-  for (const std::string& run : runs_) table_->Disconnect(run);
+  std::function<void()> on_free;
+  {
+    const WriterLock lock(table_->mutex_);
+    for (const std::string& run : runs_) table_->Disconnect(run);
+    on_free = table_->on_free_;
+  }
+  if (on_free) on_free();
+}
+
+void NameTable::SetOnFree(std::function<void()> on_free) {
+  const WriterLock lock(mutex_);
+  on_free_ = std::move(on_free);
 }
 
 void NameTable::Disconnect(const std::string& run) {
@@ -166,6 +180,11 @@ absl::Status NameTable::Add(const std::string& name, Run* run, const Cost& cost)
         "run \"", name, "\": its names of series and sites take ", run->bytes.bytes() >> 10,
         " KiB, which is the limit (a quarter of limits.name_bytes)"));
   }
+  if (bytes_ != nullptr && bytes_->most() > 0 && run->bytes.bytes() > bytes_->left()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "run \"", name, "\": its names of series and sites take ", run->bytes.bytes() >> 10,
+        " KiB, more than is left for all runs (limits.name_bytes)"));
+  }
   if (auto full = run->bytes.Take(cost.bytes); !full.ok()) return full;
   known.insert(cost.hash);
   return absl::OkStatus();
@@ -204,6 +223,7 @@ void NameTable::Note(const std::vector<KnownName>& names) {
 
 void NameTable::Forget(const std::string& name) {
   std::shared_ptr<Run> run;
+  std::function<void()> on_free;
   {
     const WriterLock lock(mutex_);
     const auto found = runs_.find(name);
@@ -211,7 +231,9 @@ void NameTable::Forget(const std::string& name) {
     run = found->second;
     run->going_on = false;
     EraseIfUnused(found);
+    on_free = on_free_;
   }
+  if (on_free) on_free();
   const WriterLock lock(run->mutex);
   run->names.clear();
   run->lists.clear();

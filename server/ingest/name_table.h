@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -32,7 +33,8 @@ namespace plumbline::server {
 // batch names few.
 class NameTable {
  public:
-  // `bytes`: of all runs; null: nobody counts them. One run may have a quarter of them.
+  // `bytes`: of all runs; null: nobody counts them. One run may have a quarter of them, and gets
+  // more while it has less than is left.
   NameTable(size_t max_runs, size_t max_names, Shares shares = {},
             std::shared_ptr<SharedBytes> bytes = nullptr)
       : max_names_(max_names), bytes_(std::move(bytes)), run_shares_(max_runs, std::move(shares)) {}
@@ -55,9 +57,13 @@ class NameTable {
     const std::set<std::string> runs_;
     std::atomic<bool> released_{false};
   };
+  enum class Take { kAny, kKnown };  // kKnown: only runs that have a place already
   // All of them, or none. ResourceExhausted: as AddRun.
   absl::StatusOr<std::shared_ptr<Hold>> Connect(const std::set<std::string>& runs,
-                                                const Sender& sender);
+                                                const Sender& sender, Take take = Take::kAny);
+  // Sets a callback that runs when a place may have become free, with no lock held. It must be
+  // quick.
+  void SetOnFree(std::function<void()> on_free);
   size_t runs() const;  // that have a place
   // The sites of the evidence, the series sets, the declarations and the losses (with their causes)
   // that `batch`, which passed CheckReceived, brings. ResourceExhausted names the run; then nothing
@@ -100,8 +106,8 @@ class NameTable {
   static Cost CostOfList(const v1::SeriesSet& set);
   using Runs = std::unordered_map<std::string, std::shared_ptr<Run>, absl::Hash<std::string>>;
   std::shared_ptr<Run> Find(const std::string& run, const Sender& sender, absl::Status* full);
-  std::shared_ptr<Run> FindLocked(const std::string& run, const Sender& sender, absl::Status* full)
-      PLUMB_REQUIRES(mutex_);
+  std::shared_ptr<Run> FindLocked(const std::string& run, const Sender& sender, absl::Status* full,
+                                  Take take = Take::kAny) PLUMB_REQUIRES(mutex_);
   void Disconnect(const std::string& run) PLUMB_REQUIRES(mutex_);
   void EraseIfUnused(Runs::iterator run) PLUMB_REQUIRES(mutex_);
   absl::Status Add(const std::string& name, Run* run, const Cost& cost);
@@ -115,6 +121,7 @@ class NameTable {
   mutable SharedMutex mutex_;
   Runs runs_ PLUMB_GUARDED_BY(mutex_);
   RunShares run_shares_ PLUMB_GUARDED_BY(mutex_);
+  std::function<void()> on_free_ PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server

@@ -5,24 +5,18 @@
 namespace plumbline::server {
 namespace {
 
-size_t CountOf(const std::map<std::string, size_t>& counts, const std::string& of) {
-  const auto found = counts.find(of);
-  return found == counts.end() ? 0 : found->second;
-}
-
 // Clears the name.
-void TakeAway(std::map<std::string, size_t>* counts, std::string* of) {
-  const auto found = counts->find(*of);
-  if (found != counts->end() && --found->second == 0) counts->erase(found);
+void TakeAway(NameCounts* counts, std::string* of) {
+  counts->Remove(*of);
   of->clear();
 }
 
 }  // namespace
 
 bool RunShares::Reserve::Take(const std::string& sender) {
-  if (CountOf(taken, sender) >= left) return false;
+  if (taken.Of(sender) >= left) return false;
   --left;
-  ++taken[sender];
+  taken.Add(sender);
   return true;
 }
 
@@ -34,7 +28,7 @@ void RunShares::Reserve::Give(std::string* sender) {
 
 absl::Status RunShares::Take(const Sender& sender, size_t known, bool known_before, Place* place) {
   const size_t part = shares_.Part(sender.entries, most_);
-  if (part < most_ && CountOf(by_entries_, sender.entries) >= part) {
+  if (part < most_ && by_entries_.Of(sender.entries) >= part) {
     return absl::ResourceExhaustedError(
         shares_.Full(sender.entries, most_, "runs", "ingest.max_runs"));
   }
@@ -43,7 +37,7 @@ absl::Status RunShares::Take(const Sender& sender, size_t known, bool known_befo
   const bool room = known < most_ + 2 * reserve_ + most_;
   if (!known_before && known >= most_ && !(room && TakeOfReserves(sender, place)))
     return Full(sender);
-  ++by_entries_[sender.entries];
+  by_entries_.Add(sender.entries);
   place->counted = true;
   place->entries = sender.entries;
   return absl::OkStatus();
@@ -54,24 +48,29 @@ bool RunShares::TakeOfReserves(const Sender& sender, Place* place) {
   const std::string line =
       sender.line.empty() ? "" : absl::StrCat(sender.connection, " ", sender.line);
   const size_t of_connection = line.empty() ? kOfConnection : kOfRelay;
-  if (CountOf(of_connections_, sender.connection) >= of_connection) return false;
-  if (!line.empty() && CountOf(of_lines_, line) >= kOfConnection) return false;
+  if (of_connections_.Of(sender.connection) >= of_connection) return false;
+  if (!line.empty() && of_lines_.Of(line) >= kOfConnection) return false;
+  // What a relay states about its processes may be made up, so their places are taken first, and a
+  // connection has no more of the address's than one that is no relay's.
   const std::string process =
       sender.behind.empty() ? "" : absl::StrCat(sender.address, " ", sender.behind);
-  if (of_addresses_.Take(sender.address)) {
-    place->address = sender.address;
-  } else if (!process.empty() && of_processes_.Take(process)) {
+  if (!process.empty() && of_processes_.Take(process)) {
     place->process = process;
+  } else if (of_addresses_by_.Of(sender.connection) < kOfConnection &&
+             of_addresses_.Take(sender.address)) {
+    place->address = sender.address;
+    of_addresses_by_.Add(sender.connection);
   } else {
     return false;
   }
-  ++of_connections_[place->connection = sender.connection];
-  if (!line.empty()) ++of_lines_[place->line = line];
+  of_connections_.Add(place->connection = sender.connection);
+  if (!line.empty()) of_lines_.Add(place->line = line);
   return true;
 }
 
 void RunShares::Disconnected(Place* place) {
   if (place->address.empty() && place->process.empty()) return;
+  if (!place->address.empty()) of_addresses_by_.Remove(place->connection);
   of_addresses_.Give(&place->address);
   of_processes_.Give(&place->process);
   TakeAway(&of_connections_, &place->connection);
@@ -88,8 +87,8 @@ absl::Status RunShares::Full(const Sender& sender) const {
       "this server already knows ", most_, " runs (ingest.max_runs); of ", reserve_,
       " more, kept for new runs of each address that is connected, ", of_addresses_.left,
       " are left, ", sender.address.empty() ? "this sender" : sender.address, " has ",
-      CountOf(of_addresses_.taken, sender.address), " and this connection ",
-      CountOf(of_connections_, sender.connection), "; try again later"));
+      of_addresses_.taken.Of(sender.address), " and this connection ",
+      of_connections_.Of(sender.connection), "; try again later"));
 }
 
 }  // namespace plumbline::server

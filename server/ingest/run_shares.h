@@ -6,11 +6,11 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "server/ingest/name_counts.h"
 #include "server/stream/sender.h"
 #include "server/stream/shares.h"
 
@@ -42,11 +42,10 @@ class RunShares {
   void Give(Place* place);
 
  private:
-  using Counts = std::map<std::string, size_t>;
   // Names beyond `most_`, and how many of them each sender has.
   struct Reserve {
     size_t left = 0;
-    Counts taken;
+    NameCounts taken;
     bool Take(const std::string& sender);
     void Give(std::string* sender);
   };
@@ -57,8 +56,9 @@ class RunShares {
   const Shares shares_;
   const size_t reserve_ = most_ < 8 ? 0 : most_ / 2;  // of a single one a sender would take all
   Reserve of_addresses_{reserve_, {}}, of_processes_{reserve_, {}};
-  Counts of_connections_, of_lines_;
-  Counts by_entries_;  // names of each access entry, of all
+  NameCounts of_connections_, of_lines_;
+  NameCounts of_addresses_by_;  // places of addresses, by connection
+  NameCounts by_entries_;       // names of each access entry, of all
 };
 
 }  // namespace plumbline::server

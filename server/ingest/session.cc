@@ -48,6 +48,8 @@ void Session::OnDone() {
   std::unordered_map<uint64_t, CallStreamPtr> call_streams;
   bool ended = false;
   {
+    const MutexLock greeting(greeting_);
+    waiting_.clear();
     const MutexLock lock(mutex_);
     call_streams.swap(call_streams_);
     // The processes connected through a relay may be alive although the relay is not.
@@ -209,106 +211,6 @@ bool Session::Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std:
   return Fail(theirs, grpc::StatusCode::INVALID_ARGUMENT, batch.refused);
 }
 
-bool Session::OnHello(v1::Hello* said) {
-  const v1::Hello& hello = *said;
-  CallStreamPtr call_stream;
-  bool second = false;
-  {
-    const MutexLock lock(mutex_);
-    second = greeted_ && !(shared_ && hello.shared());
-    // A call stays shared or not: one stream's second hello does not change it for the others.
-    if (!std::exchange(greeted_, true)) shared_ = hello.shared();
-    call_stream =
-        std::make_shared<CallStream>(weak_from_this(), hello, shared_, context_->ack_batches);
-  }
-  if (second) {
-    return Fail(call_stream, grpc::StatusCode::FAILED_PRECONDITION, "a second hello on one stream");
-  }
-  const CallStreamPtr former = Yield(call_stream);
-  auto joined = context_->intake->Join(
-      said, std::static_pointer_cast<Connection>(call_stream),
-      [this](const std::string& run) { return lease_->Check(Scope::kWrite, run); },
-      SenderOf(hello, call_stream->shared));
-  if (!joined.ok()) {
-    if (former != nullptr) KeepFormer(former);
-    return Refuse(call_stream, joined.status());
-  }
-  const bool room = joined->room;
-  {
-    const MutexLock lock(mutex_);
-    if (former != nullptr) {
-      former->over = true;
-      DropRefusalsLocked(former);
-    }
-    writer_.ExpectRefusals(joined->refused);
-    call_stream->joined = std::move(*joined);
-    call_streams_[call_stream->stream_id] = call_stream;
-  }
-  context_->liveness->Joined(hello, call_stream->joined.connection,
-                             std::chrono::steady_clock::now());
-  Welcome(call_stream);
-  if (context_->capsules != nullptr) {
-    context_->capsules->Joined(call_stream->stream_id, call_stream->joined.connection, call_stream,
-                               hello);
-  }
-  if (context_->stops != nullptr) {
-    context_->stops->Joined(call_stream->stream_id, call_stream->joined.connection, call_stream,
-                            hello);
-  }
-  return room;
-}
-
-// Of what is exhausted a sender that asks without a pause would get most of what becomes free: its
-// answers are late.
-bool Session::Refuse(const CallStreamPtr& call_stream, const absl::Status& why) {
-  // The codes of both libraries are the same numbers.
-  const auto code = static_cast<grpc::StatusCode>(why.raw_code());
-  const std::string text(why.message());
-  if (code != grpc::StatusCode::RESOURCE_EXHAUSTED) return Fail(call_stream, code, text);
-  context_->timer->Schedule([weak = weak_from_this(), call_stream, code, text] {
-    if (auto session = weak.lock()) session->Fail(call_stream, code, text);
-  });
-  return call_stream->shared;  // other streams of the call go on
-}
-
-Sender Session::SenderOf(const v1::Hello& hello, bool shared) const {
-  Sender sender{lease_->Names(), address_, "", connection_, ""};
-  if (!shared) return sender;
-  sender.behind = AddressOf(hello.origin());
-  sender.line = ConnectionOf(hello.origin());
-  return sender;
-}
-
-// Returns the connection that this call has for the stream of `newer`, if any: of a
-// relay's process that came back, or whose stream id another process uses. It goes on until the
-// newer one is taken in, and ends without a word. An older relay has ended it already.
-Session::CallStreamPtr Session::Yield(const CallStreamPtr& newer) {
-  const MutexLock lock(mutex_);
-  const auto same = call_streams_.find(newer->stream_id);
-  if (same == call_streams_.end()) return nullptr;
-  const CallStreamPtr former = same->second;
-  former->yields = true;
-  if (newer->line == 0) {
-    former->over = true;
-    DropRefusalsLocked(former);
-    call_streams_.erase(same);
-  }
-  return former;
-}
-
-// Keeps the former connection, because the newer hello was refused.
-void Session::KeepFormer(const CallStreamPtr& former) {
-  bool superseded, over;
-  {
-    const MutexLock lock(mutex_);
-    former->yields = false;
-    superseded = std::exchange(former->superseded, false);
-    over = former->over;
-  }
-  if (over) return LeaveIntake(former, false);  // no connection replaced it
-  if (superseded) OnSuperseded(former);
-}
-
 // Handles messages other than batches, of a stream that this call carries.
 void Session::OnAside(v1::AgentMessage& message) {
   const uint64_t stream_id =
@@ -385,7 +287,9 @@ void Session::OnHeartbeat(const v1::Heartbeat& heartbeat) {
 void Session::OnGoodbye(const v1::Goodbye& goodbye) {
   CallStreamPtr call_stream;
   {
+    const MutexLock greeting(greeting_);
     const MutexLock lock(mutex_);
+    StopWaiting(goodbye);
     const auto found = call_streams_.find(goodbye.stream_id());
     if (found == call_streams_.end() || !found->second->shared) return;
     call_stream = found->second;

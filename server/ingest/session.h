@@ -17,6 +17,7 @@
 #include "server/access/gate.h"
 #include "server/capsules/capsule_keeper.h"
 #include "server/ingest/ack_timer.h"
+#include "server/ingest/admission_queue.h"
 #include "server/ingest/call_stream.h"
 #include "server/ingest/call_writer.h"
 #include "server/ingest/intake.h"
@@ -30,6 +31,7 @@ namespace plumbline::server {
 // Shared by the sessions of a service, and must outlive them.
 struct SessionContext {
   Intake* intake = nullptr;
+  AdmissionQueue* admission = nullptr;
   AckTimer* timer = nullptr;
   Counters* counters = nullptr;
   CapsuleKeeper* capsules = nullptr;  // null: capsules are not requested
@@ -84,7 +86,13 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   bool Fail(const CallStreamPtr& call_stream, grpc::StatusCode code, const std::string& what);
   void OnHelloDue();
   bool Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std::string why);
-  bool OnHello(v1::Hello* said);
+  bool OnHello(v1::Hello* received) PLUMB_EXCLUDES(greeting_);
+  void OnPlace(const CallStreamPtr& call_stream, v1::Hello* hello,
+               const AdmissionQueue::Place& place) PLUMB_EXCLUDES(greeting_);
+  void StopWaiting(const v1::Goodbye& goodbye) PLUMB_REQUIRES(greeting_);
+  Intake::MayWrite MayWrite() const;
+  bool Greet(const CallStreamPtr& call_stream, v1::Hello* hello, const AdmissionQueue::Place& place)
+      PLUMB_REQUIRES(greeting_);
   bool Refuse(const CallStreamPtr& call_stream, const absl::Status& why);
   Sender SenderOf(const v1::Hello& hello, bool shared) const;
   bool OnBatch(ParsedBatch batch);
@@ -118,6 +126,11 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   // Used only by the read side.
   grpc::ByteBuffer incoming_;
   uint64_t messages_ = 0;
+
+  // Taken before mutex_, so that two hellos of one stream are answered one after the other.
+  Mutex greeting_ PLUMB_ACQUIRED_BEFORE(mutex_);
+  // Streams whose hello waits for a place.
+  std::unordered_map<uint64_t, CallStreamPtr> waiting_ PLUMB_GUARDED_BY(greeting_);
 
   Mutex mutex_;
   std::unordered_map<uint64_t, CallStreamPtr> call_streams_ PLUMB_GUARDED_BY(mutex_);

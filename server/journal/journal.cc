@@ -39,11 +39,12 @@ void Journal::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Journal::Append(JournalEntry entry, Done done) {
+void Journal::Append(JournalEntry entry, Done done, std::function<void()> dropped) {
   Item item;
   item.is_entry = true;
   item.entry = std::move(entry);
   item.done = std::move(done);
+  item.dropped = std::move(dropped);
   Push(std::move(item), false);
 }
 

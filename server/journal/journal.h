@@ -46,8 +46,9 @@ class Journal {
   ~Journal();
 
   // Appends an entry. `done` runs on the writing thread once the entry is held, in order of the
-  // numbers; it must be quick. It never runs if the journal stops before the entry is held.
-  void Append(JournalEntry entry, Done done);
+  // numbers; it must be quick. If the journal stops before the entry is held, `dropped` runs
+  // instead, on any thread.
+  void Append(JournalEntry entry, Done done, std::function<void()> dropped = nullptr);
   // Runs `what` at its place between the entries, without an entry. It never runs after Stop.
   void Then(std::function<void()> what);
   // Appends an entry and waits until it is held, without waiting to group it. Returns Unavailable

@@ -72,6 +72,7 @@ class FairQueue {
   void HoldNone();
 
   bool empty() const { return flows_.empty(); }
+  size_t flows() const { return flows_.size(); }
   size_t going_on() const { return going_on_; }
   // Returns true if work of the run is in progress.
   bool Busy(const std::string& run) const;

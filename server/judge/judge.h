@@ -259,7 +259,21 @@ class Judge {
   RunTable::Time Now() const { return awake_.At(JudgeQueue::Clock::now()); }
   std::string RunOf(const v1::JudgeEvent& event) const;
   uint64_t EntryOf(const std::string& run) const;
+  // judge_decisions.cc
+  JournalEntry EntryFor(v1::JudgeEvent* event, uint64_t* after) const;
   absl::Status KeepAndApply(v1::JudgeEvent event);
+  absl::Status ApplyCommitted(uint64_t after, const v1::JudgeEvent& event,
+                              const absl::StatusOr<EntryPrefix>& committed);
+  // A decision that the journal writes while other work goes on.
+  struct Kept {
+    FairQueue::Begun begun;
+    uint64_t after = 0;
+    absl::StatusOr<EntryPrefix> committed = absl::UnavailableError("the journal stopped");
+  };
+  bool MayKeepLater() const;
+  void KeepLater(FairQueue::Begun begun);
+  std::shared_ptr<Kept> TakeKept() PLUMB_EXCLUDES(kept_mutex_);
+  bool ApplyKept(const Kept& kept);
   void Apply(uint64_t entry, const v1::JudgeEvent& event);
   void OnRunOver(const std::string& run);
   void OnVerdict(const v1::Verdict& verdict);
@@ -323,6 +337,8 @@ class Judge {
   std::deque<JudgeItem> for_all_;  // decisions that concern every run
   bool ahead_told_ = false;        // since the last checkpoint
   bool retry_next_ = false;        // before what waits
+  bool kept_next_ = false;         // before what waits
+  size_t keeping_ = 0;             // decisions that KeepLater wrote and ApplyKept has not applied
   JudgeQueue::Clock::time_point next_timers_{};
   JudgeQueue::Clock::time_point next_look_{};    // at liveness_
   JudgeQueue::Clock::time_point next_forget_{};  // for streams to forget
@@ -380,6 +396,9 @@ class Judge {
   std::atomic<uint64_t> left_out_{0};
 
   DecisionGate decisions_;
+
+  Mutex kept_mutex_;
+  std::deque<std::shared_ptr<Kept>> kept_ PLUMB_GUARDED_BY(kept_mutex_);  // written, not applied
 };
 
 }  // namespace plumbline::server

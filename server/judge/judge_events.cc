@@ -1,4 +1,4 @@
-// Decisions as events: written to the journal first, then applied.
+// How a decision that is in the journal takes effect.
 
 #include <algorithm>
 #include <cstdint>
@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "analysis/processes/processes.h"
-#include "base/clock.h"
 #include "rules/engine/close_events.h"
 #include "server/judge/judge.h"
 #include "server/process/log.h"
@@ -56,34 +55,6 @@ uint64_t Judge::EntryOf(const std::string& run) const {
   const auto ahead = restored_ahead_.find(run);
   return ahead == restored_ahead_.end() ? judged_entry_.load()
                                         : std::max(judged_entry_.load(), ahead->second);
-}
-
-// Writes the event to the journal, then applies it. The event carries the number of the last entry
-// of its run that was judged before it, or of a later one up to which all runs have been judged;
-// either gives its place among the run's entries. If this returns an error, the server stops, and a
-// restart decides again.
-absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
-  if (event.has_suppressions() && engine_->SuppressionsAre(rules::FromMessage(event.suppressions()),
-                                                           event.suppressions().today())) {
-    return absl::OkStatus();  // nothing would change
-  }
-  event.set_unix_ns(static_cast<int64_t>(UnixNs()));
-  v1::JournalEvent kept;
-  kept.set_after(EntryOf(RunOf(event)));
-  *kept.mutable_event() = event;
-  JournalEntry entry;
-  entry.type = FrameType::kJournalEvent;
-  entry.body = WireBytes(kept.SerializeAsString());
-  absl::StatusOr<EntryPrefix> committed = absl::UnknownError("");
-  threads_.WithTakeover([&] { committed = journal_->AppendAndWait(std::move(entry)); });
-  if (!committed.ok()) {
-    undecided_ = true;
-    return committed.status();
-  }
-  unix_ns_ = worker().unix_ns = committed->unix_ns;
-  Apply(kept.after(), event);
-  applied_event_ = std::max(applied_event_, committed->number);
-  return absl::OkStatus();
 }
 
 void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {

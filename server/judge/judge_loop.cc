@@ -46,6 +46,9 @@ bool Judge::Step() {
                                   JudgeQueue::Clock::duration(kLongestTimerPeriod));
   }
   CheckpointIfDue();
+  if (stopping() || checkpoints_.waiting() || std::exchange(kept_next_, !kept_next_)) {
+    if (const auto kept = TakeKept()) return ApplyKept(*kept);
+  }
   if (stopping()) return WaitForWork();
   const bool retry =
       retry_ != nullptr && now >= retry_->wake && !fair_queue_.Busy(retry_->run.run());
@@ -53,6 +56,7 @@ bool Judge::Step() {
   retry_next_ = true;
   if (!for_all_.empty() && fair_queue_.in_order()) return DecideForAll();
   if (auto begun = fair_queue_.Next(now, Which())) return Do(std::move(*begun));
+  if (const auto kept = TakeKept()) return ApplyKept(*kept);
   return WaitForWork();
 }
 
@@ -66,7 +70,7 @@ FairQueue::Which Judge::Which() const {
 }
 
 void Judge::BeginWork() {
-  threads_.BeginWork(fair_queue_.going_on() <= kMostAtOnce, checkpoints_.waiting());
+  threads_.BeginWork(fair_queue_.going_on() - keeping_ <= kMostAtOnce, checkpoints_.waiting());
   worker().unix_ns = unix_ns_;
 }
 
@@ -82,11 +86,16 @@ bool Judge::EndWork() {
 }
 
 bool Judge::Do(FairQueue::Begun begun) {
-  BeginWork();
-  if (fair_queue_.going_on() > 1) threads_.LowerSlow();
   JudgeItem& item = *begun.work.item;
+  BeginWork();
+  if (fair_queue_.going_on() - keeping_ > 1) threads_.LowerSlow();
   if (item.place != 0) queue_.Began(item);
-  if (begun.overtakes && !ahead_told_) (void)RecordAhead();
+  const bool later = item.kind == JudgeItem::Kind::kDecision && MayKeepLater();
+  if ((begun.overtakes || later) && !ahead_told_) (void)RecordAhead();
+  if (later) {
+    KeepLater(std::move(begun));
+    return EndWork();
+  }
   Handle(item, begun.work.runs);
   fair_queue_.Done(begun, threads_.UsedByMine());
   return EndWork();

@@ -42,6 +42,7 @@ constexpr CounterMetric kCounters[] = {
     PLUMB_COUNTER(revoked_calls, "revoked_calls",
                   "Calls ended because a token expired or was revoked."),
     PLUMB_COUNTER(refused_runs, "refused_runs", "Hellos refused because of the limit of runs."),
+    PLUMB_COUNTER(waited_hellos, "waited_hellos", "Hellos that waited because of the limit of runs."),
     PLUMB_COUNTER(slow_hellos, "slow_hello_calls",
                   "Calls ended because they sent no hello in time."),
     PLUMB_COUNTER(http_refused, "http_refused_requests",

@@ -27,6 +27,7 @@ struct Counters {
   std::atomic<uint64_t> forbidden{0};        // ... or not allowed to do that
   std::atomic<uint64_t> revoked_calls{0};    // ended because a token expired or was revoked
   std::atomic<uint64_t> refused_runs{0};     // hellos beyond the limit of runs
+  std::atomic<uint64_t> waited_hellos{0};    // ... that waited in the queue for a place
   std::atomic<uint64_t> slow_hellos{0};      // calls ended because they sent no hello in time
   // requests with a body, method or headers that are not allowed
   std::atomic<uint64_t> http_refused{0};

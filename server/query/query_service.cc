@@ -271,6 +271,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     dropped["calls-forbidden"] = counters.forbidden;
     dropped["calls-revoked"] = counters.revoked_calls;
     dropped["refused-runs"] = counters.refused_runs;
+    dropped["waited-hellos"] = counters.waited_hellos;
     dropped["slow-hellos"] = counters.slow_hellos;
     dropped["http-refused"] = counters.http_refused;
     dropped["http-slow"] = counters.http_slow;

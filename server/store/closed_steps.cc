@@ -11,18 +11,27 @@ namespace {
 // Series handled at a time: their values fit into the second-level cache.
 constexpr size_t kChunk = 32;
 
-// The places of the chunk's series in one list of columns.
-struct Slots {
-  std::vector<std::pair<uint32_t, uint32_t>> at;  // (column, slot)
+// A list of columns, and the places of its series: (index in series_, column), ascending.
+struct List {
+  const StoredColumns* columns;
+  std::vector<std::pair<uint32_t, uint32_t>> at;
+};
+
+// The places of one list that belong to a chunk.
+struct Slice {
+  uint32_t list, begin, end;
 };
 
 // A row of a part, in the current block of ranks.
 struct Row {
-  uint32_t step;  // index in the block
+  uint32_t order;  // of the block's rows
+  uint32_t step;   // index in the block
   const StepPart* part;
   uint32_t row;
 };
 
+// The time is linear in the number of values, however many lists of columns there are: a chunk uses
+// only the lists that have one of its series, and only their rows.
 class Builder {
  public:
   Builder(const std::vector<ClosedStepPtr>& steps, size_t fresh_from)
@@ -33,26 +42,27 @@ class Builder {
         stride_(steps.size() * kTileRanks + 8),
         values_(kChunk * stride_),
         present_(kChunk * steps.size()) {
+    std::unordered_map<const StoredColumns*, uint32_t> list_of;
+    uint32_t order = 0;
     for (uint32_t s = 0; s < steps.size(); ++s) {
       for (const StepPart& part : steps[s]->parts) {
-        slots_.try_emplace(part.columns.get());
+        const auto [list, fresh] =
+            list_of.try_emplace(part.columns.get(), static_cast<uint32_t>(lists_.size()));
+        if (fresh) lists_.push_back({part.columns.get(), {}});
         for (uint32_t r = 0; r < part.ranks.size(); ++r)
-          rows_[part.ranks[r] / kTileRanks].push_back({s, &part, r});
+          rows_[part.ranks[r] / kTileRanks][list->second].push_back({order++, s, &part, r});
       }
     }
-    for (const auto& [columns, slots] : slots_)
-      series_.insert(series_.end(), columns->series.begin(), columns->series.end());
-    std::sort(series_.begin(), series_.end());
-    series_.erase(std::unique(series_.begin(), series_.end()), series_.end());
+    FindSeries();
+    CutIntoChunks();
   }
 
   absl::Status Run(const std::function<absl::Status(const BuiltTile&)>& take) {
     for (const auto& [block, rows] : rows_) {
-      for (size_t first = 0; first < series_.size(); first += kChunk) {
-        const size_t count = std::min(kChunk, series_.size() - first);
-        FindSlots(first, count);
-        Gather(rows);
-        for (size_t slot = 0; slot < count; ++slot) {
+      for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+        const size_t first = chunk * kChunk;
+        Gather(rows, chunks_[chunk], first);
+        for (size_t slot = 0; slot < std::min(kChunk, series_.size() - first); ++slot) {
           BuiltTile built;
           built.series = series_[first + slot];
           built.rank_block = block;
@@ -66,35 +76,60 @@ class Builder {
   }
 
  private:
-  void FindSlots(size_t first, size_t count) {
-    std::unordered_map<uint32_t, uint32_t> slot_of;
-    for (uint32_t i = 0; i < count; ++i) slot_of[series_[first + i]] = i;
-    for (auto& [columns, slots] : slots_) {
-      slots.at.clear();
-      for (uint32_t c = 0; c < columns->series.size(); ++c) {
-        const auto found = slot_of.find(columns->series[c]);
-        if (found != slot_of.end()) slots.at.emplace_back(c, found->second);
+  using RowsOfList = std::unordered_map<uint32_t, std::vector<Row>>;
+
+  void FindSeries() {
+    for (const List& list : lists_)
+      series_.insert(series_.end(), list.columns->series.begin(), list.columns->series.end());
+    std::sort(series_.begin(), series_.end());
+    series_.erase(std::unique(series_.begin(), series_.end()), series_.end());
+  }
+
+  void CutIntoChunks() {
+    chunks_.resize((series_.size() + kChunk - 1) / kChunk);
+    for (uint32_t l = 0; l < lists_.size(); ++l) {
+      auto& at = lists_[l].at;
+      const std::vector<uint32_t>& series = lists_[l].columns->series;
+      for (uint32_t c = 0; c < series.size(); ++c) {
+        const auto found = std::lower_bound(series_.begin(), series_.end(), series[c]);
+        at.emplace_back(static_cast<uint32_t>(found - series_.begin()), c);
+      }
+      std::sort(at.begin(), at.end());
+      for (uint32_t begin = 0, end = 0; begin < at.size(); begin = end) {
+        const size_t chunk = at[begin].first / kChunk;
+        while (end < at.size() && at[end].first / kChunk == chunk) ++end;
+        chunks_[chunk].push_back({l, begin, end});
       }
     }
   }
 
-  void Gather(const std::vector<Row>& rows) {
+  void Gather(const RowsOfList& rows, const std::vector<Slice>& slices, size_t first) {
     std::fill(present_.begin(), present_.end(), 0);
-    const StepPart* part = nullptr;
-    const Slots* slots = nullptr;
-    for (const Row& row : rows) {
-      if (row.part != part) {
-        part = row.part;
-        slots = &slots_.at(part->columns.get());
-      }
-      const size_t lane = part->ranks[row.row] % kTileRanks;
-      const size_t base = row.row * part->columns->series.size();
-      const size_t cell = row.step * kTileRanks + lane;
-      for (const auto& [column, slot] : slots->at) {
-        if (part->Absent(base + column)) continue;
-        values_[slot * stride_ + cell] = part->values[base + column];
-        present_[slot * steps_.size() + row.step] |= uint64_t{1} << lane;
-      }
+    gathered_.clear();
+    for (const Slice& slice : slices) {
+      const auto found = rows.find(slice.list);
+      if (found == rows.end()) continue;
+      for (const Row& row : found->second) gathered_.emplace_back(&row, &slice);
+    }
+    // If several lists have a series, the later row counts.
+    if (slices.size() > 1) {
+      std::sort(gathered_.begin(), gathered_.end(),
+                [](const auto& a, const auto& b) { return a.first->order < b.first->order; });
+    }
+    for (const auto& [row, slice] : gathered_) GatherRow(*row, *slice, first);
+  }
+
+  void GatherRow(const Row& row, const Slice& slice, size_t first) {
+    const StepPart& part = *row.part;
+    const size_t lane = part.ranks[row.row] % kTileRanks;
+    const size_t base = row.row * part.columns->series.size();
+    const size_t cell = row.step * kTileRanks + lane;
+    const auto& at = lists_[slice.list].at;
+    for (uint32_t i = slice.begin; i < slice.end; ++i) {
+      const size_t column = at[i].second, slot = at[i].first - first;
+      if (part.Absent(base + column)) continue;
+      values_[slot * stride_ + cell] = part.values[base + column];
+      present_[slot * steps_.size() + row.step] |= uint64_t{1} << lane;
     }
   }
 
@@ -144,11 +179,13 @@ class Builder {
   const std::vector<ClosedStepPtr>& steps_;
   const size_t fresh_from_;
   const size_t stride_;
-  std::vector<double> values_;                 // [slots, steps, lanes], padded
-  std::vector<uint64_t> present_;              // [slots, steps]: one bit per lane
-  std::map<uint32_t, std::vector<Row>> rows_;  // by rank block
-  std::unordered_map<const StoredColumns*, Slots> slots_;
+  std::vector<double> values_;           // [slots, steps, lanes], padded
+  std::vector<uint64_t> present_;        // [slots, steps]: one bit per lane
+  std::map<uint32_t, RowsOfList> rows_;  // by rank block
+  std::vector<List> lists_;
   std::vector<uint32_t> series_;
+  std::vector<std::vector<Slice>> chunks_;
+  std::vector<std::pair<const Row*, const Slice*>> gathered_;
   Tile tile_;
 };
 

@@ -33,6 +33,11 @@ void SharedBytes::Give(const std::string& owner, uint64_t bytes) {
   used_ -= bytes;
 }
 
+uint64_t SharedBytes::left() const {
+  const MutexLock lock(mutex_);
+  return used_ < most_ ? most_ - used_ : 0;
+}
+
 uint64_t SharedBytes::used() const {
   const MutexLock lock(mutex_);
   return used_;

@@ -29,6 +29,7 @@ class SharedBytes {
 
   uint64_t used() const;
   uint64_t most() const { return most_; }
+  uint64_t left() const;  // 0 without a limit
 
   // Bytes of one owner, which the destructor returns.
   class Held {

@@ -91,13 +91,17 @@ void StreamTable::Connect(Entry* entry, const std::string& connection) {
   entry->connection = connection;
   ++connected_;
   ++of_connections_[connection];
+  ranks_of_connections_[connection] += entry->claims.size();
 }
 
 void StreamTable::Disconnect(Entry* entry) {
   entry->connected = false;
   --connected_;
   const auto own = of_connections_.find(entry->connection);
-  if (--own->second == 0) of_connections_.erase(own);
+  ranks_of_connections_[entry->connection] -= entry->claims.size();
+  if (--own->second > 0) return;
+  of_connections_.erase(own);
+  ranks_of_connections_.erase(entry->connection);
 }
 
 // Sets the owner. A stream of an earlier process has no owner until it reconnects.
@@ -123,7 +127,8 @@ absl::Status StreamTable::RoomForStream(const std::string& owner) {
 }
 
 absl::Status StreamTable::RoomForRank(uint64_t stream_id, const std::string& owner) {
-  if (!streams_.contains(stream_id)) return absl::OkStatus();
+  const auto of = streams_.find(stream_id);
+  if (of == streams_.end()) return absl::OkStatus();
   const Owner& own = owners_[owner];
   while (own.ranks >= most_.shares.Part(owner, most_.ranks)) {
     if (EvictIdle(owner)) continue;
@@ -135,7 +140,16 @@ absl::Status StreamTable::RoomForRank(uint64_t stream_id, const std::string& own
     return absl::ResourceExhaustedError(
         absl::StrCat("this server already serves ", most_.ranks, " ranks (ingest.max_ranks)"));
   }
-  return absl::OkStatus();
+  const std::string& connection = of->second.connection;
+  const auto own_ranks = ranks_of_connections_.find(connection);
+  const size_t left = most_.ranks - claims_.size();
+  const bool has_share = most_.shares.Part(owner, most_.ranks) < most_.ranks;
+  if (has_share || connection.empty() || own_ranks == ranks_of_connections_.end() ||
+      own_ranks->second < left)
+    return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("this connection has ", own_ranks->second, " of the ", most_.ranks,
+                   " ranks that this server serves (ingest.max_ranks), and ", left, " are left"));
 }
 
 absl::Status StreamTable::MayTakeOver(
@@ -203,7 +217,9 @@ void StreamTable::Closed(uint64_t stream_id) {
 }
 
 void StreamTable::Unclaim(Entry* entry, const std::string* key) {
-  if (entry->claims.erase(key) > 0) --owners_[entry->owner].ranks;
+  if (entry->claims.erase(key) == 0) return;
+  --owners_[entry->owner].ranks;
+  if (entry->connected) --ranks_of_connections_[entry->connection];
 }
 
 absl::Status StreamTable::Claim(uint64_t stream_id, const v1::Source& source) {
@@ -226,8 +242,10 @@ absl::Status StreamTable::Claim(uint64_t stream_id, const v1::Source& source) {
     Unclaim(&other->second, &claim->first);
   }
   holder = stream_id;
-  if (own != streams_.end() && own->second.claims.insert(&claim->first).second)
+  if (own != streams_.end() && own->second.claims.insert(&claim->first).second) {
     ++owners_[own->second.owner].ranks;
+    if (own->second.connected) ++ranks_of_connections_[own->second.connection];
+  }
   return absl::OkStatus();
 }
 

@@ -113,7 +113,8 @@ class StreamTable {
 
   // Gives the rank `source` to `stream_id`. Returns AlreadyExists while another connected stream
   // has it, because two processes with the same rank would be judged as one. Returns
-  // ResourceExhausted if there are too many ranks.
+  // ResourceExhausted if there are too many ranks: a connection of a sender without a share gets
+  // one more while it has fewer than are left.
   absl::Status Claim(uint64_t stream_id, const v1::Source& source);
   void Release(uint64_t stream_id, const v1::Source& source);
 
@@ -162,6 +163,7 @@ class StreamTable {
       PLUMB_GUARDED_BY(mutex_);  // at most one per access entry or combination of entries
   size_t connected_ PLUMB_GUARDED_BY(mutex_) = 0;
   std::map<std::string, size_t> of_connections_ PLUMB_GUARDED_BY(mutex_);  // connected streams
+  std::map<std::string, size_t> ranks_of_connections_ PLUMB_GUARDED_BY(mutex_);  // of those
   std::unordered_map<std::string, uint64_t, absl::Hash<std::string>> claims_
       PLUMB_GUARDED_BY(mutex_);
 };

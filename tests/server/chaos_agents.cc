@@ -174,9 +174,21 @@ Findings FindingsOfJournal(const std::string& directory) {
   return findings;
 }
 
-Findings FindingsOf(const Plumbd& server) {
+Findings FindingsOfBatches(const std::vector<v1::Batch>& batches, const std::string& run) {
   Findings findings;
-  for (const v1::IncidentStatus& status : server.Statuses()) {
+  rules::Report report;
+  rules::EngineConfig config;
+  config.hosted = true;
+  auto engine = rules::Engine::Create(
+      config, [&](const v1::Verdict& verdict) { TakeChange(report.Add(verdict), &findings); });
+  for (const v1::Batch& batch : batches) (void)(*engine)->Add(batch);
+  (*engine)->FinishRun(run);
+  return findings;
+}
+
+Findings FindingsOf(const Plumbd& server, const std::string& run) {
+  Findings findings;
+  for (const v1::IncidentStatus& status : server.Statuses(run)) {
     for (const v1::IncidentSite& site : status.sites()) {
       const v1::Finding finding = server.Finding(site.fingerprint());
       findings[site.fingerprint()] = {static_cast<int>(site.level()), finding.measured().value(),

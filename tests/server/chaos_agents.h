@@ -58,7 +58,9 @@ using Findings = std::map<std::string, std::tuple<int, double, uint64_t>>;
 // Returns the findings of an uninterrupted engine for the journal's entries and events, in their
 // order.
 Findings FindingsOfJournal(const std::string& directory);
-Findings FindingsOf(const Plumbd& server);
+// Returns those of one run, which is over after its batches.
+Findings FindingsOfBatches(const std::vector<v1::Batch>& batches, const std::string& run);
+Findings FindingsOf(const Plumbd& server, const std::string& run = "");
 
 // stream -> sequence -> the batches that the journal holds under this number.
 std::map<uint64_t, std::map<uint64_t, std::vector<std::string>>> BatchesOfJournal(

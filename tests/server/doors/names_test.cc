@@ -112,6 +112,21 @@ TEST(RunNames, AConnectionHasAFewOfThoseThatAreKept) {
   EXPECT_EQ(of_relay, 256 - 8);
 }
 
+// Connections whose processes are made up: each has a few of the address's places, as any other.
+TEST(RunNames, AConnectionThatClaimsToBeARelayLeavesTheAddressItsPlaces) {
+  NameTable names(1000, 10);
+  EXPECT_EQ(Named(&names, "before-", 1000, From("10.0.0.2")), 1000);
+  int taken = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string number = std::to_string(i);
+    const std::string connection = "10.0.0.1:relay-" + std::to_string(i % 12);
+    const Sender sender{"", "10.0.0.1", "10.1.0." + number, connection, number};
+    taken += names.AddRun("up-" + number, sender).ok() ? 1 : 0;
+  }
+  EXPECT_EQ(taken, 500 + 12 * 8);
+  EXPECT_EQ(Named(&names, "direct-", 100, From("10.0.0.1")), 100);
+}
+
 // A connection's names have places while it is there; those with evidence until they are over.
 TEST(RunNames, PlacesAreGivenBack) {
   NameTable names(8, 10);
@@ -199,7 +214,7 @@ class Names : public testing::Test {
     for (int i = first; i < first + count; ++i) AddScalar(&batch, "op" + std::to_string(i), 1, 1.0);
     return batch;
   }
-  std::string Said(const std::string& run, int first, int count) {
+  std::string RefusalOf(const std::string& run, int first, int count) {
     return std::string(names_.Add(Named(run, first, count)).message());
   }
 
@@ -209,30 +224,42 @@ class Names : public testing::Test {
 };
 
 TEST_F(Names, OfOneRunTakeAQuarter) {
-  EXPECT_EQ(Said("a", 0, 100), "");
+  EXPECT_EQ(RefusalOf("a", 0, 100), "");
   const uint64_t one = bytes_->used();
-  EXPECT_EQ(Said("a", 0, 100), "") << "known ones are no more bytes";
+  EXPECT_EQ(RefusalOf("a", 0, 100), "") << "known ones are no more bytes";
   EXPECT_EQ(bytes_->used(), one);
-  EXPECT_THAT(Said("a", 0, 2000), HasSubstr("a quarter of limits.name_bytes"));
+  EXPECT_THAT(RefusalOf("a", 0, 2000), HasSubstr("a quarter of limits.name_bytes"));
   EXPECT_LE(bytes_->used(), (1u << 20) / 4);
-  EXPECT_EQ(Said("b", 0, 100), "");
+  EXPECT_EQ(RefusalOf("b", 0, 100), "");
+}
+
+// Names without end, of several runs: a run with few names still gets some.
+TEST_F(Names, OfAFewRunsLeaveSomeToOthers) {
+  for (int i = 0; i < 2000; ++i) {
+    for (int run = 0; run < 6; ++run) (void)RefusalOf("hog" + std::to_string(run), i, 1);
+  }
+  EXPECT_GT(bytes_->used(), (1u << 20) / 4 * 3);
+  EXPECT_EQ(RefusalOf("before", 0, 20), "");
+  EXPECT_EQ(RefusalOf("honest", 0, 20), "");
+  EXPECT_EQ(RefusalOf("before", 20, 20), "");
 }
 
 TEST_F(Names, OfAllRunsTakeAllAndAreGivenBackWhenARunIsOver) {
-  std::string said;
-  for (int run = 0; run < 10; ++run) said = Said("run" + std::to_string(run), 0, 400);
-  EXPECT_THAT(said, HasSubstr("(limits.name_bytes)"));
+  std::string refusal;
+  for (int run = 0; run < 40; ++run) refusal = RefusalOf("run" + std::to_string(run), 0, 400);
+  EXPECT_THAT(refusal, HasSubstr("(limits.name_bytes)"));
   EXPECT_LE(bytes_->used(), 1u << 20);
-  EXPECT_NE(Said("late", 0, 300), "");
+  EXPECT_NE(RefusalOf("late", 0, 300), "");
   names_.Forget("run0");
-  EXPECT_EQ(Said("late", 0, 300), "");
-  for (int run = 0; run < 10; ++run) names_.Forget("run" + std::to_string(run));
+  names_.Forget("run1");
+  EXPECT_EQ(RefusalOf("late", 0, 300), "");
+  for (int run = 0; run < 40; ++run) names_.Forget("run" + std::to_string(run));
   names_.Forget("late");
   EXPECT_EQ(bytes_->used(), 0u);
 }
 
 TEST_F(Names, ThatAFormerProcessLetInCountAsBefore) {
-  EXPECT_EQ(Said("a", 0, 300), "");
+  EXPECT_EQ(RefusalOf("a", 0, 300), "");
   const uint64_t one = bytes_->used();
   std::vector<KnownName> known;
   for (int i = 0; i < 300; ++i) known.push_back({"a", "", "op" + std::to_string(i), ""});

@@ -79,6 +79,9 @@ class RunPlaces : public testing::Test {
                         {"--data", folder_.File("data"), "--grace", grace});
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   }
+  void TearDown() override {
+    if (HasFailure() && server_) ADD_FAILURE() << "plumbd's log:\n" << server_->process().errors();
+  }
   void StartRelay() {
     relay_ = std::make_unique<Plumbd>(std::vector<std::string>{"--relay", server_->address()});
     ASSERT_FALSE(relay_->address().empty()) << relay_->process().errors();
@@ -194,6 +197,56 @@ TEST_F(RunPlaces, AConnectionLeavesStreamsToOthers) {
   held.clear();
 }
 
+// Connections that ask for names without end, one after the other, next to a sender that holds all
+// places: each place that becomes free is for the connection that has waited longest.
+void ExpectTurnsInOrder(const Plumbd& server, const std::string& door, uint64_t places) {
+  constexpr uint64_t kWaiting = 5;
+  const auto waited = [&] { return server.Info().dropped().at("waited-hellos"); };
+  std::vector<std::unique_ptr<AgentStream>> held, waiting, later;
+  uint64_t stream = kFirstStream;
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  const auto ask = [&](const std::string& run) {
+    return std::make_unique<AgentStream>(channels.back(), ++stream, std::vector{SourceOf(run)});
+  };
+  for (uint64_t i = 0; i < places; ++i) {
+    if (i % 5 == 0) channels.push_back(ChannelTo(door, {}));
+    held.push_back(ask(NameOf(i)));
+    ASSERT_TRUE(held.back()->Welcomed()) << i;
+  }
+  const uint64_t before = waited();
+  for (uint64_t i = 0; i < kWaiting; ++i) {
+    channels.push_back(ChannelTo(door, {}));
+    waiting.push_back(ask("waits-" + std::to_string(i)));
+    ASSERT_TRUE(Eventually([&] { return waited() == before + i + 1; })) << i;
+  }
+  channels.push_back(ChannelTo(door, {}));
+  const auto honest = ask("honest");
+  ASSERT_TRUE(Eventually([&] { return waited() == before + kWaiting + 1; }));
+  // One that asks again and again does not wait more than once at a time.
+  for (uint64_t i = 0; i < 20; ++i) later.push_back(ask("later-" + std::to_string(i)));
+  for (uint64_t i = 0; i < kWaiting; ++i) {
+    held.pop_back();
+    ASSERT_TRUE(waiting[i]->Welcomed()) << i;
+  }
+  held.pop_back();
+  EXPECT_TRUE(honest->Welcomed());
+}
+
+constexpr char kSlowAck[] = "[ingest]\nack_seconds = 60\nack_batches = 1\nmax_runs = 60\n";
+
+TEST_F(RunPlaces, AreGivenInTheOrderOfAsking) {
+  server_ = StartWith(folder_, kSlowAck);
+  ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
+  ExpectTurnsInOrder(*server_, Door(), 60 + 15);
+}
+
+TEST_F(RunPlaces, OfARelayAreGivenInTheOrderOfAsking) {
+  server_ = StartWith(folder_, kSlowAck);
+  ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
+  StartRelay();
+  ExpectTurnsInOrder(*server_, Door(), 60 + 15 + 8);
+}
+
 // A run with much evidence stays known; of made-up ones, a bounded number.
 TEST_F(RunPlaces, WhatIsKeptOfRunsThatAreOverIsBounded) {
   constexpr size_t kMost = 16, kOfTheEngine = 64;
@@ -227,6 +280,38 @@ TEST_F(RunPlaces, WhatIsKeptOfRunsThatAreOverIsBounded) {
   EXPECT_EQ(server_->Incidents("training").size(), 1u);
   const auto again = NewRun(Door(), 2, NameOf(0));
   EXPECT_TRUE(Eventually([&] { return SeriesOf(NameOf(0)) == grpc::StatusCode::OK; }));
+}
+
+// Runs that end together, next to one that goes on: the decisions about them share commits of the
+// journal, so that the other run does not wait for a write of the disk for each.
+TEST_F(RunPlaces, EndsOfManyRunsShareCommits) {
+  constexpr uint64_t kRuns = 400;
+  server_ = StartWith(folder_, std::string(kAck) + "1000\n",
+                      {"--data", folder_.File("data"), "--grace", "1", "--http", "127.0.0.1:0"});
+  ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
+  const std::string http = HttpAddress(*server_);
+  const auto counted = [&](const std::string& what) {
+    const std::string answer = HttpAnswer(http, "/metrics");
+    const std::string name = "\nplumbline_journal_" + what + "_total ";
+    const size_t at = answer.find(name);
+    return at == std::string::npos ? uint64_t{0} : std::stoull(answer.substr(at + name.size()));
+  };
+  const auto honest = NewRun(Door(), 1, "honest");
+  std::vector<std::unique_ptr<AgentStream>> streams;
+  for (uint64_t i = 0; i < kRuns; ++i) {
+    const v1::Source source = SourceOf(NameOf(i));
+    streams.push_back(std::make_unique<AgentStream>(ChannelTo(Door(), {}), kFirstStream + i,
+                                                    std::vector{source}));
+    streams.back()->Send(ScalarStep(source, 1), 1);
+  }
+  for (const auto& stream : streams) ASSERT_TRUE(stream->Acknowledged(1));
+  const uint64_t commits = counted("commits"), entries = counted("entries");
+  ASSERT_GT(commits, 0u);
+  streams.clear();
+  // Each run has two events: its rank is gone, and it is over.
+  EXPECT_TRUE(Eventually([&] { return counted("entries") >= entries + 2 * kRuns; }));
+  EXPECT_LT(counted("commits"), commits + kRuns);
+  ExpectUnharmed(honest.get(), "honest");
 }
 
 int64_t ResidentMiB(const Process& process) {

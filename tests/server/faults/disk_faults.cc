@@ -1,5 +1,6 @@
 #include "tests/server/faults/disk_faults.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -22,11 +23,12 @@ bool DiesNow() { return calls_left.load() > 0 && calls_left.fetch_sub(1) == 1; }
 struct Faults {
   DiskFault disk = DiskFault::kNone;
   long clock_seconds = 0;
+  bool fork = false;
 };
 
 // Read again at each call, because the test changes the file while the server runs.
 Faults Now() {
-  Faults faults{fault_of_process.load(), 0};
+  Faults faults{fault_of_process.load(), 0, false};
   const char* path = getenv("PLUMB_FAULT_FILE");
   if (path == nullptr) return faults;
   const auto fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
@@ -38,6 +40,7 @@ Faults Now() {
   if (std::strncmp(text, "full", 4) == 0) faults.disk = DiskFault::kFull;
   if (std::strncmp(text, "sync", 4) == 0) faults.disk = DiskFault::kSync;
   if (std::strncmp(text, "write", 5) == 0) faults.disk = DiskFault::kWrite;
+  faults.fork = std::strncmp(text, "fork", 4) == 0;
   if (const char* space = std::strchr(text, ' ')) faults.clock_seconds = std::atol(space);
   return faults;
 }
@@ -90,6 +93,14 @@ int fsync(int fd) { return plumbline::test::Sync(SYS_fsync, fd); }
 int rename(const char* from, const char* to) noexcept {
   if (plumbline::test::DiesNow()) _exit(plumbline::test::kDiedAtCall);
   return static_cast<int>(syscall(SYS_rename, from, to));
+}
+
+pid_t fork() noexcept {
+  if (plumbline::test::Now().fork) {
+    errno = EAGAIN;
+    return -1;
+  }
+  return reinterpret_cast<pid_t (*)()>(dlsym(RTLD_NEXT, "fork"))();
 }
 
 int clock_gettime(clockid_t clock, struct timespec* time) noexcept {

@@ -1,7 +1,7 @@
 // Simulates disk faults. Linked into a test, the calls below replace libc's. The same file as a
 // shared object does so in a real plumbd by LD_PRELOAD (then PLUMB_FAULT_FILE names a file whose
-// content is the fault: "full", "sync", "write" or nothing, and a number of seconds that the clock
-// is off).
+// content is the fault: "full", "sync", "write", "fork" (the process cannot be copied) or nothing,
+// and a number of seconds that the clock is off).
 #pragma once
 
 namespace plumbline::test {

@@ -174,6 +174,32 @@ TEST(IngestWork, AStreamThatGoesTakesItsClaimsAlone) {
   EXPECT_TRUE(table.Claim(2001, SourceOf("2001", 0)).ok());
 }
 
+// One connection that claims ranks without end, by one stream or by many, leaves half of them.
+TEST(IngestWork, AConnectionLeavesRanksToOthers) {
+  StreamTable table(StreamLimits{.streams = 100, .ranks = 1000}, {});
+  uint32_t rank = 0;
+  const auto claimed = [&](uint64_t stream, const std::string& run) {
+    int count = 0;
+    while (table.Claim(stream, SourceOf(run, rank++)).ok()) ++count;
+    return count;
+  };
+  ASSERT_TRUE(table.Open(1, "", "a").ok());
+  EXPECT_EQ(claimed(1, "hog"), 500);
+  ASSERT_TRUE(table.Open(2, "", "a").ok());
+  EXPECT_EQ(claimed(2, "hog-2"), 0);
+  ASSERT_TRUE(table.Open(3, "", "b").ok());
+  EXPECT_EQ(claimed(3, "hog-3"), 250);
+  ASSERT_TRUE(table.Open(4, "", "c").ok());
+  EXPECT_TRUE(table.Claim(4, SourceOf("honest", 0)).ok());
+  // What a connection has released does not count, nor what it had when it closed.
+  for (uint32_t r = 0; r < 300; ++r) table.Release(1, SourceOf("hog", r));
+  EXPECT_GT(claimed(2, "hog-2"), 100);
+  table.Closed(1);
+  table.Closed(2);
+  ASSERT_TRUE(table.Open(5, "", "a").ok());
+  EXPECT_GT(claimed(5, "again"), 100);
+}
+
 // Numbers with the same remainder for every prime size of a table cause no collisions.
 TEST(IngestWork, NumbersOfStreamsCannotBeChosenToCollide) {
   StreamTable table(40000, {});

@@ -528,7 +528,7 @@ constexpr double kHeapTimesOrdinary = 4;
 constexpr double kHeapSlack = 1 << 18;
 
 TEST(WorkFuzz, NoByteCostsMuchMoreThanAnOrdinaryOne) {
-  const int bytes = test::Rounds(1 << 18, 1 << 20);
+  const int bytes = test::Rounds(1 << 17, 1 << 20);
   double seconds_a_byte = 0, heap_a_byte = 0;
   for (const Kind& kind : kOrdinary) {
     const Cost cost = Measure(kind, 1, bytes, 3);

@@ -171,7 +171,7 @@ class DataFuzz : public testing::Test {
 // Each round damages every segment's frames; some copies have no checkpoints or store, so that more
 // is read again.
 void DataFuzz::TrySegments(const std::function<void(std::vector<Frame>*, std::mt19937&)>& damage) {
-  const auto rounds = static_cast<unsigned>(Rounds(20, 600));
+  const auto rounds = static_cast<unsigned>(Rounds(10, 600));
   for (unsigned seed = 0; seed < rounds; ++seed) {
     TryWith(
         [&](const std::string& data) {
@@ -219,7 +219,7 @@ TEST_F(DataFuzz, PackedSegments) {
 }
 
 TEST_F(DataFuzz, Checkpoints) {
-  const auto rounds = static_cast<unsigned>(Rounds(20, 600));
+  const auto rounds = static_cast<unsigned>(Rounds(10, 600));
   for (unsigned seed = 0; seed < rounds; ++seed) {
     TryWith(
         [seed](const std::string& data) {
@@ -243,7 +243,7 @@ TEST_F(DataFuzz, Checkpoints) {
 }
 
 TEST_F(DataFuzz, RawBytes) {
-  const auto rounds = static_cast<unsigned>(Rounds(12, 400));
+  const auto rounds = static_cast<unsigned>(Rounds(6, 400));
   for (unsigned seed = 0; seed < rounds; ++seed) {
     TryWith(
         [seed](const std::string& data) {
