@@ -203,6 +203,7 @@ void RunTable::DisconnectAll(Time now) {
       rank.deadline = now + grace_;
     }
   }
+  ranks_over_at_most_ = kMostRanksOver + 1;  // not counted yet
   ForgetRanksOver();
 }
 
@@ -234,6 +235,7 @@ void RunTable::SetEnded(const std::string& run) {
   const auto found = runs_.find(run);
   if (found == runs_.end()) return;
   found->second.ended = found->second.judged = true;
+  ranks_over_at_most_ += found->second.ranks.size();
   ForgetRanksOver();
 }
 
@@ -248,10 +250,14 @@ size_t RunTable::ranks_over() const {
   return ranks;
 }
 
+// Counting walks over all runs, so it is done only if the ranks that were counted and those of runs
+// that ended since may be too many, and once in many ends.
 // Forgets the runs seen longest ago, down to half of the limit, so that this is rare. A run with a
 // connected rank may still receive reports, so it is kept.
 void RunTable::ForgetRanksOver() {
+  if (ranks_over_at_most_ <= kMostRanksOver && ++ends_ % kCountEach != 0) return;
   size_t ranks = ranks_over();
+  ranks_over_at_most_ = ranks;
   if (ranks <= kMostRanksOver) return;
   std::vector<Run*> over;
   for (auto& [name, run] : runs_) {
@@ -265,6 +271,7 @@ void RunTable::ForgetRanksOver() {
     ranks -= run->ranks.size();
     CountRanks(*run, &run->info);
     run->ranks.clear();
+    ranks_over_at_most_ = ranks;
   }
 }
 

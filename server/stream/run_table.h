@@ -249,6 +249,9 @@ class RunTable {
   std::chrono::nanoseconds grace_;
   int64_t window_;
   std::map<std::string, Run> runs_;
+  static constexpr uint64_t kCountEach = 1024;
+  size_t ranks_over_at_most_ = 0;  // those that were counted last, and of runs that ended since
+  uint64_t ends_ = 0;
   std::vector<WentOn>
       went_on_;  // not taken yet; the table of incidents holds the reports themselves
 };
