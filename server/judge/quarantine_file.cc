@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kQuarantineSchema[] = "plumbline.quarantine/1";
 
-std::string HeadOf(const std::string& body) {
+std::string FileHeadOf(const std::string& body) {
   return absl::StrCat(kQuarantineSchema, " ",
                       absl::Hex(Crc32c(body.data(), body.size()), absl::kZeroPad8), "\n");
 }
@@ -52,7 +52,7 @@ absl::StatusOr<v1::QuarantineState> ReadQuarantine(const std::string& path) {
   const size_t line = text.find('\n');
   const std::string body = line == std::string::npos ? "" : text.substr(line + 1);
   v1::QuarantineState state;
-  if (line == std::string::npos || text.substr(0, line + 1) != HeadOf(body) ||
+  if (line == std::string::npos || text.substr(0, line + 1) != FileHeadOf(body) ||
       !state.ParseFromString(body)) {
     return absl::DataLossError(
         absl::StrCat(path, ": byte 0: expected a line \"", kQuarantineSchema,
@@ -64,7 +64,7 @@ absl::StatusOr<v1::QuarantineState> ReadQuarantine(const std::string& path) {
 absl::Status WriteQuarantine(const std::string& path, const v1::QuarantineState& state) {
   const std::string body = state.SerializeAsString();
   const std::string unfinished = path + ".unfinished";
-  if (auto s = WriteWhole(unfinished, HeadOf(body) + body); !s.ok()) return s;
+  if (auto s = WriteWhole(unfinished, FileHeadOf(body) + body); !s.ok()) return s;
   if (std::rename(unfinished.c_str(), path.c_str()) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot replace"));
   return SyncDirectory(std::filesystem::path(path).parent_path());

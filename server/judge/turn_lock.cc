@@ -3,7 +3,8 @@
 namespace plumbline::server {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{5};  // period for a holder that is not open to takeover
+constexpr std::chrono::milliseconds kTurnLook{
+    5};  // period for a holder that is not open to takeover
 
 }  // namespace
 
@@ -87,7 +88,7 @@ bool TurnLock::TakeOver() {
       return true;  // held_ stays: it is ours
     }
     // An open holder becomes slow at a known time; a closed one is checked again.
-    auto wake = now + kLook;
+    auto wake = now + kTurnLook;
     if (open_ != nullptr && allowed_) wake = open_->begun + slow_;
     relief_.WaitUntil(lock, wake, [this]() PLUMB_REQUIRES(mutex_) { return stopped_; });
   }

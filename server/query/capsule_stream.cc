@@ -9,7 +9,7 @@
 namespace plumbline::server {
 namespace {
 
-constexpr uint64_t kPiece = uint64_t{1} << 20;
+constexpr uint64_t kCapsulePiece = uint64_t{1} << 20;
 
 }  // namespace
 
@@ -79,7 +79,7 @@ grpc::Status CapsuleStream::Advance() {
     ended_ = true;
     return grpc::Status::OK;
   }
-  std::string data(std::min(left_, kPiece), '\0');
+  std::string data(std::min(left_, kCapsulePiece), '\0');
   if (!file_.read(data.data(), static_cast<std::streamsize>(data.size()))) {
     return {grpc::StatusCode::ABORTED, "the capsule was removed or replaced in the meantime"};
   }

@@ -43,7 +43,7 @@ class Bounds : public ::testing::Test {
   SeriesSets sets_{[](const v1::Site&) { return true; }};
   RunState state_{"run", {.window_steps = 64, .max_bytes = 1 << 20}, &sets_};
   size_t sites_ = 0, items_ = 0, missed_ = 0;
-  RunState::OnClose on_close_ = {
+  OnClose on_close_ = {
       [this](const SiteStep& step) {
         ++sites_;
         items_ += step.items.size();

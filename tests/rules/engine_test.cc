@@ -57,7 +57,7 @@ class Closing : public ::testing::Test {
   std::vector<std::pair<int64_t, uint32_t>> late_;  // (step, rank) reported separately
   std::vector<std::pair<std::string, uint64_t>> told_late_;
   std::map<std::string, uint64_t> lost_;  // by cause
-  RunState::OnClose on_close_ = {
+  OnClose on_close_ = {
       [this](const SiteStep& step) {
         if (step.late) {
           for (const Item& item : step.items) late_.emplace_back(step.step, item.source->rank());
