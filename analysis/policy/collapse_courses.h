@@ -50,7 +50,9 @@ class RewardCourse {
   // True if the best is now above that earlier best, beyond the noise.
   bool rose_above(double best) const { return best_ - best > 1.5 * sigma(); }
   uint64_t points() const { return points_; }
-  void Persist(Archive& a) { a(points_, level_, start_, best_, best_step_, newest_, differences_); }
+  void Persist(Archive& a) {
+    a(points_, level_, start_, best_, best_step_, newest_, differences_, highest_, equal_);
+  }
 
  private:
   uint64_t points_ = 0;

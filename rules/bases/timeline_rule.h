@@ -37,8 +37,8 @@ class TimelineRule : public Rule {
  protected:
   // If false, spans of a loop are no evidence for the rule.
   virtual bool reads_loops() const { return true; }
-  // If true, its verdicts on traces carry the shares of all bottlenecks ("bottlenecks"), for the report's
-  // last line. Findings of every such rule carry the main one and the next.
+  // If true, its verdicts on traces carry the shares of all bottlenecks ("bottlenecks"), for the
+  // report's last line. Findings of every such rule carry the main one and the next.
   virtual bool reports_bottlenecks() const { return false; }
   // The source of the timeline that is being judged.
   TimelineOf whose() const { return whose_; }
@@ -49,7 +49,8 @@ class TimelineRule : public Rule {
   TimelineOf whose_ = TimelineOf::kTrace;
 };
 
-// Adds the main bottleneck and the next one to a finding's details ("bottleneck", "next_bottleneck").
+// Adds the main bottleneck and the next one to a finding's details ("bottleneck",
+// "next_bottleneck").
 void TellPaid(const std::vector<timeline::Bottleneck>& bottlenecks, v1::Verdict* verdict);
 
 // Adds the steps that were judged to a finding's text. If several blocks or traces have one

@@ -41,13 +41,11 @@ a gradient's larger elements no longer fit fp16 (65,504), and become infinite th
 
 **What it checks.** Series whose role is a gradient norm (`grad_norm`, `train/gnorm`, ...; `run.watch` records `grad_norm`), point by point, in ln:
 - *Excursions*, as `health/loss-spike` defines them: a point 6 scales above the level that the newest 16 to 128 points
-  predict, which is 8 scales and 10 % above it, or
-  followed so that 7 of 9 points lie 3 scales above. A warning if it lasts (more than 3 of its points, and more than half of them) and rises 1.5
+  predict, which is 8 scales and 10 % above it, or followed so that 7 of 9 points lie 3 scales above. A warning if it lasts (more than 3 of its points, and more than half of them) and rises 1.5
   times (in ln) as high as anything in the 512 points before, or 2.5 times (where under 128 of these are known, only at 16 scales), and to twice the
   level *above the value that a slow rise would have reached*: norms rise several times when a model begins to learn, but over tens of points.
   A slow rise makes 4 % a point, or what the window's slope *b* plus three standard errors of it is, from the highest
-  value that it can have had at the
-  onset (3 scales, or the delay of the level); where 128 points are known before, at most to eight times the level.
+  value that it can have had at the onset (3 scales, or the delay of the level); where 128 points are known before, at most to eight times the level.
   Else a note. Kinds: `spike`, `recovered`
   (back within 128 points), `level-shift`, `divergence`. For 128 points after a restart of the learning rate, an excursion below a third is a note.
 - *Explosion*: above 10^6 in ten of the newest nineteen points, and 100 times what ten of nineteen were at most before. A

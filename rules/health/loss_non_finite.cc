@@ -54,19 +54,16 @@ like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a ma
   is logged and the loss is 0 in the last three rows or more (while the run continues, 32), at once from far above 0. If the norm is 0, too, over
   eight rows, a warning: no label is left.
   A loss that fades to 0, one that was 0 before, one next to another training loss that is above 0 (a part that is
-  switched off), and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning,
-  and a term by its name (`sync_loss`) that was never above 0.
+  switched off), and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning, and a term by its name (`sync_loss`) that was never above 0.
 
 - *A perplexity or a likelihood.* As an evaluation loss. An infinite perplexity next to a finite loss does not count:
   it overflows at a loss of 89 (fp32) or 12 (fp16).
 - *A metric of reinforcement learning*: a KL, an entropy, an importance ratio, a train/inference mismatch, a reward. As an evaluation loss. The reward of one
   reward function and the return of an episode may be NaN where they do not apply.
 - *A count of NaN* (`number of nan iterations`). A row that counts one is not finite, and is judged as a gradient
-  norm; a single one is a warning, or none if the
-  row counts a skipped step, too.
+  norm; a single one is a warning, or none if the row counts a skipped step, too.
 - *A column that becomes empty.* `plumb audit` of a table (CSV, JSON lines): the loss or the norm has a value in nine
-  rows of ten and ten rows at least, then in none
-  of the last five rows or more, while other columns continue: a warning. pandas writes NaN as an empty cell, orjson as null.
+  rows of ten and ten rows at least, then in none of the last five rows or more, while other columns continue: a warning. pandas writes NaN as an empty cell, orjson as null.
 
 The series of one run and attempt have one cause: one incident.
 

@@ -35,8 +35,7 @@ stand still (frozen on the way).
 **How to fix it.**
 - Make the optimizer after the model is whole, on its device and wrapped: `AdamW(model.parameters())`; a layer that comes later by `optimizer.add_param_group`.
 - `set(id(p) for g in optimizer.param_groups for p in g["params"])` against `model.named_parameters()` shows the missing parameters.
-- In checkpoints: the optimizer holds the tensor and moves it, and another copy is saved. Make the optimizer after `model.to(...)` and after wrapping; copy fp32 masters back after each
-  step; save what is trained.
+- In checkpoints: the optimizer holds the tensor and moves it, and another copy is saved. Make the optimizer after `model.to(...)` and after wrapping; copy fp32 masters back after each step; save what is trained.
 - If rate times gradient is below half the last place of the weight (advice `below-last-place`), plain descent in bf16 rounds each update away: fp32 masters, or a higher rate.
 - Frozen on purpose: `p.requires_grad_(False)`, which saves its gradient too; or declare it: `--set health/unchanged-tensor.frozen='encoder.*'` (again for more).
 
@@ -51,13 +50,11 @@ the optimizer stepped, by the rate of the weight's own parameter group. Three ch
 
 **Strength.** `proved`: digest, gradient and rate are what was observed.
 
-**Inconclusive when** no rate was recorded, one of them is 0, fewer than 3 updates were observed, values are NaN or infinite (of a weight that changes otherwise: for those steps, in
-addition to the pass of the others), a step of that rate is below the weight's last place, the gradient is a rounding error, no weight of the run changes and 8 updates were not seen, a
+**Inconclusive when** no rate was recorded, one of them is 0, fewer than 3 updates were observed, values are NaN or infinite (of a weight that changes otherwise: for those steps, in addition to the pass of the others), a step of that rate is below the weight's last place, the gradient is a rounding error, no weight of the run changes and 8 updates were not seen, a
 tensor whose elements are all one number stands (at a bound that clamps it), checkpoints keep no optimizer's state, or one whose parameters could not be named, or an update of the
 tensor was observed: then the optimizer holds it, and `precision/lost-update` judges the update.
 
-**What it cannot see.** Parameter groups after the fourth, whose rate `run.watch` does not record; a weight that changes only by decay; ranks after the first that reports a tensor
-(shards of one name).
+**What it cannot see.** Parameter groups after the fourth, whose rate `run.watch` does not record; a weight that changes only by decay; ranks after the first that reports a tensor (shards of one name).
 
 **Cost.** Some 100 bytes a weight; the digests are there.
 
@@ -334,11 +331,12 @@ class UnchangedTensor : public ScalarRule {
       found.Measured("updates without effect", static_cast<double>(weight.still), "updates")
           .Threshold(static_cast<double>(changed > 0 ? kUpdates : kUpdatesAlone),
                      "consecutive updates")
-          .Fix(lost ? "Keep fp32 masters of the weights, or raise the rate: rate times gradient is "
-                      "below half the weight's last place, so plain descent (SGD) rounds it away. "
-                      "If the optimizer does not hold the tensor, pass all parameters to it."
-                    : "Pass all parameters to the optimizer (create it after the model is complete; "
-                      "add_param_group), or freeze the tensor with requires_grad_(False).")
+          .Fix(lost
+                   ? "Keep fp32 masters of the weights, or raise the rate: rate times gradient is "
+                     "below half the weight's last place, so plain descent (SGD) rounds it away. "
+                     "If the optimizer does not hold the tensor, pass all parameters to it."
+                   : "Pass all parameters to the optimizer (create it after the model is complete; "
+                     "add_param_group), or freeze the tensor with requires_grad_(False).")
           .Assume(
               "each observed step ends with an update, and the learning rate of every group was "
               "recorded");

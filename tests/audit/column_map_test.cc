@@ -334,8 +334,7 @@ TEST(ColumnMap, ByItsNameAFileOfRealSizeIsJudged) {
   EXPECT_EQ(same.status, 0) << same.errors;
   std::map<std::string, std::string> verdicts;
   const Json report = Json::parse(same.output);
-  for (const Json& verdict : report["verdicts"])
-    verdicts[verdict["rule"]] = verdict["verdict"];
+  for (const Json& verdict : report["verdicts"]) verdicts[verdict["rule"]] = verdict["verdict"];
   for (const char* rule : {"drift/logit-drift", "drift/drift-growth", "drift/record-invalid"})
     EXPECT_EQ(verdicts[rule], "pass") << rule;
   EXPECT_EQ(verdicts["drift/staleness"], "inconclusive") << "no version of the weights is recorded";

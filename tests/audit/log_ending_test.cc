@@ -175,8 +175,8 @@ TEST(LogEnding, AnExceptionThatIsTriedAgainIsNoEnd) {
   EXPECT_TRUE(EndingOf(std::string(kRow) + error + "\nprocess 7 completed with exit code 1\n"));
   EXPECT_FALSE(EndingOf(std::string(kRow) + error + " (retry 1 of 5)\n"));
   EXPECT_FALSE(EndingOf(std::string(kRow) + error + "\nUpload finished\n"));
-  const auto lost = EndingOf(std::string(kRow) +
-                             "NVRM: Xid (PCI:0000:4d:00): 79, GPU has fallen off the bus.\n");
+  const auto lost =
+      EndingOf(std::string(kRow) + "NVRM: Xid (PCI:0000:4d:00): 79, GPU has fallen off the bus.\n");
   ASSERT_TRUE(lost);
   EXPECT_EQ(lost->type, "Xid 79");
 }

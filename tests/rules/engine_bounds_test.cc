@@ -43,14 +43,13 @@ class Bounds : public ::testing::Test {
   SeriesSets sets_{[](const v1::Site&) { return true; }};
   RunState state_{"run", {.window_steps = 64, .max_bytes = 1 << 20}, &sets_};
   size_t sites_ = 0, items_ = 0, missed_ = 0;
-  OnClose on_close_ = {
-      [this](const SiteStep& step) {
-        ++sites_;
-        items_ += step.items.size();
-        missed_ = std::max(missed_, step.missing_ranks.size());
-        EXPECT_FALSE(step.world_size == kWorld && step.missing_ranks.empty());
-      },
-      nullptr, [](const StepEnd&) {}};
+  OnClose on_close_ = {[this](const SiteStep& step) {
+                         ++sites_;
+                         items_ += step.items.size();
+                         missed_ = std::max(missed_, step.missing_ranks.size());
+                         EXPECT_FALSE(step.world_size == kWorld && step.missing_ranks.empty());
+                       },
+                       nullptr, [](const StepEnd&) {}};
 };
 
 // Tests that each step of a world with a claimed size names only a few missing ranks. Regression:

@@ -7,8 +7,8 @@
 namespace plumbline::audit {
 
 // The line within a JSON object that a collector writes for each one: docker's `log`, CloudWatch's
-// `message`, journald's `MESSAGE`, Loki's `line`, structlog's `event`; fluentd's, with a time and a tag before the
-// object. Unescaped into *scratch. Empty: it is no such object.
+// `message`, journald's `MESSAGE`, Loki's `line`, structlog's `event`; fluentd's, with a time and a
+// tag before the object. Unescaped into *scratch. Empty: it is no such object.
 std::string_view LineInJson(std::string_view line, std::string* scratch);
 
 // "step 10 loss 2.5      train.py:52" (rich's handler): the line without its source; *had: it had

@@ -16,7 +16,6 @@ void TakeJsonConfig(const std::string& file, std::string_view name,
 void TakeYamlConfig(const std::string& file, std::string_view name,
                     std::map<std::string, std::string>* settings);
 
-
 // Adds "config: NAME" with this value. A value that is empty or longer than 1 KiB is left out.
 void AddConfig(std::string_view name, std::string_view value,
                std::map<std::string, std::string>* settings);
