@@ -27,6 +27,7 @@ class NoRun(Run):
 
     def __init__(self, refused=False):  # deliberately not Run's: there is no library to hold on to
         self._refused = refused
+        self._light = None
         self._context = _NoContext(self)
 
     def step(self, number):

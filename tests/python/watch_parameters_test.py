@@ -93,4 +93,4 @@ def test_moments_that_cannot_fall_are_named(tmp_path, seed):
 def test_a_moment_that_is_no_number_is_named_beside_the_weight_it_made(tmp_path, seed):
     (one,) = [f for f in found(tmp_path, "moments:nan", seed) if f["rule"] == "precision/non-finite"]
     assert (one["site"]["layer"], one["site"]["op"], one["site"]["step_first"]) == ("blocks.1.down.weight", "parameter", 31)
-    assert "Its exp_avg holds 1 NaN: the update was made of it" in one["explanation"]
+    assert "Its exp_avg holds 1 NaN: the update was computed from it" in one["explanation"]

@@ -150,7 +150,7 @@ class Unknown(router_kinds.MixtralLike):
 def test_where_it_is_not_known_what_was_kept_nothing_is_said():
     calls, said, _ = heard(made(Unknown), ids())
     assert calls == [] and len(said) == 2
-    assert "which choices were kept could not be seen: not observed" in said[0]
+    assert "the kept choices could not be observed: not observed" in said[0]
 
 
 def test_a_router_of_which_nothing_is_known_is_heard_ever_more_rarely():

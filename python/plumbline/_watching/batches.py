@@ -11,7 +11,7 @@ _IDS, _MASKS = ("input_ids", "decoder_input_ids"), ("attention_mask",)
 _SHIFTING = ("GPT2LMHeadModel", "GPT2DoubleHeadsModel", "OpenAIGPTLMHeadModel", "BertLMHeadModel")  # next to all that are called ...ForCausalLM
 FACTS = ("rows", "unlabelled_rows", "labelled_padding", "beyond_vocabulary", "shifted_labels", "non_finite")
 _WORDS = {
-    "unlabelled_rows": "rows have no label that counts (all are -100): a micro-batch of such rows has the loss NaN",
+    "unlabelled_rows": "rows have no valid label (all are -100): a micro-batch of such rows has the loss NaN",
     "labelled_padding": "labels are at positions that the attention mask excludes; expected -100 there",
     "beyond_vocabulary": "ids or labels are outside the vocabulary of the model",
     "shifted_labels": "all labels are already shifted by one token, and the model shifts labels again",
