@@ -4,8 +4,12 @@
 
 namespace plumbline::rules {
 
-bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
+bool PolicySeries::IsUndecided(double loss) {
   constexpr double kSameLoss = 1e-6;  // seven digits
+  return std::fabs(loss - std::numbers::ln2) < kSameLoss;
+}
+
+bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
   if (points_++ == 0) first_ = step;
   since_ += found_ ? 1 : 0;
   newest_ = value;
@@ -35,7 +39,7 @@ bool PolicySeries::Take(PolicyKind kind, int64_t step, double value) {
       return Begin(grows || constant_, constant_ ? first_ : reference_.onset());
     }
     case PolicyKind::kPreferenceLoss: {
-      const bool at = in_row(std::fabs(value - std::numbers::ln2) < kSameLoss);
+      const bool at = in_row(IsUndecided(value));
       constant_ = constant_ || (at && row_.count == points_);
       return Begin(at && row_.count == points_, first_);
     }

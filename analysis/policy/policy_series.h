@@ -21,6 +21,9 @@ class PolicySeries {
   // of one series only the first is kept.
   bool Take(PolicyKind kind, int64_t step, double value);
 
+  // True if a preference loss is ln 2: chosen and rejected answers have equal margins.
+  static bool IsUndecided(double loss);
+
   const RewardCourse& reward() const { return reward_; }
   const EntropyCourse& entropy() const { return entropy_; }
   const ReferenceCourse& reference() const { return reference_; }

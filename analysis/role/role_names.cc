@@ -72,6 +72,7 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"* rollout is eff sample size", SeriesRole::kImportanceRatio},
     {"rollout is mean", SeriesRole::kImportanceRatio},
     {"rollout is std", SeriesRole::kImportanceRatio},
+    {"rollout is eff sample size", SeriesRole::kImportanceRatio},
     {"sampling importance ratio", SeriesRole::kImportanceRatio},
     {"is weight mean", SeriesRole::kImportanceRatio},
     {"* is weight mean", SeriesRole::kImportanceRatio},

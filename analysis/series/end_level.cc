@@ -34,7 +34,8 @@ double ErrorOf(const SeriesNoise& noise, uint64_t last, uint64_t length, uint64_
 
 // A loss that falls, and rises later, has a bend, which a line takes for noise. Returns the larger
 // error of the parts up to the last block that is at most the beginning's level, and after it; a
-// half more, because the parts are chosen by what they hold. HUGE_VAL if one is too short.
+// half more, because the parts are chosen by what they hold. HUGE_VAL if one is too short, or if
+// the second one falls.
 double ErrorOfParts(const std::vector<double>& values, double level, uint64_t last, uint64_t length,
                     uint64_t count) {
   constexpr size_t kFewestOfPart = 8;
@@ -43,6 +44,10 @@ double ErrorOfParts(const std::vector<double>& values, double level, uint64_t la
   while (first > 0 && values[first - 1] > level) --first;
   if (first < kFewestOfPart || values.size() - first < kFewestOfPart) return HUGE_VAL;
   const auto cut = values.begin() + static_cast<std::ptrdiff_t>(first);
+  // What jumped and falls back, as after a pruning, is on its way down.
+  const auto middle = cut + static_cast<std::ptrdiff_t>((values.size() - first) / 2);
+  std::vector<double> early(cut, middle), late(middle, values.end());
+  if (MedianOf(late) < MedianOf(early)) return HUGE_VAL;
   return kChosen * std::max(ErrorOf(NoiseOf({values.begin(), cut}), last, length, count),
                             ErrorOf(NoiseOf({cut, values.end()}), last, length, count));
 }

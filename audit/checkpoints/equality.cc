@@ -219,7 +219,8 @@ absl::StatusOr<Equality> ExpectEqual(const CheckpointSide& a, const CheckpointSi
        {TensorKind::kModel, TensorKind::kAverage, TensorKind::kOptimizer, TensorKind::kOther}) {
     if (keeps(a, kind) == keeps(b, kind)) continue;
     out.kinds_aside = true;
-    out.aside.push_back(absl::StrCat(keeps(a, kind) ? "A" : "B", " alone has ", WordsOf(kind)));
+    out.aside.push_back(
+        absl::StrCat("only ", keeps(a, kind) ? "A" : "B", " contains ", WordsOf(kind)));
   }
   // Compare tensors of A with B's of the same name, bit by bit.
   PieceReader reader;

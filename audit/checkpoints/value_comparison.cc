@@ -165,7 +165,7 @@ void ValueComparison::TellAlone(const ValueEntry& entry, const std::string& name
       !left_out_.Take(names_, name);
   if (plain || lost.count > 0) {
     Tell(plain ? name : lost.first,
-         absl::StrCat("in ", of_a ? "A" : "B", " alone",
+         absl::StrCat("only in ", of_a ? "A" : "B",
                       lost.count > 1 ? absl::StrCat(" (1 of ", lost.count, " values)") : ""));
   }
 }

@@ -177,7 +177,7 @@ class Replay {
     input_.Add(input_.bytes,
                absl::StrCat("expected that the server has judged all ", end.items(),
                             " items, found that it has not yet judged the last ",
-                            end.not_judged_live(), " of them yet"),
+                            end.not_judged_live(), " of them"),
                false);
   }
 

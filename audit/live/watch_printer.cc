@@ -187,8 +187,8 @@ std::string WatchPrinter::Text(const v1::IncidentEvent& event) {
   }
   if (changed) {
     remember();
-    return Headline(absl::StrCat(
-                        name, stronger ? " has a higher level now" : " has a different cause now"),
+    return Headline(absl::StrCat(name, stronger ? " has a higher level or strength now"
+                                                : " has a different cause now"),
                     incident.updated_unix_ns()) +
            Block(event) + "\n";
   }

@@ -43,7 +43,7 @@ bool IsAbsent(const v1::SeriesRows& rows, size_t at) {
 using Seen = UnknownSeries::Seen;
 using Lost = std::vector<std::pair<const std::string*, const Seen*>>;
 
-// "reward is NaN in step 60, and in 40 rows up to step 99; so are entropy (step 60)"
+// "accuracy is NaN in step 60, and in 40 rows up to step 99; so are clip_ratio (step 60)"
 std::string SentenceOn(const Lost& lost) {
   const auto& [name, seen] = lost.front();
   std::string text = absl::StrCat(*name, " is NaN in step ", seen->first);

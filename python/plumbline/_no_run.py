@@ -27,7 +27,6 @@ class NoRun(Run):
 
     def __init__(self, refused=False):  # deliberately not Run's: there is no library to hold on to
         self._refused = refused
-        self._light = None
         self._context = _NoContext(self)
 
     def step(self, number):
@@ -38,6 +37,9 @@ class NoRun(Run):
 
     def end_step(self):
         return None
+
+    def _following(self):
+        return 0
 
     @property
     def should_stop(self):

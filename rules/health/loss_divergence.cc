@@ -59,7 +59,7 @@ are apart). Points count, not steps.
   tenths of these newest points lie above all of the first: an error. The points between do not matter: a run that breaks at its third point, or
   that explodes and falls back to a level above its untrained model, is ruined. Noise is that of neighbours or that about the line
   through the newest half, whichever is more, and counts for more where it is correlated. If all of the end lies above the first points, at twice
-  their level, the noise may be that of the parts before and after the loss left that level, times 1.5. If it is lower at a later check, a warning remains.
+  their level, and does not fall, the noise may be that of the parts before and after the loss left that level, times 1.5. If it is lower at a later check, a warning remains.
 - An evaluation that rises while the training loss falls is `health/overfit`'s.
 
 **Strength.** `statistical`, `measured`: with `health/loss-spike` at most 1.2 warnings in a million points at 95 % confidence, on

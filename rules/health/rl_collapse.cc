@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -88,12 +89,14 @@ class RlCollapse : public ScalarRule {
                                    [](const Item& any) { return any.evidence->has_scalar(); });
     if (item == step.items.end()) return;
     is_policy_ = is_policy_ || ShowsPolicy(kind);
-    const auto [place, fresh] = series_.try_emplace({step.role, step.site.layer(), step.site.op()});
+    const double value = item->evidence->scalar().value();
+    Key key{step.role, step.site.layer(), step.site.op()};
+    if (kind == PolicyKind::kPreferenceLoss && IsOtherLoss(key, value)) return;
+    const auto [place, fresh] = series_.try_emplace(std::move(key));
     Place& series = place->second;
     if (fresh) series.step_first = step.step;
     series.step_last = std::max(series.step_last, step.step);
     series.rank = item->source->rank();
-    const double value = item->evidence->scalar().value();
     if (!std::isfinite(value)) return;  // health/loss-non-finite reports it
     if (series.course.Take(kind, step.step, value)) {
       const Map::value_type* reward = Reward();
@@ -132,7 +135,7 @@ class RlCollapse : public ScalarRule {
 
   void Persist(Archive& archive) override {
     archive.Version(1, 1);
-    archive(series_, said_, is_policy_, news_);
+    archive(series_, other_losses_, said_, is_policy_, news_);
     if (archive.reading()) known_ = {};
   }
 
@@ -148,6 +151,17 @@ class RlCollapse : public ScalarRule {
     void Persist(Archive& a) { a(course, step_first, step_last, rank, best_then); }
   };
   using Map = std::map<Key, Place>;
+
+  // Only a loss that has always been ln 2 matters: of the others, only the names are kept.
+  bool IsOtherLoss(const Key& key, double value) {
+    if (other_losses_.contains(key)) return true;
+    if (!std::isfinite(value) || PolicySeries::IsUndecided(value)) return false;
+    const auto known = series_.find(key);
+    if (known != series_.end() && known->second.course.found()) return false;
+    if (known != series_.end()) series_.erase(known);
+    other_losses_.insert(key);
+    return true;
+  }
 
   PolicyKind KindOf(const std::string& op) const {
     const PolicyKind kind = PolicyMetricOf(op, roles_.Of(op)).kind;
@@ -278,6 +292,7 @@ class RlCollapse : public ScalarRule {
 
   const SeriesRoles roles_;  // roles that the user assigned
   Map series_;
+  std::set<Key> other_losses_;
   std::map<std::string, v1::Level> said_;  // by cause: the level that was reported
   bool is_policy_ = false;                 // a series that only such training has was seen
   bool news_ = false;                      // a finding may be new

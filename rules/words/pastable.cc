@@ -49,7 +49,7 @@ constexpr Line kPlaceholders[] = {
     {"HOST", "the host of the engine"},
     {"LOGITS", "a batch of the router's logits, tokens by experts"},
     {"PATH", "your file or folder"},
-    {"PID", "the process of the named rank, on its host"},
+    {"PID", "the process of a named rank, on its host"},
     {"PORT", "the host of the engine"},
     {"RATE", "a number that is larger than your current value"},
     {"ROUTE", "your router: a callable from logits to indices"},

@@ -154,12 +154,12 @@ TEST_F(Cli, ASpoolIsNamedWithTheCommandThatDeliversIt) {
   EXPECT_EQ(beside.status, 0);
   const std::string shown = std::regex_replace(beside.output, std::regex("\\s+"), " ");
   EXPECT_THAT(shown, HasSubstr(note));
-  EXPECT_THAT(shown, Not(HasSubstr("with an unknown format")));
+  EXPECT_THAT(shown, Not(HasSubstr("an unknown format")));
   // Files with these names that are not a spool are counted as before.
   dir_.Write("other/lock", "");
   const std::string other = dir_.Write("other/1.pls", "something else");
   EXPECT_THAT(RunPlumb({"audit", std::filesystem::path(other).parent_path()}).output,
-              HasSubstr("2 files of no format"));
+              HasSubstr("2 files have an unknown format"));
 }
 
 TEST_F(Cli, AMissingInputBesideAReadableOneIsSaid) {
@@ -259,10 +259,14 @@ TEST_F(Cli, AMissingLossIsStated) {
 
 TEST_F(Cli, TextSaysWhatMatters) {
   const Ended result = RunPlumb({"audit", leaky_});
-  for (const char* part : {"error  causality/moe-future-leak", "layers.3 routing", "witness",
-                           "strength   proved", "fix", "run demo"}) {
+  const Ended full = RunPlumb({"audit", leaky_, "-v"});
+  for (const char* part : {"error  causality/moe-future-leak", "layers.3 routing", "run demo",
+                           "do first   Drop by position", "how sure   proved"}) {
     EXPECT_THAT(result.output, HasSubstr(part));
+    EXPECT_THAT(full.output, HasSubstr(part));
   }
+  for (const char* part : {"witness    ", "measured   ", "fix        "})
+    EXPECT_THAT(full.output, HasSubstr(part)) << "the brief form has it if it fits";
   EXPECT_THAT(result.output, Not(HasSubstr("\x1b"))) << "no colour off a terminal";
   EXPECT_THAT(
       LastLine(result.output),

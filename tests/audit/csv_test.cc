@@ -183,8 +183,7 @@ TEST(Csv, LinesWithZeros) {
   const PointsRead read = Csv(bytes);
   EXPECT_EQ(read.Steps("loss"), (Steps{1, 3, 4}));
   EXPECT_EQ(read.Problems(),
-            "error 16: expected lines of text, found 1 with zero bytes in them: they are left "
-            "out\n");
+            "error 16: expected lines of text, found 1 with zero bytes: they are ignored\n");
   // The host crashed: the space allocated for the file contains zeros.
   const std::string tail = "step,loss\n1,2.5\n2,nan\n3,2."s + std::string(5000, '\0');
   EXPECT_TRUE(Recognises(CsvFormat(), tail));
@@ -256,7 +255,7 @@ TEST(Csv, EpochsThatNoColumnStates) {
       ASSERT_EQ(steps.size(), 60u);
       EXPECT_EQ(Steps(steps.begin() + 20, steps.begin() + 22), c.second) << table;
       const bool counted = steps[20] > steps[19];
-      EXPECT_EQ(read.Problems().find("begins anew 2 times") != std::string::npos, counted);
+      EXPECT_EQ(read.Problems().find("restarts 2 times") != std::string::npos, counted);
     }
   }
 }
@@ -297,7 +296,7 @@ TEST(Csv, WhatIsNoTableOfScalars) {
 TEST(Csv, CommasInFractionsToo) {
   const PointsRead read = Csv("step,loss\n1,2,5\n2,2,25\n3,-1,5e-3\n");
   EXPECT_EQ(read.Values("loss"), (Values{2.5, 2.25, -1.5e-3}));
-  EXPECT_NE(read.Problems().find("3 rows with commas in their fractions"), std::string::npos);
+  EXPECT_NE(read.Problems().find("3 rows with decimal commas"), std::string::npos);
   const PointsRead three = Csv("step,loss,lr\n1,2,5,0,001\n2,2,25,0,0005\n");
   EXPECT_EQ(three.Values("lr"), (Values{0.001, 0.0005}));
   // One extra cell is damage.
@@ -385,7 +384,7 @@ TEST(Csv, RowsWithoutAStep) {
   EXPECT_TRUE(Recognises(CsvFormat(), times, "log.csv"));
   const PointsRead read = ReadPoints(CsvFormat(), times);
   EXPECT_EQ(read.Steps("Train loss"), (std::vector<int64_t>{1, 2, 3}));
-  EXPECT_NE(read.Problems().find("steps are the numbers of rows"), std::string::npos);
+  EXPECT_NE(read.Problems().find("rows are numbered from 1 as steps"), std::string::npos);
   // Without an order, or with no quantity that is minimised.
   EXPECT_FALSE(Recognises(CsvFormat(), "Time,Train loss\n100.5,2.5\n90.5,2.25\n", "log.csv"));
   EXPECT_FALSE(Recognises(CsvFormat(), "Time,Price\n100.5,2.5\n112.5,2.25\n", "log.csv"));

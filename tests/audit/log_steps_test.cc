@@ -93,7 +93,7 @@ TEST(RowSteps, ALogHasThem) {
   EXPECT_FALSE(read.report.steps_are_rows);
   EXPECT_EQ(read.Steps("loss"), Regular(151, 10));
   EXPECT_EQ(read.Steps("eval_loss"), (Steps{1510}));
-  EXPECT_NE(read.Problems().find("1000 steps an epoch, a row every 10 steps"), std::string::npos)
+  EXPECT_NE(read.Problems().find("1000 steps per epoch, a row every 10 steps"), std::string::npos)
       << read.Problems();
 }
 
@@ -205,7 +205,7 @@ TEST(StepCount, EpochsThatNoLineStates) {
   Steps steps;
   for (int i = 0; i < 60; ++i) steps.push_back(i);
   EXPECT_EQ(on.Steps("loss"), steps);
-  EXPECT_NE(on.Problems().find("begin anew 2 times"), std::string::npos) << on.Problems();
+  EXPECT_NE(on.Problems().find("restart 2 times"), std::string::npos) << on.Problems();
   const PointsRead again = ReadPoints(TrainerLogFormat(), log(true));
   EXPECT_EQ(again.Steps("loss")[20], 0);
   EXPECT_EQ(again.Problems(), "");

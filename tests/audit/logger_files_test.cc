@@ -38,7 +38,7 @@ TEST(LoggerFiles, MlflowsStore) {
   const PointsRead zeros =
       Mlflow("1700000000000 2.5 0\n1700000001000 2.25 0\n1700000002000 nan 0\n");
   EXPECT_EQ(zeros.Steps("train/loss"), (Steps{0, 1, 2}));
-  EXPECT_NE(zeros.Problems().find("found 2 more points of step 0"), std::string::npos);
+  EXPECT_NE(zeros.Problems().find("found 2 more points with step 0"), std::string::npos);
   EXPECT_TRUE(Recognises(MlflowFormat(), "1700000000000 2.5 0\n", "run/metrics/loss"));
   EXPECT_FALSE(Recognises(MlflowFormat(), "1700000000000 2.5 0\n", "loss"));
   EXPECT_FALSE(Recognises(MlflowFormat(), "step,loss\n1,2\n", "run/metrics/loss"));

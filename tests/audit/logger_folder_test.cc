@@ -143,7 +143,7 @@ TEST(LoggerFolder, FilesThatNoReaderTakes) {
   healthy.dir().Write("requirements.txt", "numpy==2.4.6\ntorch==2.9\n");
   const auto run = RunPlumb({"audit", healthy.path(), "--quiet"});
   EXPECT_THAT(run.output, HasSubstr("1 file looks like a log and was not read: "));
-  EXPECT_THAT(run.output, HasSubstr("1 file is with an unknown format: "));
+  EXPECT_THAT(run.output, HasSubstr("1 file has an unknown format: "));
 }
 
 TEST(LoggerFolder, StoresThatAreNotReadAreNamedWithTheWayThatWorks) {

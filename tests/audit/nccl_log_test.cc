@@ -279,7 +279,7 @@ TEST(NcclLog, MixedLinesAccuseNobody) {
       ADD_FAILURE() << seed << ": " << finding->explanation();
     EXPECT_FALSE(result.inputs_failed());
     EXPECT_GT(result.inputs[0].records, seed % 2 == 0 ? 100u : 0u);
-    EXPECT_THAT(AllProblems(result), HasSubstr("note: expected calls that are whole"));
+    EXPECT_THAT(AllProblems(result), HasSubstr("note: expected complete calls"));
   }
 }
 

@@ -222,7 +222,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(self.audit("--since", str(ONSET))[0], 1)
         status, out, _ = self.audit("--since", str(ONSET + 1), "--rules", "health/loss-non-finite")
         self.assertEqual(status, 0)
-        self.assertIn(f"left out: over before step {ONSET + 1}", out)
+        self.assertIn(f"not shown: ended before step {ONSET + 1}", out)
         self.assertEqual(self.audit("--since", "soon")[0], 2)
 
 

@@ -110,7 +110,7 @@ TEST(RoutingContradictions, MoreKeptThanTheCapacityIsSaid) {
 TEST(RoutingContradictions, AMapThatHoldsNothingOfTheMaskIsSaid) {
   Dump dump = WithMask(1);
   dump.tensors.push_back({"routing_map", "BOOL", {64, 4}, std::string(256, '\0')});
-  ExpectReason(dump, "masks-differ: keep_mask keeps 128 choices that routing_map does not hold");
+  ExpectReason(dump, "masks-differ: keep_mask keeps 128 choices that routing_map does not contain");
 }
 
 TEST(RoutingContradictions, APolicyRecordedAsAnotherIsSaid) {
@@ -136,7 +136,7 @@ TEST(RoutingContradictions, APassSaysWhatItAssumes) {
   EXPECT_THAT(RenderText(AuditBytes(dump.File()), verbose), Not(HasSubstr("no capacity is set")));
   dump.metadata.erase("capacity");
   EXPECT_THAT(RenderText(AuditBytes(dump.File()), verbose),
-              HasSubstr("assuming no capacity is set: none was recorded"));
+              HasSubstr("assuming no capacity is set: neither a capacity nor dropped choices"));
 }
 
 TEST(RoutingContradictions, ARefusedInputComesFirstAndNeedsNoDoctor) {

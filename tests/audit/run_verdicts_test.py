@@ -117,11 +117,16 @@ class Verdicts(unittest.TestCase):
             return self.audit({"log.jsonl": "".join(
                 json.dumps({"step": i, name: value(i), "loss": self.noisy(2 * math.exp(-i / 50))}) + "\n" for i in range(100))})
 
-        for name in ("reward", "entropy", "train/kl"):
-            self.assertIn(("warning", "health/loss-non-finite", name, "metric"), found(lambda i: math.nan if i > 60 else self.noisy(1), name))
+        for name in ("reward", "entropy", "train/kl"):  # metrics of the policy
+            self.assertIn(("error", "health/loss-non-finite", name, "nan"), found(lambda i: math.nan if i > 60 else self.noisy(1), name))
+            self.assertIn("a metric of the policy is NaN", self.whole[0]["title"])
+        for name in ("accuracy", "clipfrac"):  # no rule judges these
+            self.assertIn(("warning", "health/loss-non-finite", name, "metric"), found(lambda i: math.nan if i > 60 else 0.5, name))
         # No episode had ended; single rows; the last rows are not due; there never was one.
         for value in (lambda i: math.nan if i < 60 else 1.5, lambda i: math.nan if i % 3 else 1.5, lambda i: math.nan if i > 97 else 1.5, lambda i: math.nan):
-            self.assertEqual([f for f in found(value) if f[3] == "metric"], [])
+            for name in ("accuracy", "clipfrac"):
+                self.assertEqual([f for f in found(value, name) if f[3] == "metric"], [])
+            self.assertEqual([f for f in found(value, "ep_rew_mean") if f[3] in ("metric", "nan")], [], "iterations without an episode")
 
     def test_without_any_role_nothing_is_judged(self):
         rows = [json.dumps({"step": i, "quux": math.nan if i > 50 else 1.0}) for i in range(100)]
@@ -207,7 +212,7 @@ class Verdicts(unittest.TestCase):
                 found = self.audit({"train.log": "".join(f"step {step} loss {self.noisy(loss, 0.02):.5f}\n" for step, loss in zip(steps, losses))})
                 self.assertEqual([f[1] for f in found], ["health/loss-spike"] if jump else [])
                 if jump:
-                    self.assertIn(f"the steps fall back from 120 to {121 - rows_back} there", self.whole[0]["explanation"])
+                    self.assertIn(f"the steps go back from 120 to {121 - rows_back} there", self.whole[0]["explanation"])
 
     def test_returns_beside_a_loss_that_rises(self):
         """A score beyond [0, 1], or with an epsilon, is what an episode brought."""
@@ -244,7 +249,7 @@ class Verdicts(unittest.TestCase):
 
     def test_where_nothing_could_be_judged(self):
         for files, reason in (({}, "nothing was judged: the folder contains no file"),
-                              ({"a.txt": "hello world\n"}, "nothing was judged: 1 file of no format that this version reads"),
+                              ({"a.txt": "hello world\n"}, "nothing was judged: 1 file with an unknown format"),
                               ({"a.csv": "step,foo\n1,2\n2,3\n"}, "nothing was judged: these series have unknown names: foo")):
             status, text = self.text(files)
             self.assertEqual((status, text.strip().splitlines()[-1][:len(reason)]), (2, reason))

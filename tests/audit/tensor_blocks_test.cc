@@ -124,7 +124,7 @@ TEST(TensorBlocks, WhatDoesNotFitIsNamed) {
                   {"none", SetTo("block", "0"), "32, 1x128 or 128x128"},
                   {"three", SetTo("block", "32x32x32"), "32, 1x128 or 128x128"}});
   ExpectProblems([&] { return scaled; },
-                 {{"no blocks", SetTo("target_format", "bf16"), "beside scale"},
+                 {{"no blocks", SetTo("target_format", "bf16"), "or block, with scale"},
                   {"fewer", SetTo("block", "64"), "128 x 1 blocks"},
                   {"no format", SetTo("scale_format", "e3m2"), "scale_format"}});
 }

@@ -24,8 +24,10 @@ class Demo(unittest.TestCase):
     def test_a_leak_is_shown_live_with_its_witness_and_found_again_offline(self):
         with support.scratch() as folder:
             done = demo(folder)
-        self.assertEqual(done.returncode, 0, done.stdout)
-        for part in ("error  causality/moe-future-leak  layers.0 routing", "lost expert",
+            self.assertEqual(done.returncode, 0, done.stdout)
+            whole = support.plumb("audit", folder / "demo" / "record", "-v", statuses=(1,))
+        self.assertRegex(whole, r"witness +token \d+ .*lost expert \d+ to token")
+        for part in ("error  causality/moe-future-leak  layers.0 routing",
                      "live and offline", "s after that step had ended"):
             self.assertIn(part, done.stdout)
         self.assertEqual([], differences(done.stdout, finding_of_readme()), done.stdout)

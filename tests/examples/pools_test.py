@@ -98,7 +98,7 @@ class Pools(unittest.TestCase):
         verdict = self.verdicts["whole"][FUTURE, "lacking"]
         self.assertEqual(verdict["verdict"], "inconclusive")
         self.assertIn("missing-ranks", verdict["reason"])
-        self.assertIn("rank 1 sent no rows", verdict["reason"])
+        self.assertIn("rank 1 recorded no rows", verdict["reason"])
 
     def test_a_rank_that_never_came_is_named(self):
         self.assertEqual(self.findings["torn"], {})
@@ -107,7 +107,7 @@ class Pools(unittest.TestCase):
                 verdict = self.verdicts["torn"][FUTURE, layer]
                 self.assertEqual(verdict["verdict"], "inconclusive")
                 missing = "ranks 1, 2" if layer == "lacking" else "rank 2"
-                self.assertIn(f"{missing} sent no rows", verdict["reason"])
+                self.assertIn(f"{missing} recorded no rows", verdict["reason"])
 
     def test_dumps_and_records_of_each_rank_are_read_whole(self):
         for run, ranks in self.RUNS.items():

@@ -75,7 +75,7 @@ def test_pools_are_the_units_where_sequences_share_them():
     # One sequence in both pools joins them.
     found = plumbline.leak_consequence(loss, other, sequence_id=[0, 1, 1, 3], pool_id=[7, 7, 8, 8])
     assert found.units == 1 and found.interval is None
-    assert "one pool alone" in found.no_interval
+    assert "one pool has no spread" in found.no_interval
 
 
 def test_batches_are_apart_and_add_up():
@@ -183,7 +183,7 @@ def test_equal_losses():
 def test_one_sequence_has_no_interval():
     found = plumbline.leak_consequence([1.0, 2.0], [1.5, 2.0])
     assert found.difference == -0.25 and found.interval is None and found.units == 1
-    assert "one sequence alone has no spread" in found.no_interval and found.no_interval in found.text
+    assert "one sequence has no spread" in found.no_interval and found.no_interval in found.text
 
 
 def test_few_sequences_that_differ_among_many_that_do_not():
@@ -258,7 +258,7 @@ def test_positions_gather_into_eight_ranges_that_share_the_whole():
     "arguments, text",
     [
         (([1.0], [1.0, 2.0]), r"expected one shape, found \[1\] and \[2\]"),
-        ((3.5, 3.6), r"expected one loss a token \(reduction='none'\), found a single value"),
+        ((3.5, 3.6), r"expected one loss per token \(reduction='none'\), found a single value"),
         (([[1.0], [1.0, 2.0]], [1.0]), "equally long"),
         (([[[1.0]]], [[[1.0]]]), r"expected shape \[T\] or \[B,S\]"),
     ],

@@ -47,7 +47,8 @@ def test_doctor_when_all_is_well(tmp_path):
     assert done.returncode == 0, done.stderr
     for words in ("58 trained (21,376 numbers), 0 frozen, 0 tied", "AdamW, 1 group, updates recomputed as adamw",
                   "blocks.0, blocks.1: a choice of 8, Switch-like structure; capacity: 5, a number set in the module",
-                  "2 of 2 routers observed", "fifo-capacity, kept choices seen, capacity 5 (declared)", "everything would be watched"):  # fmt: skip
+                  "2 of 2 routers observed", "fifo-capacity, kept choices observed, capacity 5 (declared)",
+                  "everything would be watched"):  # fmt: skip
         assert words in done.stdout
 
 

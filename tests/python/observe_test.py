@@ -305,7 +305,7 @@ with torch.no_grad():
 def test_mistakes_are_said_once(tmp_path):
     body = "\n".join(f"{call}\n{call}" for call, _ in MISTAKES)
     _, outcome = calls(tmp_path, body, "tensor")
-    said = [line for line in outcome.err.splitlines() if "said once" in line]
+    said = [line for line in outcome.err.splitlines() if "printed once" in line]
     assert len(said) == len(MISTAKES), outcome.err
     for (call, text), line in zip(MISTAKES, said):
         assert text in line, (call, line)

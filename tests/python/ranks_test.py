@@ -96,7 +96,7 @@ USED = 'plumbline.init(run="parent", record="runs", every=1)'
 def test_init_in_a_forked_child_says_that_nothing_is_observed(parent, tmp_path):
     outcome = trainer.run(FORKED.format(parent=parent, strict=False), tmp_path).ok()
     assert outcome.out == "NoRun\n"
-    assert outcome.err.count("plumbline: open: this process was forked from one that had opened a run") == 1
+    assert outcome.err.count("plumbline: open: this process was forked from a process with an open run") == 1
     assert "spawn" in outcome.err
 
 

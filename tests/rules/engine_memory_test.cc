@@ -83,7 +83,7 @@ TEST_F(Memory, OfARunIsBoundedHoweverManySitesItHas) {
   EXPECT_EQ(engine->rules_set_aside(), full.size());
   for (const v1::Verdict& verdict : full) {
     EXPECT_EQ(verdict.kind(), v1::Verdict::KIND_INCONCLUSIVE);
-    EXPECT_THAT(verdict.reason(), HasSubstr("it judges the run no further from here on"));
+    EXPECT_THAT(verdict.reason(), HasSubstr("the rule stops judging this run"));
   }
   // The measured memory is the stored data: a checkpoint without the names is not larger.
   EXPECT_LT(engine->Checkpoint().size(), 100u * 400 * 200 / 2);

@@ -231,7 +231,7 @@ TEST(MixtureHealth, AFewLooksFindWhatHoldsInEachOfThem) {
 TEST(MixtureHealth, ThreeLooksAreTooFew) {
   MixtureRunSpec spec{.steps = 130, .every = 64};
   spec.popularity = {{1, 0.0}};
-  EXPECT_THAT(Reason(Judge(spec), kDead), StartsWith("few-steps: 3 steps were seen"));
+  EXPECT_THAT(Reason(Judge(spec), kDead), StartsWith("few-steps: 3 steps were recorded"));
 }
 
 // Tests twenty recorded steps of a hundred, most of them at the start.
@@ -243,7 +243,7 @@ TEST(MixtureHealth, AnOpeningDoesNotSpeakForTheRest) {
   MixtureRunSpec rest{.steps = 64, .first_step = 64, .every = 16, .seed = 2};
   const Verdicts verdicts = Judge({MixtureRun(spec), MixtureRun(rest)});
   EXPECT_THAT(Reason(verdicts, kImbalance),
-              StartsWith("few-steps: 38 steps were seen, in a span of"));
+              StartsWith("few-steps: 38 steps were recorded, over a span of"));
 }
 
 // Tests a layer with some complete calls and loads between them: one window, and no complaint about

@@ -111,7 +111,7 @@ TEST(Words, WhatCannotBePastedIsNoCommand) {
 
 TEST(Words, WhatIsToBeFilledInIsExplained) {
   EXPECT_EQ(PlaceholdersIn("py-spy dump --pid PID"),
-            "PID: the process of the named rank, on its host");
+            "PID: the process of a named rank, on its host");
   EXPECT_EQ(PlaceholdersIn("--bf16"), "");
   EXPECT_EQ(PlaceholdersIn("MY_PATH=1 RATES"), "");
   EXPECT_EQ(PlaceholdersIn("f(STATE_DICT, PATH, PATH)"),

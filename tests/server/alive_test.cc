@@ -129,8 +129,8 @@ TEST_F(AliveTest, SuppressedLiveAfterARestartAndOffline) {
          "\"layers.7\"\nreason = \"known\"\nexpires = 2999-01-01\n";
   server_->process().Signal(SIGHUP);
   ASSERT_TRUE(Eventually([&] {
-    return server_->process().errors().find("suppressions hold") !=
-           server_->process().errors().rfind("suppressions hold");
+    return server_->process().errors().find("suppressions are in force") !=
+           server_->process().errors().rfind("suppressions are in force");
   }));
   ASSERT_TRUE(agent.Send(LeakingStep(source, 1, "layers.0"), 2));
   ASSERT_TRUE(Eventually([&] { return !Found("causality/moe-future-leak")->suppressed(); }));

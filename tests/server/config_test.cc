@@ -220,7 +220,7 @@ TEST_F(ConfigTest, RefusesWhatAJournalCannotBe) {
       {"[redact]\nids = true\n", "redact.key_file: expected a file of mode 0600"},
       {"[redact]\nkey_file = \"k\"\n", "redact.ids: expected true"},
       {"[redact]\nids = true\nkey_file = \"k\"\n[relay]\nupstream = \"127.0.0.1:1\"\n",
-       "redact.ids: expected none beside relay.upstream"},
+       "redact.ids: expected none together with relay.upstream"},
       {"[checkpoint]\nseconds = 0\n", "checkpoint.seconds: expected 0.01 to 86400"},
   };
   for (const auto& c : cases) {

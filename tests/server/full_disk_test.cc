@@ -97,7 +97,7 @@ TEST_P(FullDiskAtTheStart, ItListensAndGoesOnWhenThereIsRoom) {
     Plumbd server(options);
     ASSERT_FALSE(server.address().empty()) << server.process().errors();
     const std::string http = HttpAddress(server);
-    EXPECT_THAT(HttpAnswer(http, "/healthz"), HasSubstr("has 0 MiB left"));
+    EXPECT_THAT(HttpAnswer(http, "/healthz"), HasSubstr("has 0 MiB free"));
     EXPECT_THAT(server.process().errors(), HasSubstr("not serving: the disk of "));
     ASSERT_TRUE(Eventually([&] {
       const auto run = server.Run("run");

@@ -67,7 +67,7 @@ TEST_F(NoCopy, ACheckpointIsTakenByTheServerItself) {
   {
     AgentStream agent(*server_, 5, {source});
     for (uint64_t step = 1; step <= 10; ++step) Send(&agent, source, step, step == 7);
-    EXPECT_TRUE(Logged("judging waits while it is taken")) << server_->process().errors();
+    EXPECT_TRUE(Logged("judging waits until it is written")) << server_->process().errors();
     EXPECT_TRUE(Eventually([&] { return HasCheckpointAt(10); }));
     // It goes on after it.
     Send(&agent, source, 11, false);
@@ -77,7 +77,7 @@ TEST_F(NoCopy, ACheckpointIsTakenByTheServerItself) {
   server_->process().Signal(SIGKILL);
   server_->process().Wait();
   Start("fork 0");
-  EXPECT_TRUE(Logged("taken up")) << server_->process().errors();
+  EXPECT_TRUE(Logged("loaded")) << server_->process().errors();
   EXPECT_TRUE(Eventually([&] { return !server_->Info().catching_up(); }));
   EXPECT_EQ(Fingerprints(), before);
   AgentStream agent(*server_, 5, {source}, 12);
@@ -97,7 +97,7 @@ TEST_F(NoCopy, CopiesAreTriedAgain) {
   folder_.Write("fault.new", "fork 0");
   fs::rename(folder_.File("fault.new"), folder_.File("fault"));
   Send(&agent, source, 2, false);
-  EXPECT_TRUE(Logged("judging waits while it is taken"));
+  EXPECT_TRUE(Logged("judging waits until it is written"));
   EXPECT_TRUE(Eventually([&] { return HasCheckpointAt(2); }));
   folder_.Write("fault.new", "none 0");
   fs::rename(folder_.File("fault.new"), folder_.File("fault"));

@@ -114,7 +114,7 @@ TEST(Health, NamesTheDiskAndTheCommitThatHangs) {
   EXPECT_TRUE(server::Health(sources).Serving().ok());
   sources.directory = "/proc";  // a file system without a free byte
   EXPECT_THAT(std::string(server::Health(sources).Serving().message()),
-              HasSubstr("the disk of /proc has 0 MiB left"));
+              HasSubstr("the disk of /proc has 0 MiB free"));
   sources.directory = "";
   writing = std::chrono::seconds(11);
   EXPECT_THAT(std::string(server::Health(sources).Serving().message()),

@@ -122,8 +122,8 @@ TEST(PlumbdProcess, APortThatIsTakenIsAnErrorNotASharedPort) {
   const std::string port = first.address().substr(first.address().rfind(':') + 1);
   EXPECT_THAT(second.errors,
               HasSubstr("plumbd: cannot listen on " + first.address() + ": port " + port +
-                        " is in use; is another plumbd running? (--grpc HOST:PORT takes "
-                        "another)\n"));
+                        " is in use; is another plumbd running? (--grpc HOST:PORT selects "
+                        "another one)\n"));
   EXPECT_FALSE(std::filesystem::exists(data));  // detected before anything was opened
 }
 
@@ -170,11 +170,11 @@ TEST(PlumbdProcess, SaysForWhomItWaits) {
   Ended runs;
   EXPECT_TRUE(Eventually([&] {
     runs = RunToEnd({PLUMB_PROGRAM, "runs", "--server", server.address()});
-    return runs.output.find("waiting for 7 ranks of 8 to say hello") != std::string::npos;
+    return runs.output.find("waiting for 7 ranks of 8 to connect") != std::string::npos;
   })) << runs.output;
   EXPECT_THAT(
       RunToEnd({PLUMB_PROGRAM, "watch", "--server", server.address(), "--timeout", "1"}).errors,
-      HasSubstr("run lonely: its steps wait for 7 ranks of 8 to say hello"));
+      HasSubstr("run lonely: its steps wait for 7 ranks of 8 to connect"));
   EXPECT_TRUE(Eventually([&] {
     return server.process().errors().find(
                "run lonely: waits for ranks 0-1, 3-7 of its world of 8") != std::string::npos;

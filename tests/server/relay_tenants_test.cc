@@ -90,7 +90,7 @@ TEST_F(RelayTenants, DirectlyTheSameBatchIsRefused) {
   *both.add_sources() = SourceOf(kSecret);
   ASSERT_TRUE(stream.Send(both, 1));
   EXPECT_THAT(stream.RejectedReason(1),
-              HasSubstr("sources[1]: expected a run that the hello names"));
+              HasSubstr("sources[1]: expected a run of the hello, found"));
   ASSERT_TRUE(stream.Send(ScalarStep(SourceOf("a-1"), 0), 2));
   EXPECT_TRUE(stream.Acknowledged(2));
   EXPECT_FALSE(server_->Run(kSecret));

@@ -9,7 +9,8 @@ void InputReport::Add(uint64_t offset, std::string text, bool error) {
   if (problems.size() + 1 < kMaxProblems) {
     problems.push_back({offset, std::move(text), error});
   } else if (problems.size() + 1 == kMaxProblems) {
-    problems.push_back({offset, "more problems were found, which are not listed", error});
+    problems.push_back(
+        {offset, "expected no further problems, found more, which are not listed", error});
   } else {
     problems.back().error |= error;
   }

@@ -87,7 +87,7 @@ TEST_F(NvmlTest, TheGpuIsTheOneThatTheProcessSees) {
   setenv("CUDA_VISIBLE_DEVICES", "GPU-one", 1);
   EXPECT_EQ(Chosen(), "1");
   setenv("CUDA_VISIBLE_DEVICES", "GPU-other", 1);
-  EXPECT_EQ(Chosen(), "NVML does not find GPU \"GPU-other\": it answers 2");
+  EXPECT_EQ(Chosen(), "NVML does not find GPU \"GPU-other\": it returned 2");
 }
 
 TEST_F(NvmlTest, WithoutALibraryNothingIsSaid) {

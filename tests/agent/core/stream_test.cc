@@ -198,9 +198,9 @@ TEST(Stream, RejectedBatchesAreReportedLost) {
     run.run().Flush(10000, &error);
   }
   const std::string said = ::testing::internal::GetCapturedStderr();  // while it runs
-  EXPECT_THAT(said, ::testing::HasSubstr(server.target() + " refuses what this process sends: "
+  EXPECT_THAT(said, ::testing::HasSubstr(server.target() + " refuses evidence of this process: "
                                                            "refused by the test"));
-  EXPECT_EQ(said.find("refuses what"), said.rfind("refuses what")) << "once";
+  EXPECT_EQ(said.find("refuses evidence"), said.rfind("refuses evidence")) << "once";
   EXPECT_EQ(run.Close(20000), PLUMBLINE_INTERNAL);
   EXPECT_THAT(run.error(), ::testing::HasSubstr("10 batches were refused by"));
   ASSERT_TRUE(server.WaitFor([](const Account& a) { return a.items + a.lost == 90; }));

@@ -16,7 +16,8 @@ using plumbline::test::Outcome;
 
 // The output without the messages of children that open a run after a fork; *lines is their number.
 std::string WithoutForked(std::string output, int* lines) {
-  const std::string begin = "plumbline: open: this process was forked from one";
+  const std::string begin =
+      "plumbline: open: this process was forked from a process with an open run";
   for (*lines = 0; output.starts_with(begin); ++*lines) output.erase(0, output.find('\n') + 1);
   return output;
 }
@@ -56,8 +57,8 @@ TEST(FacadeWithAgent, ExitWithoutClose) { RunRecorded("loads-at-first-step-end")
 TEST(FacadeWithAgent, ServerThatIsNotThere) {
   RunRecorded(
       "no-server", {{"PLUMBLINE_SERVER", "127.0.0.1:9"}},
-      "plumbline: no server at 127.0.0.1:9 yet: Connection refused. What is observed is kept "
-      "meanwhile, and sent when one answers there.\n");
+      "plumbline: no server answers at 127.0.0.1:9 yet: Connection refused. Evidence is stored, "
+      "and sent when a server answers.\n");
 }
 
 // A sanitizer replaces the allocator.

@@ -176,7 +176,7 @@ TEST(CheckRouter, PoisonAndMistakesAreNamed) {
                     [](const std::vector<double>&) -> absl::StatusOr<Assignments> {
                       return Assignments(7);
                     }),
-            "call 1 (the original batch): the router returned 7 fates; expected [256, 8]");
+            "call 1 (the original batch): the router returned 7 results; expected [256, 8]");
   int calls = 0;
   const std::string late =
       refusal(inputs, [&](const std::vector<double>& logits) -> absl::StatusOr<Assignments> {

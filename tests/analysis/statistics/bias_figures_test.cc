@@ -70,9 +70,9 @@ TEST(Forecast, NumbersAndWords) {
   EXPECT_DOUBLE_EQ(f.drift, -100);
   EXPECT_NEAR(f.drift_high - f.drift, 4.9 * 1.1 * 100, 1e-9);
   EXPECT_NEAR(f.settles, -0.1, 1e-12);
-  EXPECT_EQ(
-      DriftWords(f, "ulp"),
-      "10,000 steps add up to -100 ulp (noise: 540); an average of decay 0.9 settles at -0.1 ulp");
+  EXPECT_EQ(DriftWords(f, "ulp"),
+            "10,000 steps add up to -100 ulp (noise: 540); a moving average with decay 0.9 "
+            "converges to -0.1 ulp");
   EXPECT_EQ(ForecastWords(Forecast(0, 1)), "no bias to extrapolate");
   EXPECT_EQ(ForecastWords(Forecast(3, 1)), "this bias is larger than the noise in every step");
   EXPECT_EQ(ForecastWords(Forecast(NAN, 1)), "bias and noise are unknown");

@@ -75,9 +75,9 @@ class Changes(Case):
         status, out, _ = diff(self.save("x/step-1/m.pt", one), self.save("x/step-2/m.pt", two))
         self.assertEqual(status, 0)
         self.assertIn("1 tensor changed, 1 identical in every bit: still.weight", out)
-        self.assertIn("In A alone: old.weight, gone.bias", out)
+        self.assertIn("Only in A: old.weight, gone.bias", out)
         self.assertIn("The same bits under a different name: old.weight is B's new.weight", out)
-        self.assertIn("rows that moved most: 3 (1); unmoved 7 of 8", out)
+        self.assertIn("rows that changed most: 3 (1); unchanged 7 of 8", out)
         self.assertIn("singular values of the change", out)
         self.assertRegex(out, r"attention +1 of 1 ")
 
@@ -211,7 +211,7 @@ class Equal(Case):
                  "model.layers.0.self_attn.out.weight": model["layers.0.proj.weight"], "model.layers.0.self_attn.out.bias": model["layers.0.proj.bias"], "step": model["step"]}
         b = self.write("b.safetensors", safetensors(other, {"format": "pt"}))
         out = self.equal(a, b)
-        self.assertIn("embed.weight: in A alone; B has its bits as model.embed_tokens.weight (declare it with --map)", out)
+        self.assertIn("embed.weight: only in A; B has its bits as model.embed_tokens.weight (declare it with --map)", out)
         names = self.write("names.toml", b'[names]\n"embed.*" = "model.embed_tokens.*"\n"layers.*.qkv.weight" = "model.layers.*.self_attn.qkv.weight"\n"layers.*.proj.*" = "model.layers.*.self_attn.out.*"\n')
         self.assertIn("equal: 5 tensors", self.equal(a, b, "--map", names))
         _, tensors = self.compared(a, b, "--map", names)
@@ -225,7 +225,7 @@ class Equal(Case):
         train(self.folder / "a", saves=1)
         checkpoint = torch.load(self.folder / "a/step-4/model.pt")
         out = self.equal(self.folder / "a", self.save("export/step-4/m.pt", checkpoint["model"]))
-        self.assertIn("not compared: A alone has an optimizer's state", out)
+        self.assertIn("not compared: only A contains an optimizer's state", out)
         self.assertIn("equal: 8 tensors", out)
 
     def test_turned_and_large(self):
@@ -244,7 +244,7 @@ class Equal(Case):
         status, out, _ = diff(a, self.save("b.pt", {"w": x, "z": 2 * z}), "--expect-equal")
         self.assertEqual(status, 2)
         self.assertIn("not compared: z has a type that this version cannot read (torch.ComplexFloatStorage)", out)
-        self.assertIn("not told: 1 not compared; equal are 1 tensor", out)
+        self.assertIn("not decided: 1 not compared; equal are 1 tensor", out)
         self.assertNotIn("\nequal: ", "\n" + out)
         # Facts that do not need the elements are reported; a difference elsewhere remains a difference.
         self.assertIn("z: shape [2] in A, [3] in B", self.equal(a, self.save("c.pt", {"w": x, "z": torch.ones(3, dtype=torch.complex64)})))
@@ -284,7 +284,7 @@ class Equal(Case):
         out = self.equal(a, changed("optimizer", "state", 0, "step", 6))  # reported once
         self.assertIn("1 differ, 2 equal", out)
         del base["epoch"]
-        self.assertIn("not compared: A alone tells 1 value (epoch)", self.equal(a, self.save("c.pt", base)))
+        self.assertIn("not compared: only A contains 1 value (epoch)", self.equal(a, self.save("c.pt", base)))
 
     def test_names_of_files_say_no_step(self):
         """The step comes from the content; for two copies it is the same."""
@@ -328,7 +328,7 @@ class Equal(Case):
         report, _ = self.compared(a, b, "--map", names)
         self.assertEqual(report["map_unfitted"], ["odl.*", "old.w"])
         lost = self.write("lost.toml", b'[names]\n"old.*" = "other.*"\n')
-        self.assertIn("old.w: in A alone (other.w by the map)", self.equal(a, b, "--map", lost))
+        self.assertIn("old.w: only in A (other.w by the map)", self.equal(a, b, "--map", lost))
 
     def test_interleaved_shards(self):
         """A rank holds its share of each fused part; the merged tensor holds the parts one after another."""
@@ -378,7 +378,7 @@ class Equal(Case):
             by_name = self.save(f"named/step-{step}/model.pt", {**checkpoint, "ema": average})
             listed = self.save(f"listed/step-{step}/model.pt", {**checkpoint, "ema": {"shadow_params": list(average.values())}})
             self.assertIn("equal: 32 tensors", self.equal(listed, by_name))
-            self.assertIn("first difference: ema.decay: in A alone", self.equal(path, by_name))
+            self.assertIn("first difference: ema.decay: only in A", self.equal(path, by_name))
         _, report = audit(self.folder / "exp")
         self.assertIn("averages: 8 of 8 parameters named by order and shape", notes(report))
         self.assertEqual((problems(report), serious(report)), ("", []))

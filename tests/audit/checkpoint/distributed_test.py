@@ -162,7 +162,7 @@ class Refused(Case):
         self.refused(each(length=2**63 - 1), "found a file of")
         self.refused(each(offset=-1), "expected a name with its file, offset and length")
         self.refused(each(relative_path="../exp/step-7/__0_0.distcp"), "expected the name of a file in the folder of the index")
-        self.refused(each(relative_path="gone.distcp"), 'expected the part "gone.distcp" beside its index')
+        self.refused(each(relative_path="gone.distcp"), 'expected the part "gone.distcp" in the folder of its index')
         self.refused(each(offset=1), "expected")
         self.refused(lambda m: {"state_dict_metadata": {}, "torch.distributed.checkpoint.metadata": 1}, "expected the index of a distributed checkpoint")
 

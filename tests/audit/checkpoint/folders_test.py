@@ -153,10 +153,10 @@ class Transformers(Case):
         self.assertEqual((status, problems(report), serious(report)), (0, "", []))
         runs = {v["site"]["run"] for v in report["verdicts"]}
         # The final log contains those of all checkpoints; the final model is not a step of the series.
-        self.assertEqual(runs, {"exp", "exp (of no step)", "trainer_state.json"})
+        self.assertEqual(runs, {"exp", "exp (without a step)", "trainer_state.json"})
         self.assertEqual({v["site"]["step_first"] for v in report["verdicts"] if v["rule"] == "precision/non-finite" and v["site"]["run"] == "exp"}, {500})
         self.assertEqual(notes(report).count("not read: an earlier copy of the log in"), 3)
-        self.assertIn("left closed: 1 call of transformers.training_args.TrainingArguments", notes(report))
+        self.assertIn("not decoded: 1 call of transformers.training_args.TrainingArguments", notes(report))
 
     def test_one_checkpoint_is_one(self):
         transformers_folder(self.folder)

@@ -83,7 +83,7 @@ class Schedules(unittest.TestCase):
         _, report = audit(self.folder)
         said = notes(report)
         self.assertIn("(in circles: 1 reference that leads back into it not followed)", said)
-        self.assertIn("left closed: 1 call of torch.optim.lr_scheduler.OneCycleLR", said)
+        self.assertIn("not decoded: 1 call of torch.optim.lr_scheduler.OneCycleLR", said)
         self.assertIn("of builtins.getattr", said)
 
     def test_its_tensors_are_all_there(self):

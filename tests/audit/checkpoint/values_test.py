@@ -100,7 +100,7 @@ DIFFER = {
     "dtype": (numpy.dtype("f4"), numpy.dtype("f8"), 'dtype.0: "f4" in A, "f8" in B'),
     # Containers.
     "set": ({1, 2, 3}, {1, 2, 4}, "set: 3 is only in A's set"),
-    "frozenset": (frozenset({"a"}), frozenset({"b"}), 'frozenset: "a" is in A\'s set alone'),
+    "frozenset": (frozenset({"a"}), frozenset({"b"}), 'frozenset: "a" is only in A\'s set'),
     "frozen": ({1, 2}, frozenset({1, 2}), "frozen: a set of 2 in A, a frozenset of 2 in B"),
     "frozen_within": ({(1, frozenset())}, {(1, frozenset({2}))}, "frozen_within: a tuple of 2 is only in A's set"),
     "bytes_or_array": (b"ab", bytearray(b"ab"), "bytes_or_array: 2 bytes in A, a bytearray of 2 bytes in B"),
@@ -301,7 +301,7 @@ class Aside(Case):
         model = {"w.a": torch.ones(3)}
         status, out = self.diff(self.save("a.pt", {"model": model, "epoch": 3, "rng_state": torch.ones(4), "note": None}), self.save("b.pt", model))
         self.assertEqual(status, 0)
-        self.assertIn("not compared: A alone tells 2 values (epoch, ...)", out)
+        self.assertIn("not compared: only A contains 2 values (epoch, ...)", out)
 
     def test_what_is_lost_beside_others(self):
         """A missing value whose neighbours both sides have is not a part that an export leaves out."""
@@ -318,23 +318,23 @@ class Aside(Case):
 
         counted = collections.Counter
         for name, a, b, said in (
-            ("tracker", state(), without("scaler", "_growth_tracker"), "scaler._growth_tracker: in A alone"),
-            ("emptied", state(), state(scaler={}), "scaler.scale: in A alone"),
-            ("eps", state(), state(optimizer={**state()["optimizer"], "param_groups": [{"lr": 0.1, "params": [0]}]}), "optimizer.param_groups.0.eps: in A alone"),
-            ("no state", state(), state(optimizer={**state()["optimizer"], "state": {}}), "w.a/exp_avg: in A alone"),
-            ("seen", state(), state(seen={5: True, 9: True}), "seen.7: in A alone"),
-            ("counter", state(c=counted({3: 1, 6: 1})), state(c=counted({3: 1, 7: 1})), "c.6: in A alone"),
-            ("none", state(x={"a": None, "b": 1}), state(x={"b": 1}), "x.a: in A alone"),
-            ("empty", state(x={"a": {}, "b": 1}), state(x={"b": 1}), "x.a: in A alone"),
-            ("key", state(x={1: "a"}), state(x={"1": "a"}), "x.1: in A alone"),
+            ("tracker", state(), without("scaler", "_growth_tracker"), "scaler._growth_tracker: only in A"),
+            ("emptied", state(), state(scaler={}), "scaler.scale: only in A"),
+            ("eps", state(), state(optimizer={**state()["optimizer"], "param_groups": [{"lr": 0.1, "params": [0]}]}), "optimizer.param_groups.0.eps: only in A"),
+            ("no state", state(), state(optimizer={**state()["optimizer"], "state": {}}), "w.a/exp_avg: only in A"),
+            ("seen", state(), state(seen={5: True, 9: True}), "seen.7: only in A"),
+            ("counter", state(c=counted({3: 1, 6: 1})), state(c=counted({3: 1, 7: 1})), "c.6: only in A"),
+            ("none", state(x={"a": None, "b": 1}), state(x={"b": 1}), "x.a: only in A"),
+            ("empty", state(x={"a": {}, "b": 1}), state(x={"b": 1}), "x.a: only in A"),
+            ("key", state(x={1: "a"}), state(x={"1": "a"}), "x.1: only in A"),
             ("key of a tensor", state(x={1: w}), state(x={"1": w}), "x.1: keys of two types with the same text"),
-            ("the only tensor", state(x={"a": w}), state(x={}), "x.a: in A alone"),
+            ("the only tensor", state(x={"a": w}), state(x={}), "x.a: only in A"),
             ("none or a tensor", state(best=None), state(best=torch.tensor(0.7)), "best: None in A, a tensor in B"),
             ("number or a tensor", state(best=0.3), state(best=torch.tensor(0.3)), "best: 0.3 in A, a tensor in B"),
             ("tuple or list", (w,), [w], "(the file): a tuple of 1 in A, a list of 1 in B"),
             ("list or dict", state(x=[w]), state(x={0: w}), "x: a list of 1 in A, a dict of 1 in B"),
-            ("both", state(a={"lr": 1}), state(b={"lr": 2}), "a.lr: in A alone"),
-            ("flat", {"args.lr": 1, "args.wd": 2, "w.a": w}, {"args.lr": 1, "w.a": w}, "args.wd: in A alone"),
+            ("both", state(a={"lr": 1}), state(b={"lr": 2}), "a.lr: only in A"),
+            ("flat", {"args.lr": 1, "args.wd": 2, "w.a": w}, {"args.lr": 1, "w.a": w}, "args.wd: only in A"),
         ):
             with self.subTest(name):
                 status, out = self.diff(self.save("a.pt", a), self.save("b.pt", b))
@@ -344,7 +344,7 @@ class Aside(Case):
         # Whole parts that one side lacks are not compared, and neither are those that conversions leave out.
         status, out = self.diff(self.save("a.pt", state()), self.save("b.pt", {"model": {"w.a": w}}))
         self.assertEqual(status, 0, out)
-        self.assertIn("not compared: A alone tells ", out)
+        self.assertIn("not compared: only A contains ", out)
         names = self.folder / "names.toml"
         for text, expected in (('"w.*" = "v.*"', 0), ('"epoch" = ""', 1), ('"scaler._growth_tracker" = ""', 0)):
             names.write_text(f"[names]\n{text}\n")

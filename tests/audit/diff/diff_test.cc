@@ -114,7 +114,7 @@ TEST_F(Diff, TheSameRunTwice) {
   EXPECT_TRUE(json["settings"].empty());
   EXPECT_THAT(RunPlumb({"diff", a, b}).output, HasSubstr("equal bit by bit"));
   EXPECT_THAT(RunPlumb({"diff", a, b}).output,
-              HasSubstr("differences under 1.8 % cannot be detected"));
+              HasSubstr("seeds are assumed to differ by 0.3 %, so differences under 1.8 %"));
 }
 
 TEST_F(Diff, TheFirstDifferenceAndTheDeparture) {
@@ -268,7 +268,7 @@ TEST_F(Diff, FailsOnAFinding) {
       Write("b.plrec", {.from = 700, .factor = std::numeric_limits<double>::quiet_NaN()});
   EXPECT_EQ(RunPlumb({"diff", a, b, "--fail-on", "error"}).status, 1);
   EXPECT_THAT(RunPlumb({"diff", a, b, "--fail-on", "error"}).errors,
-              HasSubstr("B alone has a finding of health/loss-non-finite"));
+              HasSubstr("only B has a finding of health/loss-non-finite"));
   EXPECT_EQ(RunPlumb({"diff", b, b, "--fail-on", "error"}).status, 0) << "A has it, too";
   EXPECT_EQ(RunPlumb({"diff", b, a, "--fail-on", "error"}).status, 0);
 }

@@ -72,7 +72,7 @@ for form in FORMS:
     # The same without the dump of rank 2.
     del dumps[2]
     status, found, _ = finding(dumps, form)
-    assert found[0]["details"]["ranks"] == [2] and "no dump" in found[0]["explanation"], found
+    assert found[0]["details"]["ranks"] == [2] and "no readable dump" in found[0]["explanation"], found
 
     # A peer has completed what rank 1 has not.
     dumps = {r: dump(r, completed(r, 5) + [entry(6, "started" if r == 1 else "completed", r), entry(7, "scheduled", r)]) for r in range(RANKS)}

@@ -66,7 +66,7 @@ TEST(KinetoContent, GpusOfOneProcessAreKeptApart) {
                     columns.gpu.end());
   columns.gpu.back().end = columns.gpu.back().start + 1000;
   const AuditResult stray = Audit({dir.Write("s.json", TraceText(columns, {}))});
-  EXPECT_THAT(stray.inputs[0].notes, ::testing::Contains(HasSubstr("GPU 1 is busy for less")));
+  EXPECT_THAT(stray.inputs[0].notes, ::testing::Contains(HasSubstr("GPU 1 is busy less than 1 %")));
 }
 
 // A server of an inference engine: requests come evenly. It waits for each request in a span with a

@@ -254,7 +254,7 @@ TEST(Kineto, NamesThatCountAreRanks) {
   const AuditResult one = Audit({paths[0]});
   EXPECT_EQ(VerdictOf(one, "performance/idle-comb")->site().ranks(0), 0u);
   const AuditResult two = Audit({paths[0], paths[2]});
-  EXPECT_THAT(two.inputs[0].notes, ::testing::Contains(HasSubstr("taken as rank 0")));
+  EXPECT_THAT(two.inputs[0].notes, ::testing::Contains(HasSubstr("treated as rank 0")));
 }
 
 // A file with a byte order mark, one in which an event has no time, and processes that each call

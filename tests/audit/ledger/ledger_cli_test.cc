@@ -65,7 +65,7 @@ TEST(LedgerCli, Words) {
   EXPECT_THAT(text.output, HasSubstr("[1.451, 1.775]"));
   EXPECT_THAT(text.output, HasSubstr("[1.370, 1.880]"));
   EXPECT_THAT(text.output, HasSubstr("x1.481"));
-  EXPECT_THAT(text.output, HasSubstr("It holds what d leaks too."));
+  EXPECT_THAT(text.output, HasSubstr("It includes the leaked data of d."));
   EXPECT_THAT(text.output, HasSubstr("one more pair of c at 1e+20 FLOPs"));
   EXPECT_THAT(text.output, HasSubstr("d: helps on the evaluation set, but not on another one"));
   EXPECT_THAT(text.output, HasSubstr("8 findings (1 error, 3 warnings, 4 notes)"));

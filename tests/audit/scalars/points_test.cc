@@ -161,7 +161,7 @@ TEST(Points, WhatIsNoNumberIsNotUndone) {
   EXPECT_EQ(read.by_key.at({"a.csv", 0, 0, 2, "a"}), 5);
   ASSERT_EQ(reports[0].notes.size(), 1u);
   EXPECT_FALSE(reports[0].failed());
-  EXPECT_THAT(reports[0].notes[0], HasSubstr("found 3 more values of steps"));
+  EXPECT_THAT(reports[0].notes[0], HasSubstr("found 3 more values for steps"));
 }
 
 // What a log of several ranks calls "rank1/loss" is the loss of rank 1.

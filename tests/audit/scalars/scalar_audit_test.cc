@@ -205,7 +205,7 @@ TEST_F(ScalarCli, WrongMapsAreNamed) {
   EXPECT_THAT(wrong("series = 3\n"), HasSubstr("expected a table"));
   EXPECT_THAT(wrong("rank = \"(\"\n"), HasSubstr("expected a regular expression"));
   EXPECT_THAT(wrong("rank = \"r\"\n"), HasSubstr("expected a group"));
-  EXPECT_THAT(wrong("run = 1\n"), HasSubstr("expected a string"));
+  EXPECT_THAT(wrong("run = 1\n"), HasSubstr("expected a non-empty string, found 1"));
   EXPECT_THAT(wrong("run = \"x\"\nstepp = \"y\"\n"), HasSubstr("did you mean step?"));
 }
 
@@ -218,7 +218,7 @@ TEST_F(ScalarCli, WhatAMapSaysForNothing) {
   };
   auto ended = audit("step = \"it\"\n[series]\nacc = \"none\"\nlos = \"loss\"\n");
   EXPECT_EQ(ended.status, 0) << ended.errors;
-  EXPECT_THAT(ended.output, HasSubstr("the column that --map names as the step"));
+  EXPECT_THAT(ended.output, HasSubstr("the column that --map declares as the step"));
   EXPECT_THAT(ended.output, HasSubstr("did you mean loss?"));
   const Json report = CheckReport(ended.output);
   EXPECT_EQ(report["inputs"][1]["problems"].size(), 0u);

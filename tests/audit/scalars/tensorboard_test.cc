@@ -386,7 +386,7 @@ TEST(TensorBoard, PointsWithoutSteps) {
   for (const auto& [key, value] : read.points)
     EXPECT_EQ(std::isnan(value), std::get<3>(key) == 100);
   ASSERT_EQ(report.notes.size(), 1u);
-  EXPECT_THAT(report.notes[0], HasSubstr("found 119 more points of step 0"));
+  EXPECT_THAT(report.notes[0], HasSubstr("found 119 more points with step 0"));
   for (int i = 0; i < 3; ++i) with.Scalar(i, "loss", 2.5f);
   EXPECT_EQ(ReadOne(with.bytes(), &report).points.size(), 3u);
   EXPECT_TRUE(report.notes.empty());

@@ -118,7 +118,7 @@ TEST(NonFiniteOrder, ALossComesBeforeItsGradients) {
   EXPECT_THAT(Text(v),
               HasSubstr("The loss of this step is NaN or infinite, and the gradients are computed "
                         "from it: check the loss first (health/loss-non-finite)."));
-  EXPECT_THAT(Text(v), HasSubstr("No weight was looked at before it in this step (the last ones in "
+  EXPECT_THAT(Text(v), HasSubstr("No weight was observed before it in this step (the last ones in "
                                  "step 9, finite), and no activation."));
 }
 

@@ -213,7 +213,7 @@ TEST_F(BackupTest, CapsulesAreCopiedAsTheyAreHeld) {
   std::filesystem::remove(files.Path(info, source_));
   const Ended done = Backup(Dir());
   EXPECT_EQ(done.status, 1);
-  EXPECT_THAT(done.errors, HasSubstr("capsules/00ff/trainer-0: expected what a rank sent"));
+  EXPECT_THAT(done.errors, HasSubstr("capsules/00ff/trainer-0: expected the part of a rank"));
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ TEST_F(DoorsClients, AnAgentFindsItsCredentialsInTheEnvironment) {
   EXPECT_EQ(good->Wait(), 0) << good->errors();
   EXPECT_TRUE(ComesToKnow("exp1"));
   EXPECT_THAT(said(*other_run), HasSubstr("does not accept the evidence of this process"));
-  EXPECT_THAT(said(*other_run), HasSubstr("the access entry writers does not give write over it"));
+  EXPECT_THAT(said(*other_run), HasSubstr("the access entry writers does not grant write over it"));
   EXPECT_THAT(said(*no_token), HasSubstr("this server requires authentication"));
   EXPECT_THAT(said(*no_file), HasSubstr("/nonexistent: cannot be read"));
   EXPECT_THAT(said(*wrong_ca), HasSubstr("does not accept the evidence of this process"));
@@ -150,7 +150,7 @@ TEST_F(DoorsClients, PlumbTakesFilesByOptionsToo) {
   Process unknown({PLUMB_PROGRAM, "runs", "--server", server_->address(), "--tls-ca",
                    Authority(folder_, "stranger").file(), "--token-file", reader_.file});
   EXPECT_EQ(unknown.Wait(), 2);
-  EXPECT_THAT(unknown.errors(), HasSubstr("is not signed by the authorities of"));
+  EXPECT_THAT(unknown.errors(), HasSubstr("is not signed by the CA certificates of"));
   Process half({PLUMB_PROGRAM, "runs", "--server", server_->address(), "--tls-ca",
                 authority_.file(), "--tls-cert", own_.cert});
   EXPECT_EQ(half.Wait(), 2);

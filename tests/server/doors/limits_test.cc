@@ -175,7 +175,7 @@ TEST_F(DoorsLimits, TenThousandSeriesNames) {
   AgentStream many(*server_, 2, {source});
   many.Send(WithSeries(source, 10000), 1);
   EXPECT_THAT(many.RejectedReason(1),
-              HasSubstr("run \"many\" has 5000 names of series and sites, and may not have more"));
+              HasSubstr("run \"many\" has 5000 names of series and sites, which is the limit"));
   // Known names are still accepted; those of evidence count too, and so do those of a hello.
   v1::Batch evidence = ScalarStep(source, 2);
   evidence.mutable_evidence(0)->mutable_site()->set_op("series.17");

@@ -144,14 +144,14 @@ TEST_F(DoorsTls, RefusesToStartWithFilesThatCannotBeRight) {
     const char* message;
   } cases[] = {
       {Tls({own_.cert, other.key}, false), "tls.key: expected the key of the certificate in"},
-      {Tls({own_.cert, readable}, false), "0644 lets others at it; expected 0600"},
+      {Tls({own_.cert, readable}, false), "0644 allows access by others; expected 0600"},
       {Tls({own_.cert, own_.cert}, false), "allows access by others"},
       {Tls({own_.key, own_.key}, false), "expected a certificate in PEM"},
       {Tls({"/nonexistent.pem", own_.key}, false), "/nonexistent.pem: cannot be read"},
       {"[tls]\ncert = '" + own_.cert + "'\n", "tls.key: expected a file, as tls.cert names one"},
       {"[tls]\nclient_ca = '" + own_.cert + "'\n",
-       "tls.client_ca: expected tls.cert and tls.key beside it"},
-      {Access("x", "a", "['read']"), "access.san: expected tls.client_ca to be set"},
+       "tls.client_ca: expected tls.cert and tls.key too, found none"},
+      {Access("x", "a", "['read']"), "access.san: expected tls.client_ca too, found none"},
       {off, "listen.grpc: expected a loopback address"},
       {off + Tls(own_, true), "any client that reaches it would have all rights"},
       {off + "[[access]]\nname = 'x'\ntoken_file = 'y'\nscopes = ['read']\n",

@@ -127,7 +127,7 @@ TEST_F(DoorsToken, AWriterWritesItsRunsAlone) {
   const grpc::Status at_hello = hello.Ended();
   EXPECT_EQ(at_hello.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_THAT(at_hello.error_message(),
-              HasSubstr("run \"theirs\": the access entry mine does not give write over it"));
+              HasSubstr("run \"theirs\": the access entry mine does not grant write over it"));
 
   AgentStream later(As(*server, token_), 3, {SourceOf("mine-1")});
   ASSERT_TRUE(later.Welcomed());
@@ -347,7 +347,8 @@ TEST_F(DoorsToken, FilesThatAreNoTokenFilesStopTheStart) {
             "expected read, write or admin, found \"raed\""},
            {"[[access]]\nname = 'x'\ntoken_file = 'x'\n",
             "access.scopes: expected some of read, write and admin, found none"},
-           {"[[access]]\ntoken_file = 'x'\nscopes = ['read']\n", "a unique name"},
+           {"[[access]]\ntoken_file = 'x'\nscopes = ['read']\n",
+            "access.name: expected a name, found none"},
            {"[access]\nname = 'x'\n", ":1: access: expected tables [[access]], found a table"},
            {"[[access]]\nnmae = 'x'\n", "did you mean \"name\""}}) {
     EXPECT_THAT(CheckedConfig(folder_, toml).errors, HasSubstr(message));
@@ -357,7 +358,7 @@ TEST_F(DoorsToken, FilesThatAreNoTokenFilesStopTheStart) {
 TEST_F(DoorsToken, ATokenIsNotSentInTheClearAcrossANetwork) {
   Process plumb({PLUMB_PROGRAM, "runs", "--server", "192.0.2.1:7433", "--token-file", token_.file});
   EXPECT_EQ(plumb.Wait(), 2);
-  EXPECT_THAT(plumb.errors(), HasSubstr("is not sent to 192.0.2.1:7433 unencrypted"));
+  EXPECT_THAT(plumb.errors(), HasSubstr("is not sent to 192.0.2.1:7433 without encryption"));
   chmod(token_.file.c_str(), 0644);
   Process careless({PLUMB_PROGRAM, "runs", "--server", "127.0.0.1:1", "--token-file", token_.file});
   EXPECT_EQ(careless.Wait(), 2);

@@ -283,7 +283,7 @@ TEST_F(DurableLossTest, ALimitOnFileSizesIsAFullDisk) {
   EXPECT_TRUE(Eventually([&] { return HttpAnswer(http, "/healthz").find("HTTP/1.1 503") == 0; }));
   // The operator finds the reason, and what to do, in the usual places.
   const std::string health = HttpAnswer(http, "/healthz");
-  EXPECT_THAT(health, HasSubstr("fits into no file: this process may write files of at most 1000 "
+  EXPECT_THAT(health, HasSubstr("is larger than the file size limit of this process, 1000 "
                                 "bytes (ulimit -f, LimitFSIZE= of the unit)"));
   EXPECT_THAT(server_->process().errors(), HasSubstr("is larger than the file size limit"));
   EXPECT_TRUE(server_->process().running());
@@ -361,7 +361,7 @@ TEST_F(DurableLossTest, AFolderThatWasThereKeepsItsRights) {
   Start();
   EXPECT_EQ(fs::status(Data()).permissions(), fs::perms(0755));
   EXPECT_THAT(OpenToOthers(Data()), testing::ElementsAre(Data()));
-  EXPECT_THAT(server_->process().errors(), HasSubstr("other users may list this folder"));
+  EXPECT_THAT(server_->process().errors(), HasSubstr("other users may list this existing folder"));
 }
 
 // After a flood no other line may come: a timer reports what was left out.

@@ -118,7 +118,7 @@ TEST_F(QuarantineTest, TwoDeathsThatNobodySawAreChance) {
 TEST_F(QuarantineTest, TwoCrashesAtOneEntryPutTheRunThere) {
   for (const int signal : {SIGSEGV, SIGABRT}) Crash({{"bad", 17}}, signal);
   ASSERT_THAT(Held(), ElementsAre("bad"));
-  EXPECT_THAT(Open().Find("bad")->reason(), HasSubstr("crashed again and again"));
+  EXPECT_THAT(Open().Find("bad")->reason(), HasSubstr("crashed repeatedly"));
 }
 
 // If several were judged at the same time, the crashed thread shows which one it was.
@@ -338,7 +338,7 @@ TEST_F(QuarantinedRun, IsKeptAndNotJudgedWhileOthersAre) {
   const Ended runs = Plumb({"runs"});
   EXPECT_EQ(runs.status, 0) << runs.errors;
   EXPECT_THAT(runs.output, HasSubstr("quarantined"));
-  EXPECT_THAT(runs.output, HasSubstr("died again and again while it judged entry"));
+  EXPECT_THAT(runs.output, HasSubstr("died repeatedly while it judged entry"));
   EXPECT_THAT(Plumb({"runs", "bad", "--format", "json"}).output,
               HasSubstr("\"state\":\"quarantined\""));
   EXPECT_EQ(Plumb({"runs", "--retry", "good"}).status, 2);
@@ -348,7 +348,7 @@ TEST_F(QuarantinedRun, IsHeldAtTheSecondCrashOfTheThreadThatJudgesIt) {
   DieOver("crash", SIGSEGV, 2);
   ASSERT_TRUE(Eventually([&] { return server_->Run("bad").has_value(); }));
   EXPECT_TRUE(server_->Run("bad")->has_quarantined());
-  EXPECT_THAT(Plumb({"runs"}).output, HasSubstr("crashed again and again while it judged entry"));
+  EXPECT_THAT(Plumb({"runs"}).output, HasSubstr("crashed repeatedly while it judged entry"));
 }
 
 TEST_F(QuarantinedRun, IsJudgedAgainFromItsOldestEntryOnceTheCauseIsMended) {

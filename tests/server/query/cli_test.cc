@@ -59,9 +59,14 @@ TEST_F(CliTest, WatchPrintsAFindingAsAPersonReadsIt) {
   const std::string text = watch.output();
   for (const char* part :
        {"incident 1 opened", "error", "causality/moe-future-leak", "layers.3", "step 7", "rank 0",
-        "exp1\\x1b[2J", "lost expert", "drop-by-score", "fix"}) {
+        "exp1\\x1b[2J", "do first", "drop_tokens=False", "how sure"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+  const Ended full = RunPlumb({"watch", "-v", "--once", "--server", server_.address()});
+  for (const char* part : {"exp1\\x1b[2J", "lost expert", "drop-by-score", "fix"}) {
+    EXPECT_THAT(full.output, HasSubstr(part));
+  }
+  EXPECT_THAT(full.output, Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));  // no terminal: no colour, and none from the trainer
   EXPECT_EQ(watch.errors(), "plumb watch: watching every run at " + server_.address() +
                                 "; 0 incidents open so far\n");
@@ -327,7 +332,7 @@ TEST(CliDoctor, WithoutAServerAllMayBeWell) {
 #ifndef PLUMBLINE_SANITIZED
   EXPECT_EQ(doctor.status, 0) << doctor.output;
 #endif
-  EXPECT_THAT(doctor.output, testing::ContainsRegex("optional +finding +not tried"));
+  EXPECT_THAT(doctor.output, testing::ContainsRegex("optional +finding +not tested"));
 }
 
 TEST_F(CliTest, DoctorSaysWhatIsMissingAndWhatToDo) {
@@ -338,7 +343,7 @@ TEST_F(CliTest, DoctorSaysWhatIsMissingAndWhatToDo) {
   EXPECT_THAT(doctor.output, testing::ContainsRegex("failed +server"));
   EXPECT_THAT(doctor.output, HasSubstr("start one there with plumbd --grpc"));
   EXPECT_THAT(doctor.output, testing::ContainsRegex("optional +pytorch"));
-  EXPECT_THAT(doctor.output, HasSubstr("not tried"));
+  EXPECT_THAT(doctor.output, HasSubstr("not tested"));
 }
 
 }  // namespace

@@ -284,7 +284,8 @@ TEST_F(QueryServiceTest, ARunIsAuditedAsTheJournalHoldsIt) {
   EXPECT_EQ(input["records"], 2);
   ASSERT_EQ(input["problems"].size(), 2u);
   EXPECT_THAT(input["problems"][0].get<std::string>(), HasSubstr("steps 0 to 7"));
-  EXPECT_THAT(input["problems"][1].get<std::string>(), HasSubstr("not come to the last 1 of them"));
+  EXPECT_THAT(input["problems"][1].get<std::string>(),
+              HasSubstr("not yet judged the last 1 of them"));
 
   const auto unknown = audit({"--run", "x"});
   EXPECT_EQ(unknown.status, 2);

@@ -49,11 +49,11 @@ TEST(WatchPrinter, IsSilentWhileNothingIsNewAndSpeaksWhenSomethingIs) {
   EXPECT_EQ(printer.Event(Event(v1::IncidentEvent::KIND_UPDATED, 2)), "");
   EXPECT_EQ(printer.Event(Event(v1::IncidentEvent::KIND_UPDATED, 9)), "");
   const std::string ten = printer.Event(Event(v1::IncidentEvent::KIND_UPDATED, 10));
-  EXPECT_THAT(ten, HasSubstr("goes on: seen 10 times"));
+  EXPECT_THAT(ten, HasSubstr("continues: seen 10 times"));
   EXPECT_EQ(std::count(ten.begin(), ten.end(), '\n'), 1);
   auto stronger = Event(v1::IncidentEvent::KIND_UPDATED, 11);
   stronger.mutable_incident()->mutable_finding()->set_strength(v1::STRENGTH_PROVED);
-  EXPECT_THAT(printer.Event(stronger), HasSubstr("has a higher level now"));
+  EXPECT_THAT(printer.Event(stronger), HasSubstr("has a higher level or strength now"));
   EXPECT_EQ(printer.Event(stronger), "");
   stronger.mutable_incident()->mutable_finding()->mutable_cause()->set_id("expert-choice");
   EXPECT_THAT(printer.Event(stronger), HasSubstr("another cause"));

@@ -60,7 +60,7 @@ async function unanswered(browser, server, fingerprint) {
   await says(page, 'live');
   await page.route('**/api/v1/incidents/**', () => undefined);
   await page.evaluate((one) => { location.hash = '#/incident/' + one; }, fingerprint);
-  await says(page, 'did not answer in time');
+  await says(page, 'not answered');
   await reads(page, 'The server does not answer');
   assert.match(await page.locator('#banner').innerText(), /may be outdated/);
   await page.unroute('**/api/v1/incidents/**');
