@@ -38,9 +38,16 @@ TEST(WatchPrinter, PrintsAnIncidentWholeWhenItOpens) {
   WatchPrinter printer = Plain();
   const std::string text = printer.Event(Event(v1::IncidentEvent::KIND_OPENED, 1));
   for (const char* part : {"incident 7 opened", "warning", "causality/moe-future-leak", "layers.3",
-                           "run demo", "routing depends on later tokens", "drop-by-score", "abc"}) {
+                           "run demo", "routing depends on later tokens", "abc"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+}
+
+TEST(WatchPrinter, PrintsAllOfAFindingIfVerbose) {
+  TextStyle style;
+  style.verbose = true;
+  WatchPrinter printer(WatchPrinter::Format::kText, style);
+  EXPECT_THAT(printer.Event(Event(v1::IncidentEvent::KIND_OPENED, 1)), HasSubstr("drop-by-score"));
 }
 
 TEST(WatchPrinter, IsSilentWhileNothingIsNewAndSpeaksWhenSomethingIs) {
@@ -56,7 +63,7 @@ TEST(WatchPrinter, IsSilentWhileNothingIsNewAndSpeaksWhenSomethingIs) {
   EXPECT_THAT(printer.Event(stronger), HasSubstr("has a higher level or strength now"));
   EXPECT_EQ(printer.Event(stronger), "");
   stronger.mutable_incident()->mutable_finding()->mutable_cause()->set_id("expert-choice");
-  EXPECT_THAT(printer.Event(stronger), HasSubstr("another cause"));
+  EXPECT_THAT(printer.Event(stronger), HasSubstr("has a different cause now"));
 }
 
 TEST(WatchPrinter, DoesNotRepeatAfterABreakButAfterARestartOfTheServer) {
