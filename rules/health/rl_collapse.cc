@@ -133,6 +133,17 @@ class RlCollapse : public ScalarRule {
     }
   }
 
+  const void* judges_apart() const override { return this; }
+  // Losses that are known not to matter, which most logs have alone.
+  size_t TakeRows(const ScalarRows& rows, size_t first, VerdictSink& /*out*/) override {
+    const auto other = [&](const ScalarColumn& column) {
+      const SiteStep& any = column.any();
+      return other_losses_.contains({any.role, any.site.layer(), any.site.op()});
+    };
+    const bool all = std::all_of(rows.columns.begin(), rows.columns.end(), other);
+    return all ? rows.size() - first : 0;
+  }
+
   void Persist(Archive& archive) override {
     archive.Version(1, 1);
     archive(series_, other_losses_, said_, is_policy_, news_);
