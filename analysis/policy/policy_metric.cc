@@ -33,6 +33,7 @@ PolicyMetric OfThePast(double floor, MismatchScale scale = MismatchScale::kAbsol
   return Mismatch(scale, 0, floor, "");
 }
 
+// In bf16 a mean is 0.003 to 0.02; a single token may differ by more than 1.
 PolicyMetric LogProbabilities(const Name& name) {
   if (name.Has(" min ") || name.Has(" std ")) return {PolicyKind::kOther};
   if (name.Has(" max ")) return OfThePast(1);
@@ -46,6 +47,7 @@ PolicyMetric Probabilities(const Name& name) {
                   "customary: bf16 engines have 0.001 to 0.01");
 }
 
+// Names that end in `error` are NeMo-RL's, whose limit is a hundredth of verl's.
 PolicyMetric Divergence(const Name& name) {
   if (name.Has(" min ") || name.Has(" std ")) return {PolicyKind::kOther};
   if (name.Has(" max ")) return OfThePast(1);
@@ -54,11 +56,13 @@ PolicyMetric Divergence(const Name& name) {
   return Mismatch(MismatchScale::kAbsolute, 0.1, 0.01, "verl's documentation");
 }
 
+// One long sequence decides a factor over sequences.
 PolicyMetric Factor(const Name& name) {
   if (name.Has(" seq ") || name.extreme()) return OfThePast(1, MismatchScale::kFactor);
   return Mismatch(MismatchScale::kFactor, 0.05, 0.02, "NeMo-RL's documentation");
 }
 
+// The mean weight is 1 in expectation, whatever the two distributions are.
 PolicyMetric Weights(const Name& name) {
   if (name.Has(" eff ") || name.Ends(" ess "))
     return Mismatch(MismatchScale::kSample, 1 / 0.3, 1 / 0.3, "verl: at least 0.3");
@@ -66,12 +70,14 @@ PolicyMetric Weights(const Name& name) {
   return Mismatch(MismatchScale::kLogRatio, std::log(2.0), 0.35, "verl: from 0.5 to 2");
 }
 
+// A count of groups has no known total.
 PolicyMetric Spread(const Name& name) {
   if (name.Has(" count ")) return {PolicyKind::kOther};
   const bool share = name.Has(" frac ") || name.Has(" zero ") || name.Has(" pct ");
   return {share ? PolicyKind::kSpreadlessShare : PolicyKind::kRewardSpread};
 }
 
+// Preference training logs margins and both sides of a pair under `rewards/`.
 PolicyMetric Reward(const Name& name) {
   if (name.Has(" margin ") || name.Has(" margins ")) return {PolicyKind::kMargin};
   const bool preference =

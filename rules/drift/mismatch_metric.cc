@@ -177,6 +177,7 @@ class MismatchMetricRule : public ScalarRule {
 
   PolicyMetric MetricOf(const std::string& op) const { return PolicyMetricOf(op, roles_.Of(op)); }
 
+  // Returns the series with the best known condition; of equal ones the one that had it first.
   Map::const_iterator Leader() const {
     return std::max_element(series_.begin(), series_.end(), [](const auto& a, const auto& b) {
       const int x = Weight(a.second.worst), y = Weight(b.second.worst);
@@ -189,10 +190,11 @@ class MismatchMetricRule : public ScalarRule {
     const std::string& op = std::get<2>(key);
     const PolicyMetric metric = MetricOf(op);
     const bool from_the_start = series.onset == series.step_first;
+    const std::vector<std::string> others = Others(lead);
     FindingBuilder found(series.error() ? v1::LEVEL_ERROR : v1::LEVEL_WARNING,
                          v1::STRENGTH_STATISTICAL);
     found.Title(kInfo.title)
-        .Explain(absl::StrCat(What(op, metric, series), Beside(lead),
+        .Explain(absl::StrCat(What(op, metric, series), OthersText(others),
                               " The engine and the trainer give the same tokens different "
                               "probabilities, and the gradient is biased by it."))
         .Cause(from_the_start ? "different-from-the-start" : "parted-later", 0.8)
@@ -215,7 +217,6 @@ class MismatchMetricRule : public ScalarRule {
     google::protobuf::Struct& details = *found.verdict().mutable_details();
     Put(details, "series", op);
     Put(details, "step", static_cast<double>(series.onset));
-    const std::vector<std::string> others = Others(lead);
     if (!others.empty()) Put(details, "also", absl::StrJoin(others, ", "));
     return found.Take();
   }
@@ -261,6 +262,7 @@ class MismatchMetricRule : public ScalarRule {
                            series.onset, side, limit, Source(metric, series));
   }
 
+  // Returns the other series that have a condition, at most eight.
   std::vector<std::string> Others(const Map::value_type& lead) const {
     constexpr size_t kNamed = 8;
     std::vector<std::string> others;
@@ -271,8 +273,7 @@ class MismatchMetricRule : public ScalarRule {
     return others;
   }
 
-  std::string Beside(const Map::value_type& lead) const {
-    const std::vector<std::string> others = Others(lead);
+  static std::string OthersText(const std::vector<std::string>& others) {
     if (others.empty()) return "";
     return absl::StrCat(" So ", others.size() == 1 ? "does " : "do ", absl::StrJoin(others, ", "),
                         ".");

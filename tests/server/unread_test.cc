@@ -162,7 +162,7 @@ TEST(Unread, ARelayHoldsLittleForAPeerThatNeverReads) {
 
 // PLUMB_LONG: what a relay holds for many such peers does not rise for a minute and a half.
 TEST(Unread, ARelayHoldsLittleForManyPeersThatNeverRead) {
-  if (std::getenv("PLUMB_LONG") == nullptr) GTEST_SKIP() << "PLUMB_LONG=1";
+  if (std::getenv("PLUMB_LONG") == nullptr) GTEST_SKIP() << "minutes long: PLUMB_LONG=1";
   constexpr int kPeers = 60;
   Plumbd server;
   Plumbd relay({"--relay", server.address()});

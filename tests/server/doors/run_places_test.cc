@@ -325,7 +325,7 @@ int64_t ResidentMiB(const Process& process) {
 // PLUMB_LONG: 200,000 names, each with a NaN and by a connection of its own, which is tried again
 // until it is welcomed. What they cost stays the same from half of them on.
 TEST_F(RunPlaces, TwoHundredThousandNamesCostNoMoreThanSome) {
-  if (std::getenv("PLUMB_LONG") == nullptr) GTEST_SKIP() << "PLUMB_LONG=1";
+  if (std::getenv("PLUMB_LONG") == nullptr) GTEST_SKIP() << "minutes long: PLUMB_LONG=1";
   constexpr uint64_t kNames = 200'000, kPart = 25'000;
   server_ = StartWith(folder_, std::string(kAck) + "1000\nmax_streams = 4000\n",
                       {"--data", folder_.File("data"), "--grace", "5"});
