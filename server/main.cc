@@ -108,6 +108,7 @@ void AddSubcommands(CLI::App* app, CommandLine* line) {
   const auto add = [&](const char* name, const char* does, std::string* directory) {
     CLI::App* command = app->add_subcommand(name, does)->fallthrough();
     command->add_option("DIR", *directory, "folder of the backup")->required();
+    command->footer("--data DIR, or --config FILE with data.directory, names the data directory.");
   };
   add("backup",
       "copy the data directory of a running or stopped server into DIR, and check the copy",

@@ -283,8 +283,7 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
   checkpointer_ = std::make_unique<Checkpointer>(
       data_->checkpoint(), version, counters_, [this](uint64_t entry) {
         const MutexLock lock(segments_);
-        const uint64_t needed = rebuild_ == nullptr ? ~uint64_t{0} : rebuild_->needs_from();
-        retention_->Apply(std::min(entry, needed - 1), retention_clock_.Now());
+        retention_->Apply(store_->rebuilding() ? 0 : entry, retention_clock_.Now());
         packer_->Wake();
       });
   checkpointer_->Found(restored.entry, restored.unix_ns);

@@ -38,6 +38,8 @@ constexpr int kListTries = 100;  // of a list of checkpoints that changes while 
 // Files and databases of DATA that are copied whole, if the server has them.
 constexpr const char* kDatabases[] = {"store.sqlite", "alerts.sqlite"};
 constexpr const char* kAfterTheJournal[] = {"gaps.plg", "quarantine"};
+// Every started server has them, and nothing else holds what they contain.
+constexpr const char* kAlways[] = {"alerts.sqlite", "gaps.plg", "capsules"};
 
 class Backup {
  public:
@@ -65,9 +67,18 @@ class Backup {
   absl::Status CheckSource() {
     const std::string id = data_ + "/journal/id";
     if (!(std::ifstream(id) >> manifest_.journal_id)) {
+      if (access(id.c_str(), R_OK) != 0 && errno != ENOENT)
+        return absl::ErrnoToStatus(errno, absl::StrCat(id, ": cannot be read"));
       return absl::NotFoundError(
           absl::StrCat(id, ": expected the name of a journal, found no readable one: is ", data_,
                        " the data directory of a plumbd?"));
+    }
+    for (const char* name : kAlways) {
+      if (access(absl::StrCat(data_, "/", name).c_str(), F_OK) != 0)
+        return absl::ErrnoToStatus(
+            errno, absl::StrCat(data_, "/", name,
+                                ": is missing, so the backup would be incomplete; restart plumbd, "
+                                "which makes an empty one, or restore an older backup"));
     }
     return CheckJournalFormat(data_ + "/journal");
   }
@@ -209,9 +220,8 @@ class Backup {
         directory_, manifest_.first_entry, manifest_.last_entry, state_.checkpoints,
         manifest_.checkpoint_entry, capsules, manifest_.files.size(),
         static_cast<double>(manifest_.bytes()) / (1 << 20));
-    for (const char* name : kDatabases) {
-      if (!manifest_.files.contains(name)) absl::StrAppend(&out, "; the server has no ", name);
-    }
+    if (!manifest_.files.contains("store.sqlite"))
+      absl::StrAppend(&out, "; the server has no store.sqlite, a start makes it from the journal");
     if (state_.known_lost > 0)
       absl::StrAppend(&out, "; ", state_.known_lost,
                       " entries were already missing and are listed as gaps");

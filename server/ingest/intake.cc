@@ -11,6 +11,13 @@
 namespace plumbline::server {
 namespace {
 
+// Returns the number of items of a batch: evidence, and the values of its rows.
+uint64_t ItemsOf(const v1::Batch& batch) {
+  auto items = static_cast<uint64_t>(batch.evidence_size());
+  for (const v1::SeriesRows& rows : batch.series()) items += rules::CountPresent(rows);
+  return items;
+}
+
 // Returns OK if every source belongs to a run in the hello of this connection, because write access
 // was checked only for those.
 absl::Status CheckRuns(const std::set<std::string>& runs, const v1::Batch& batch) {
@@ -392,7 +399,7 @@ void Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
     return;
   }
   ++counters_->batches;
-  counters_->evidence += static_cast<uint64_t>(batch.batch->evidence_size());
+  counters_->evidence += ItemsOf(*batch.batch);
   const bool at_once = NoteFinished(*stream, *batch.batch);
   entry.stream_id = stream->id;
   entry.sequence = sequence;
@@ -416,9 +423,7 @@ void Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
 // Refuses a batch. Its number is used up, and this must be as durable as the batch would have been.
 void Intake::RefuseLocked(const std::shared_ptr<StreamState>& stream, uint64_t sequence,
                           ParsedBatch batch) {
-  auto items = static_cast<uint64_t>(batch.batch->evidence_size());
-  for (const v1::SeriesRows& rows : batch.batch->series()) items += rules::CountPresent(rows);
-  items = std::max(items, batch.refused_items);
+  const uint64_t items = std::max(ItemsOf(*batch.batch), batch.refused_items);
   ++counters_->rejected_batches;
   counters_->rejected_evidence += items;
   LogWarning("stream {:016x} batch {} refused: {:?}", stream->id, sequence, batch.refused);

@@ -64,7 +64,7 @@ void StoreRebuild::Run() {
   auto engine = rules::Engine::Create(config, [](const v1::Verdict&) {});
   if (!engine.ok()) {
     LogError("the store is not rebuilt: {}", std::string(engine.status().message()));
-    done_ = true;
+    store_->EndRebuild();
     return;
   }
   (*engine)->SetOnSeries([this](const rules::StepSeries& series) {
@@ -78,7 +78,6 @@ void StoreRebuild::Run() {
   std::vector<StoredEvent> events;
   if (!ReadEvents(&events) || !ReadBatches(events, engine->get())) return;
   store_->EndRebuild();
-  done_ = true;
   LogInfo("the store is rebuilt: {} values restored", values_);
 }
 
@@ -126,7 +125,6 @@ bool StoreRebuild::ReadBatches(const std::vector<StoredEvent>& events, rules::En
     if (result != JournalReader::Result::kEntry || entry.type != FrameType::kJournalBatch) continue;
     apply_until(entry.prefix.number);
     next_ = entry.prefix.number;
-    needs_from_ = next_;
     Take(entry, engine);
   }
   return false;

@@ -7,7 +7,6 @@
 // by run.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -41,11 +40,7 @@ class StoreRebuild {
   ~StoreRebuild() { Stop(); }
 
   void Start();
-  void Stop();  // at any point: the next start continues
-
-  // Returns the entry from which entries are still needed; retention must not remove them.
-  uint64_t needs_from() const { return done_ ? ~uint64_t{0} : needs_from_.load(); }
-  bool done() const { return done_; }
+  void Stop();  // at any point: the next start begins again
 
  private:
   bool GoOn();
@@ -60,8 +55,6 @@ class StoreRebuild {
   const GapTable* const gaps_;
   Store* const store_;
   uint64_t next_;  // entry that is being read
-  std::atomic<uint64_t> needs_from_{1};
-  std::atomic<bool> done_{false};
   uint64_t values_ = 0;
   std::chrono::steady_clock::time_point rest_at_;
   Mutex mutex_;

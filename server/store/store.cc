@@ -175,8 +175,11 @@ class StoreImpl : public Store {
     }
     rebuilding_.clear();
     Push(RebuildJob{}, 0);
+  }
+
+  bool rebuilding() const override {
     const MutexLock lock(mutex_);
-    rebuilds_ = false;
+    return rebuilds_;
   }
 
   // ---- called by any thread ----
@@ -449,6 +452,8 @@ class StoreImpl : public Store {
         // Null: its run was forgotten.
         Span* const span = catalogue_.Find(row.run, row.attempt, row.role, row.generation);
         if (span != nullptr) BlockWritten(*block, span);
+      } else if (const auto* rebuild = std::get_if<RebuildJob>(&job)) {
+        rebuilds_ = !rebuild->range.empty();
       } else if (const auto* position = std::get_if<PositionJob>(&job)) {
         // What will be gone at the next start does not count as held.
         set_aside_ = database_->set_aside();

@@ -92,6 +92,9 @@ class Store {
   // none if they exist already.
   virtual uint64_t AddRebuilt(uint64_t entry, const rules::StepSeries& series) = 0;
   virtual void EndRebuild() = 0;
+  // Returns true from BeginRebuild until the database holds the end of the rebuild. Until then
+  // retention must not remove entries: a process that is started meanwhile reads them again.
+  virtual bool rebuilding() const = 0;
 
   // ---- called by any thread ----
 

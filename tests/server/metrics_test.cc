@@ -102,6 +102,34 @@ TEST_F(MetricsTest, SayWhatHappenedInAFormThatPromtoolAccepts) {
                 std::string(PLUMB_PROMTOOL) + " check metrics < " + folder_.File("metrics")}));
 }
 
+// Values of rows are items, as in the counts of runs.
+TEST(Metrics, TheServersItemsAreThoseOfItsRuns) {
+  Plumbd server({"--http", "127.0.0.1:0"});
+  const std::string http = HttpAddress(server);
+  const v1::Source source = SourceOf("rows");
+  AgentStream agent(server, 1, {source});
+  v1::Batch batch = ScalarStep(source, 0);
+  v1::SeriesSet& set = *batch.add_series_sets();
+  set.set_id(17);
+  set.add_sites()->set_op("loss");
+  set.add_sites()->set_op("grad_norm");
+  v1::SeriesRows& rows = *batch.add_series();
+  rows.set_set(17);
+  rows.set_absent("\x02");  // row 0, column 1
+  for (int64_t step = 0; step < 3; ++step) {
+    rows.add_source(0);
+    rows.add_step(step);
+    for (int column = 0; column < 2; ++column) rows.add_value(1);
+  }
+  agent.Send(batch, 1);
+  ASSERT_TRUE(agent.Acknowledged(1));
+  EXPECT_TRUE(Eventually([&] {
+    const auto run = server.Run("rows");
+    return run && run->evidence() == 6;
+  }));
+  EXPECT_THAT(HttpGet(http, "/metrics"), HasSubstr("plumbline_evidence_total 6\n"));
+}
+
 // Each cause has a series from the start on.
 TEST(Metrics, LateEvidenceIsCountedByCause) {
   Plumbd server({"--http", "127.0.0.1:0", "--grace", "0.3"});

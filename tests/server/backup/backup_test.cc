@@ -75,6 +75,28 @@ TEST_F(BackupTest, AFolderThatIsNoDataDirectoryIsRefused) {
   EXPECT_EQ(RunToEnd({PLUMBD_PROGRAM, "backup", "--data", Data()}).status, 2);
 }
 
+TEST_F(BackupTest, AMissingPartOfTheServersFilesIsAFailure) {
+  MakeData();
+  ASSERT_EQ(Backup(folder_.File("whole")).status, 0);
+  for (const std::string name : {"alerts.sqlite", "gaps.plg", "capsules"}) {
+    std::filesystem::rename(Data() + "/" + name, folder_.File("aside"));
+    const Ended done = Backup(Dir());
+    EXPECT_EQ(done.status, 1) << name;
+    EXPECT_THAT(done.errors, HasSubstr(Data() + "/" + name + ": is missing"));
+    EXPECT_FALSE(Exists(Dir())) << name;
+    std::filesystem::rename(folder_.File("aside"), Data() + "/" + name);
+  }
+  std::filesystem::remove(Data() + "/store.sqlite");  // the journal has its contents
+  const Ended done = Backup(Dir());
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("the server has no store.sqlite"));
+}
+
+TEST_F(BackupTest, HelpNamesTheOptionOfTheDataDirectory) {
+  for (const char* command : {"backup", "restore"})
+    EXPECT_THAT(RunToEnd({PLUMBD_PROGRAM, command, "--help"}).output, HasSubstr("--data DIR"));
+}
+
 TEST_F(BackupTest, WhatStandsAtItsPlaceIsKept) {
   MakeData();
   const auto refused = [&](const std::string& directory, const std::string& why) {
