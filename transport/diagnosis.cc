@@ -119,6 +119,10 @@ Diagnosis Unauthenticated(const Credentials& c, const grpc::Status& status) {
 
 }  // namespace
 
+bool NeedsChange(Fault fault) {
+  return fault >= Fault::kHttp && fault <= Fault::kCertificateRefused;
+}
+
 std::string TextOf(const grpc::Status& status) {
   if (!status.error_message().empty()) return status.error_message();
   return absl::StrCat("the call ended with the gRPC status ",

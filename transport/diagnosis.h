@@ -35,6 +35,10 @@ struct Diagnosis {
   std::string text;  // one sentence without a full stop: the fact, then what fixes it
 };
 
+// Returns true if a host answers and no call can succeed until a setting, certificate or address is
+// changed: waiting does not help.
+bool NeedsChange(Fault fault);
+
 // Diagnoses a call to `target` that ended with `status`, which must not be OK. If the status is
 // UNAVAILABLE, connects to `target` once more, for at most two seconds, to see what answers there.
 // Sends no secret. Thread-safe.

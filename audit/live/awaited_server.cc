@@ -14,7 +14,8 @@ constexpr std::chrono::seconds kSilentSeconds{5};
 }  // namespace
 
 bool Permanent(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kUnimplemented ||
+  return status.code() == absl::StatusCode::kFailedPrecondition ||
+         status.code() == absl::StatusCode::kUnimplemented ||
          status.code() == absl::StatusCode::kInvalidArgument ||
          status.code() == absl::StatusCode::kPermissionDenied ||
          status.code() == absl::StatusCode::kUnauthenticated;

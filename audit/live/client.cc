@@ -61,9 +61,11 @@ class Client::Impl {
     if (!connected_.ok()) return connected_.status();
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED)
       return absl::DeadlineExceededError(absl::StrCat(address_, " did not answer in time"));
-    return absl::Status(
-        static_cast<absl::StatusCode>(status.error_code()),
-        transport::Diagnose(address_, transport::CredentialsFromEnvironment(), status).text);
+    const transport::Diagnosis found =
+        transport::Diagnose(address_, transport::CredentialsFromEnvironment(), status);
+    const auto code = static_cast<absl::StatusCode>(status.error_code());
+    return {transport::NeedsChange(found.fault) ? absl::StatusCode::kFailedPrecondition : code,
+            found.text};
   }
 
   template <typename Request, typename Response, typename Method>

@@ -47,6 +47,7 @@ class Restore {
     fs::path real = WithoutSlash(data_);
     for (int links = 0; links < 40 && fs::is_symlink(real, error); ++links)
       real = real.parent_path() / fs::read_symlink(real, error);  // an absolute one replaces it
+    fs::create_directories(real.parent_path(), error);            // mkdir reports what failed
     if (mkdir(real.c_str(), 0700) != 0 && errno != EEXIST)
       return absl::ErrnoToStatus(errno, absl::StrCat(real.string(), ": cannot be made"));
     if (stat(real.c_str(), &folder_) != 0 || !S_ISDIR(folder_.st_mode))

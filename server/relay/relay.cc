@@ -143,7 +143,9 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     if (!parsed || !message.has_hello() || message.hello().stream_id() == 0) {
       End({grpc::StatusCode::FAILED_PRECONDITION, "the first message must be a hello"});
     } else if (message.hello().shared()) {
-      End({grpc::StatusCode::FAILED_PRECONDITION, "a relay accepts one stream per call"});
+      End({grpc::StatusCode::FAILED_PRECONDITION,
+           "expected an agent, found a relay, but this is a relay as well: set the address of a "
+           "server in relay.upstream"});
     } else if (auto s = CheckRuns(message.hello()); !s.ok()) {
       End(ToGrpc(s));
     } else {

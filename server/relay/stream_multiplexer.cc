@@ -17,6 +17,7 @@ constexpr size_t kMuch = 32u << 20;  // bytes on their way up; reading stops abo
 constexpr size_t kOverhead = 512;    // of a message that waits, next to its bytes
 constexpr size_t kLittle = kMuch / 2;
 constexpr std::chrono::milliseconds kLook{200};
+constexpr std::chrono::seconds kProbeEvery{5};
 constexpr std::chrono::seconds kEnd{1};  // for the status of a call that the server above has ended
 
 }  // namespace
@@ -297,6 +298,8 @@ void StreamMultiplexer::OnWelcome(const v1::Welcome& welcome, const grpc::ByteBu
   std::shared_ptr<Line> older, line;
   {
     const MutexLock lock(mutex_);
+    fault_.clear();
+    logged_.clear();
     Carried newer = TakePendingLocked(welcome.stream_id(), welcome.line());
     if (newer.number == 0) {
       ++counters_.unrouted;
@@ -372,17 +375,43 @@ void StreamMultiplexer::OnEnded(const Upstream* from, const grpc::Status& status
     if (upstream_.get() != from) return;
     over = std::exchange(upstream_, nullptr);
     lines = TakeAllLocked();
-    if (!shut_ && !lines.empty()) {
-      LogWarning("{}: {}; {} streams are waiting", target_,
-                 status.ok() ? "ended the call" : transport::TextOf(status), lines.size());
+    std::string why = status.ok() ? "ended the call" : transport::TextOf(status);
+    if (!shut_ && !lines.empty() && logged_ != why) {
+      LogWarning("{}: {}; {} streams are waiting", target_, why, lines.size());
+      logged_ = std::move(why);
     }
   }
   over->Cancel();
-  const bool told = !status.ok() && status.error_code() != grpc::StatusCode::CANCELLED;
-  const grpc::Status reason =
-      told ? status
-           : grpc::Status(grpc::StatusCode::UNAVAILABLE, "the upstream server does not answer");
+  const grpc::Status reason = ReasonFor(status);
   for (const auto& line : lines) line->End(reason);
+  if (!lines.empty()) FindFault(status);
+}
+
+// Returns the answer to the agents. A fault that waiting does not cure is a refusal: they print it.
+grpc::Status StreamMultiplexer::ReasonFor(const grpc::Status& status) {
+  const MutexLock lock(mutex_);
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !fault_.empty())
+    return {grpc::StatusCode::FAILED_PRECONDITION, "the server above this relay: " + fault_};
+  if (!status.ok() && status.error_code() != grpc::StatusCode::CANCELLED) return status;
+  return {grpc::StatusCode::UNAVAILABLE, "the upstream server does not answer"};
+}
+
+// Looks for the fault after the lines have ended, because it may take two seconds.
+void StreamMultiplexer::FindFault(const grpc::Status& status) {
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return;
+  {
+    const MutexLock lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (shut_ || now < next_probe_) return;
+    next_probe_ = now + kProbeEvery;
+  }
+  const transport::Diagnosis found = transport::Diagnose(target_, config_.credentials, status);
+  std::string fault = transport::NeedsChange(found.fault) ? found.text : std::string();
+  const MutexLock lock(mutex_);
+  if (!fault.empty() && fault != fault_) {
+    LogError("{}; a relay has relay.tls_ca, relay.tls_cert and relay.tls_key for this", fault);
+  }
+  fault_ = std::move(fault);
 }
 
 }  // namespace plumbline::server

@@ -8,6 +8,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -76,6 +77,8 @@ class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer>
   void OnWelcome(const v1::Welcome& welcome, const grpc::ByteBuffer& buffer);
   void OnStreamEnded(const v1::Ack& ack);
   void HandDown(uint64_t stream_id, uint64_t number, const grpc::ByteBuffer& buffer);
+  grpc::Status ReasonFor(const grpc::Status& status);
+  void FindFault(const grpc::Status& status);
   void KeepDialling();
 
   const std::string target_;
@@ -84,6 +87,10 @@ class StreamMultiplexer : public std::enable_shared_from_this<StreamMultiplexer>
   Mutex mutex_;
   std::shared_ptr<grpc::Channel> channel_ PLUMB_GUARDED_BY(mutex_);  // null: to be made
   bool shut_ PLUMB_GUARDED_BY(mutex_) = false;
+  // Why the server above is not reached, if waiting does not help; empty: not known.
+  std::string fault_ PLUMB_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point next_probe_ PLUMB_GUARDED_BY(mutex_);
+  std::string logged_ PLUMB_GUARDED_BY(mutex_);  // the last reason of an ended call in the log
   std::shared_ptr<Upstream> upstream_ PLUMB_GUARDED_BY(mutex_);  // the call; null: none
   uint64_t last_number_ PLUMB_GUARDED_BY(mutex_) = 0;
   std::unordered_map<uint64_t, Carried> lines_ PLUMB_GUARDED_BY(mutex_);  // welcomed, by stream

@@ -14,13 +14,17 @@ namespace plumbline::agent {
 
 namespace {
 
-// Returns a short reason if no host or process answers: the message continues with the consequence.
-std::string WhyNot(const std::string& server, const grpc::Status& status) {
+// Returns the reason that no call reaches the server. It is short if no host or process answers.
+std::string WhyNot(const std::string& server, const std::string& opened,
+                   const grpc::Status& status) {
   using transport::Fault;
   const transport::Diagnosis found =
       transport::Diagnose(server, transport::CredentialsFromEnvironment(), status);
+  if (transport::NeedsChange(found.fault))
+    return found.text + (opened.empty() ? "" : " (" + opened + ")");
   const bool away = found.fault == Fault::kNothingListens || found.fault == Fault::kNoName;
-  return away ? transport::WhyUnreachable(status.error_message()) : found.text;
+  return "no server answers at " + server + (opened.empty() ? "" : ", " + opened + ",") +
+         " yet: " + (away ? transport::WhyUnreachable(status.error_message()) : found.text);
 }
 
 }  // namespace
@@ -40,14 +44,12 @@ std::function<void(const grpc::Status&)> SayOnce(const std::string& server) {
 
 std::function<void(const grpc::Status&)> SayUnreachable(const std::string& server,
                                                         const std::string& caller) {
-  const std::string opened = caller.empty() ? "" : ", given at " + caller + ",";
+  const std::string opened = caller.empty() ? "" : "given at " + caller;
   return [server, opened, said = false](const grpc::Status& status) mutable {
     if (std::exchange(said, true)) return;
-    const std::string why = WhyNot(server, status);
-    std::fprintf(stderr,
-                 "plumbline: no server answers at %s%s yet: %s. Evidence is stored, and sent when "
-                 "a server answers.\n",
-                 server.c_str(), opened.c_str(), why.c_str());
+    const std::string why = WhyNot(server, opened, status);
+    std::fprintf(stderr, "plumbline: %s. Evidence is stored, and sent when a server accepts it.\n",
+                 why.c_str());
   };
 }
 

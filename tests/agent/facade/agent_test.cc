@@ -58,7 +58,7 @@ TEST(FacadeWithAgent, ServerThatIsNotThere) {
   RunRecorded(
       "no-server", {{"PLUMBLINE_SERVER", "127.0.0.1:9"}},
       "plumbline: no server answers at 127.0.0.1:9 yet: Connection refused. Evidence is stored, "
-      "and sent when a server answers.\n");
+      "and sent when a server accepts it.\n");
 }
 
 // A sanitizer replaces the allocator.

@@ -138,7 +138,7 @@ TEST(Send, AServerThatIsAway) {
   const std::string log = dir.Write("train.log", HealthyIterations(1, 100));
   Process plumb(Following(log, address));
   EXPECT_TRUE(Eventually([&] {
-    return plumb.errors().find("The data are sent when a server answers") != std::string::npos;
+    return plumb.errors().find("The data are sent when a server accepts") != std::string::npos;
   }));
   Append(log, Iteration(100, "nan"));
   EXPECT_TRUE(

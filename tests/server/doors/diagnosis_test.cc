@@ -15,6 +15,7 @@ namespace {
 
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 struct Case {
   std::string name, address;
@@ -31,6 +32,11 @@ class DoorsDiagnosis : public testing::Test {
   std::string Start(const std::string& toml) {
     folders_.push_back(std::make_unique<TempFolder>());
     servers_.push_back(StartWith(*folders_.back(), toml, {"--http", "127.0.0.1:0"}));
+    EXPECT_FALSE(servers_.back()->address().empty()) << servers_.back()->process().errors();
+    return servers_.back()->address();
+  }
+  std::string StartRelay(const std::string& upstream) {
+    servers_.push_back(std::make_unique<Plumbd>(std::vector<std::string>{"--relay", upstream}));
     EXPECT_FALSE(servers_.back()->address().empty()) << servers_.back()->process().errors();
     return servers_.back()->address();
   }
@@ -159,8 +165,53 @@ TEST_F(DoorsDiagnosis, EachFaultIsNamedWithWhatFixesIt) {
     const std::string errors = agents[i]->errors();
     const auto& parts = cases[i].agent_parts.empty() ? cases[i].parts : cases[i].agent_parts;
     for (const std::string& part : parts) EXPECT_THAT(errors, HasSubstr(part));
+    if (cases[i].agent_parts.empty()) EXPECT_THAT(errors, Not(HasSubstr("no server answers")));
   }
 #endif
+}
+
+// A trainer's token may write only: its doctor checks what it can.
+TEST_F(DoorsDiagnosis, ATokenThatMayOnlyWriteIsNoFault) {
+  const std::string address = Start("[[access]]\nname = 'trainers'\ntoken_file = '" +
+                                    WriteSecret(folder_, "write.tokens", token_.line) +
+                                    "'\nscopes = ['write']\nruns = ['*']\n");
+  const Ended doctor = RunToEnd({PLUMB_PROGRAM, "doctor"}, {"PLUMBLINE_SERVER=" + address,
+                                                            "PLUMBLINE_TOKEN_FILE=" + token_.file,
+                                                            "PYTHON=/nonexistent/python"});
+  EXPECT_EQ(doctor.status, 0) << doctor.output;
+  EXPECT_THAT(doctor.output, ContainsRegex("server +" + address + " answers"));
+  EXPECT_THAT(doctor.output, ContainsRegex("ok +finding +the test evidence was acknowledged"));
+}
+
+// Waiting does not help: it ends by itself.
+TEST_F(DoorsDiagnosis, WatchEndsWithTheFault) {
+  const std::string tls = Start(Tls(own_));
+  for (const char* command : {"watch", "runs"}) {
+    const Ended done = RunToEnd({PLUMB_PROGRAM, command, "--server", tls});
+    EXPECT_EQ(done.status, 2);
+    EXPECT_THAT(done.errors, HasSubstr(tls + " uses TLS, and this client does not"));
+    EXPECT_THAT(done.errors, Not(HasSubstr("no server answer")));
+    EXPECT_THAT(done.errors, Not(HasSubstr("is plumbd running")));
+  }
+}
+
+TEST_F(DoorsDiagnosis, ARelayNamesTheFaultOfTheServerAboveIt) {
+  const std::string tls = Start(Tls(own_));
+  const std::string relay = StartRelay(tls), second = StartRelay(StartRelay(Start("")));
+  const Ended watch = RunToEnd({PLUMB_PROGRAM, "watch", "--server", relay});
+  EXPECT_EQ(watch.status, 2);
+  EXPECT_THAT(watch.errors, HasSubstr("this is a relay of " + tls));
+  const std::pair<std::string, std::string> expected[] = {
+      {relay, "the server above this relay: " + tls + " uses TLS, and this client does not"},
+      {second, "this is a relay as well: set the address of a server in relay.upstream"}};
+  for (const auto& [address, fault] : expected) {
+    std::string reason;
+    EXPECT_TRUE(Eventually([&, to = address, fault = fault] {
+      AgentStream agent(ChannelTo(to, {}), 9, {SourceOf("run")});
+      reason = agent.Ended().error_message();
+      return reason.find(fault) != std::string::npos;
+    })) << reason;
+  }
 }
 
 TEST(Diagnosis, AStatusWithoutATextHasTheNameOfItsCode) {
