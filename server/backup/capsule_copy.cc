@@ -1,9 +1,6 @@
 #include "server/backup/capsule_copy.h"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,12 +15,6 @@ namespace fs = std::filesystem;
 
 constexpr char kFolder[] = "capsules";
 constexpr int kCapsuleTries = 20;  // of a capsule that changes while it is copied
-
-std::optional<std::string> ReadInfo(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-}
 
 // Returns the sorted names in `folder`; none if there is no such folder.
 absl::StatusOr<std::vector<std::string>> NamesIn(const fs::path& folder) {
@@ -56,7 +47,7 @@ class CapsuleCopy {
  public:
   CapsuleCopy(const std::string& data, const std::string& to,
               std::map<std::string, FileDigest>* files)
-      : from_(fs::path(data) / kFolder), to_(fs::path(to) / kFolder), files_(files) {}
+      : data_(data), from_(fs::path(data) / kFolder), to_(fs::path(to) / kFolder), files_(files) {}
 
   absl::Status Run() {
     auto names = NamesIn(from_);
@@ -73,11 +64,13 @@ class CapsuleCopy {
   // Copies one capsule; repeats the copy if the server changed the capsule meanwhile.
   absl::Status CopyOne(const std::string& name) {
     for (int i = 0; i < kCapsuleTries; ++i) {
-      const auto info = ReadInfo(from_ / name / kCapsuleInfo);
-      if (!info) return absl::OkStatus();  // just begun, or removed
+      const auto info = ReadInfo(name);
+      if (absl::IsNotFound(info.status())) return absl::OkStatus();  // just begun, or removed
+      if (!info.ok()) return info.status();
       std::map<std::string, FileDigest> copied;
       absl::Status status = CopyFolder(name, &copied);
-      const bool same = ReadInfo(from_ / name / kCapsuleInfo) == info;
+      const auto after = ReadInfo(name);
+      const bool same = after.ok() && *after == *info;
       const std::string missing = Missing(*info, from_, to_);
       if (status.ok() && same && missing.empty()) {
         files_->merge(copied);
@@ -101,7 +94,7 @@ class CapsuleCopy {
     if (!files.ok()) return files.status();
     for (const std::string& file : *files) {
       if (file.ends_with(".tmp")) continue;
-      auto pinned = PinnedFile::Open(from_ / name / file);
+      auto pinned = OpenOf(name, file);
       if (absl::IsNotFound(pinned.status())) continue;  // renamed, or removed
       if (!pinned.ok()) return pinned.status();
       auto digest = CopyFile(*pinned, to_ / name / file);
@@ -111,6 +104,16 @@ class CapsuleCopy {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<PinnedFile> OpenOf(const std::string& capsule, const std::string& file) const {
+    return PinnedFile::OpenBelow(data_, absl::StrCat(kFolder, "/", capsule, "/", file));
+  }
+  absl::StatusOr<std::string> ReadInfo(const std::string& capsule) const {
+    const auto file = OpenOf(capsule, kCapsuleInfo);
+    if (!file.ok()) return file.status();
+    return BytesOf(*file);
+  }
+
+  const std::string data_;
   const fs::path from_, to_;
   std::map<std::string, FileDigest>* const files_;
 };

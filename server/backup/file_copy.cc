@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/sha256.h"
 
 namespace plumbline::server {
 namespace {
 
 constexpr size_t kPiece = 1u << 20;
+constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
 absl::Status FileFailed(const std::string& path, const char* what) {
   return absl::ErrnoToStatus(errno, absl::StrCat(path, ": ", what));
@@ -73,15 +75,51 @@ absl::Status WriteAll(int fd, const std::string& path, std::string_view bytes) {
 
 }  // namespace
 
-absl::StatusOr<PinnedFile> PinnedFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return FileFailed(path, "cannot be opened");
-  PinnedFile file(path, fd);
+// Takes the descriptor. `owner`: that of the file must be the same; null: any.
+absl::StatusOr<PinnedFile> PinnedFile::OfRegular(std::string path, int fd, const uid_t* owner) {
+  PinnedFile file(std::move(path), fd);
   struct stat info {};
-  if (fstat(fd, &info) != 0) return FileFailed(path, "cannot be examined");
+  if (fstat(fd, &info) != 0) return FileFailed(file.path(), "cannot be examined");
   if (!S_ISREG(info.st_mode))
-    return absl::DataLossError(absl::StrCat(path, ": expected a regular file, found another kind"));
+    return absl::DataLossError(
+        absl::StrCat(file.path(), ": expected a regular file, found another kind"));
+  if (owner != nullptr && info.st_uid != *owner)
+    return absl::PermissionDeniedError(absl::StrCat(file.path(), ": expected a file of user ",
+                                                    *owner, ", who owns the folder, found one of ",
+                                                    info.st_uid));
   return file;
+}
+
+absl::StatusOr<PinnedFile> PinnedFile::Open(const std::string& path) {
+  const int fd = open(path.c_str(), kReadFlags);
+  if (fd < 0) return FileFailed(path, "cannot be opened");
+  return OfRegular(path, fd, nullptr);
+}
+
+absl::StatusOr<PinnedFile> PinnedFile::OpenBelow(const std::string& folder,
+                                                 const std::string& name) {
+  int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return FileFailed(folder, "cannot be opened");
+  struct stat info {};
+  (void)fstat(fd, &info);
+  std::string path = folder;
+  const std::vector<std::string> parts = absl::StrSplit(name, '/');
+  for (size_t i = 0; i < parts.size(); ++i) {
+    absl::StrAppend(&path, "/", parts[i]);
+    const int kind = i + 1 < parts.size() ? O_RDONLY | O_DIRECTORY | O_CLOEXEC : kReadFlags;
+    const int next = openat(fd, parts[i].c_str(), kind | O_NOFOLLOW);
+    const int error = errno;
+    close(fd);
+    if (next < 0 && (error == ELOOP || error == ENOTDIR))
+      return absl::PermissionDeniedError(
+          absl::StrCat(path,
+                       ": expected a regular file below folders, found a symbolic link or "
+                       "another kind"));
+    errno = error;
+    if (next < 0) return FileFailed(path, "cannot be opened");
+    fd = next;
+  }
+  return OfRegular(std::move(path), fd, &info.st_uid);
 }
 
 PinnedFile::~PinnedFile() {
@@ -91,6 +129,16 @@ PinnedFile::~PinnedFile() {
 uint64_t PinnedFile::size() const {
   struct stat info {};
   return fstat(fd_, &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
+absl::StatusOr<std::string> BytesOf(const PinnedFile& file) {
+  std::string bytes;
+  const auto read = ReadAll(file, [&](std::string_view piece) {
+    bytes.append(piece);
+    return absl::OkStatus();
+  });
+  if (!read.ok()) return read.status();
+  return bytes;
 }
 
 absl::StatusOr<FileDigest> CopyFile(const PinnedFile& from, const std::string& to) {

@@ -1,6 +1,8 @@
 // Copies files, computes their digests, and makes them durable together.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -22,6 +24,10 @@ class PinnedFile {
  public:
   // Returns NotFound if there is no file of this name.
   static absl::StatusOr<PinnedFile> Open(const std::string& path);
+  // Opens FOLDER/NAME, where NAME may contain slashes. The folder may belong to a service that is
+  // not trusted, while the caller is root: returns PermissionDenied if a part of NAME is a symbolic
+  // link, or if the file has another owner than the folder.
+  static absl::StatusOr<PinnedFile> OpenBelow(const std::string& folder, const std::string& name);
   PinnedFile(PinnedFile&& other) noexcept
       : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
   PinnedFile& operator=(PinnedFile&& other) noexcept {
@@ -37,10 +43,14 @@ class PinnedFile {
 
  private:
   PinnedFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  static absl::StatusOr<PinnedFile> OfRegular(std::string path, int fd, const uid_t* owner);
 
   std::string path_;
   int fd_ = -1;
 };
+
+// Returns the bytes of a small file.
+absl::StatusOr<std::string> BytesOf(const PinnedFile& file);
 
 // Copies from the beginning to the present end into the new file `to`, mode 0600; durable after
 // SyncAll. Returns the digest of the bytes that were read.

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <map>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -41,6 +41,8 @@ constexpr const char* kAfterTheJournal[] = {"gaps.plg", "quarantine"};
 // Every started server has them, and nothing else holds what they contain.
 constexpr const char* kAlways[] = {"alerts.sqlite", "gaps.plg", "capsules"};
 
+std::string NameOf(const fs::path& path) { return path.filename(); }
+
 class Backup {
  public:
   Backup(std::string data, std::string directory, const std::string& tool_version)
@@ -65,12 +67,16 @@ class Backup {
 
  private:
   absl::Status CheckSource() {
-    const std::string id = data_ + "/journal/id";
-    if (!(std::ifstream(id) >> manifest_.journal_id)) {
-      if (access(id.c_str(), R_OK) != 0 && errno != ENOENT)
-        return absl::ErrnoToStatus(errno, absl::StrCat(id, ": cannot be read"));
+    const auto id = PinnedFile::OpenBelow(data_, "journal/id");
+    if (!id.ok() && !absl::IsNotFound(id.status())) return id.status();
+    if (id.ok()) {
+      auto bytes = BytesOf(*id);
+      if (!bytes.ok()) return bytes.status();
+      std::istringstream(*bytes) >> manifest_.journal_id;
+    }
+    if (manifest_.journal_id.empty()) {
       return absl::NotFoundError(
-          absl::StrCat(id, ": expected the name of a journal, found no readable one: is ", data_,
+          absl::StrCat(data_, "/journal/id: expected the name of a journal, found none: is ", data_,
                        " the data directory of a plumbd?"));
     }
     for (const char* name : kAlways) {
@@ -91,7 +97,7 @@ class Backup {
       if (!names.ok()) return names.status();
       absl::Status status;
       for (const CheckpointName& name : *names) {
-        auto file = PinnedFile::Open(name.path);
+        auto file = PinnedFile::OpenBelow(data_, "checkpoint/" + NameOf(name.path));
         if (!file.ok()) status = file.status();
         if (file.ok()) checkpoints_.push_back(std::move(*file));
       }
@@ -112,7 +118,7 @@ class Backup {
     for (const Segment& segment : *all) {
       if (seen->empty() || segment.first > seen->back().first) break;
       if (segment.first < newest) continue;
-      auto file = PinnedFile::Open(segment.path);
+      auto file = PinnedFile::OpenBelow(data_, "journal/" + NameOf(segment.path));
       if (absl::IsNotFound(file.status())) continue;  // gaps.plg lists it
       if (!file.ok()) return file.status();
       segments_.insert_or_assign(segment.first, std::move(*file));
@@ -172,14 +178,14 @@ class Backup {
   }
 
   absl::Status CopyNamed(const std::string& name) {
-    auto file = PinnedFile::Open(data_ + "/" + name);
+    auto file = PinnedFile::OpenBelow(data_, name);
     if (!file.ok()) return file.status();
     const size_t slash = name.rfind('/');
     return Copy(*file, slash == std::string::npos ? "" : name.substr(0, slash + 1));
   }
 
   absl::Status Copy(const PinnedFile& file, const std::string& folder) {
-    const std::string name = folder + fs::path(file.path()).filename().string();
+    const std::string name = folder + NameOf(file.path());
     auto digest = CopyFile(file, to_ + "/" + name);
     if (!digest.ok()) return digest.status();
     manifest_.files[name] = *digest;

@@ -81,6 +81,12 @@ absl::StatusOr<BackupTarget> BackupTarget::Open(const std::string& directory,
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be made"));
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be opened"));
+  struct stat info {};
+  if (fstat(fd, &info) != 0 || info.st_uid != geteuid() || fchmod(fd, 0700) != 0) {
+    close(fd);
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": expected a folder of this user, found one of user ", info.st_uid));
+  }
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     close(fd);
     return absl::FailedPreconditionError(

@@ -1,6 +1,7 @@
 #include "agent/core/run/record_sink.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 
 namespace plumbline::agent {
@@ -137,6 +139,18 @@ void RecordSink::Append(const SealedBatch& batch, uint64_t now_ns) {
   log_.reset();
   retry_ns_ = now_ns + kRetryNs;
   Keep(batch);
+}
+
+absl::Status RecordSink::loss() const {
+  if (!loss_.ok()) return loss_;
+  struct stat info {};
+  if (stat(path_.c_str(), &info) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": was removed during the run"));
+  if (log_ != nullptr && static_cast<uint64_t>(info.st_size) < log_->size_bytes())
+    return absl::DataLossError(absl::StrCat(path_, ": expected ", log_->size_bytes(),
+                                            " bytes, found ", info.st_size,
+                                            ": it was cut or replaced during the run"));
+  return absl::OkStatus();
 }
 
 absl::Status RecordSink::Write(const SealedBatch& batch) {

@@ -48,8 +48,9 @@ class RecordSink {
   const std::string& path() const { return path_; }
   // Returns OK, or why the last append failed.
   const absl::Status& status() const { return status_; }
-  // Returns OK, or why evidence, now or earlier, could not be written and is missing in the record.
-  const absl::Status& loss() const { return loss_; }
+  // Returns OK, or why evidence, now or earlier, could not be written and is missing in the record;
+  // also if the file was removed or cut by another process.
+  absl::Status loss() const;
 
  private:
   RecordSink(std::string path, uint64_t stream_id, std::unique_ptr<FramedLogWriter> log)

@@ -1,7 +1,10 @@
 #include "agent/core/run/server_stream.h"
 
+#include <grpc/support/log.h>
+
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
@@ -23,8 +26,15 @@ std::string WhyNot(const std::string& server, const std::string& opened,
   if (transport::NeedsChange(found.fault))
     return found.text + (opened.empty() ? "" : " (" + opened + ")");
   const bool away = found.fault == Fault::kNothingListens || found.fault == Fault::kNoName;
-  return "no server answers at " + server + (opened.empty() ? "" : ", " + opened + ",") +
-         " yet: " + (away ? transport::WhyUnreachable(status.error_message()) : found.text);
+  return "no server answers at " + server + (opened.empty() ? "" : ", " + opened + ",") + ": " +
+         (away ? transport::WhyUnreachable(status.error_message()) : found.text);
+}
+
+// gRPC writes a line for each failed handshake, several per second. The messages below state the
+// fault once.
+void SilenceGrpc() {
+  if (std::getenv("GRPC_VERBOSITY") != nullptr || std::getenv("GRPC_TRACE") != nullptr) return;
+  gpr_set_log_function([](gpr_log_func_args*) {});
 }
 
 }  // namespace
@@ -68,6 +78,7 @@ ServerStream::ServerStream(transport::StreamConfig config,
     : config_(std::move(config)), outbox_(std::move(outbox)), spool_dir_(std::move(spool_dir)) {}
 
 bool ServerStream::Start() {
+  SilenceGrpc();
   return thread_.Start("plumb-stream", [self = shared_from_this()] { self->Loop(); });
 }
 

@@ -160,6 +160,27 @@ TEST(Record, AFullDiskIsCountedAndSaid) {
   for (size_t i = 0; i < batches.size(); ++i) EXPECT_EQ(batches[i].sequence(), i + 1);
 }
 
+TEST(Record, ARemovedOrCutFileIsALoss) {
+  for (const bool removes : {true, false}) {
+    TempFolder dir;
+    TestRun run(RecordOptions(dir.path()));
+    run.run().StepBegin(0);
+    EXPECT_EQ(run.run().Scalar(0, "loss", 1), PLUMBLINE_OK);
+    run.run().StepEnd(0);
+    plumbline_error_t error;
+    ASSERT_EQ(run.run().Flush(10000, &error), PLUMBLINE_OK) << error.text;
+    const std::string path = FirstRecord(dir.path());
+    if (removes) {
+      std::filesystem::remove(path);
+    } else {
+      std::filesystem::rename(path, path + ".old");
+      std::ofstream(path).put('x');
+    }
+    EXPECT_EQ(run.Close(), PLUMBLINE_INTERNAL);
+    EXPECT_THAT(run.error(), HasSubstr(path + (removes ? ": was removed" : ": expected ")));
+  }
+}
+
 // The thread's CPU time over some idle seconds; the target is 0.3 % of a core.
 TEST(Record, IdleCostsNextToNothing) {
   TempFolder dir;

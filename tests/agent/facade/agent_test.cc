@@ -57,7 +57,7 @@ TEST(FacadeWithAgent, ExitWithoutClose) { RunRecorded("loads-at-first-step-end")
 TEST(FacadeWithAgent, ServerThatIsNotThere) {
   RunRecorded(
       "no-server", {{"PLUMBLINE_SERVER", "127.0.0.1:9"}},
-      "plumbline: no server answers at 127.0.0.1:9 yet: Connection refused. Evidence is stored, "
+      "plumbline: no server answers at 127.0.0.1:9: Connection refused. Evidence is stored, "
       "and sent when a server accepts it.\n");
 }
 

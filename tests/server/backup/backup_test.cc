@@ -1,4 +1,6 @@
 // `plumbd backup` of a server that has stopped, and all that it refuses.
+#include <unistd.h>
+
 #include <csignal>
 #include <fstream>
 
@@ -90,6 +92,45 @@ TEST_F(BackupTest, AMissingPartOfTheServersFilesIsAFailure) {
   const Ended done = Backup(Dir());
   EXPECT_EQ(done.status, 0) << done.errors;
   EXPECT_THAT(done.output, HasSubstr("the server has no store.sqlite"));
+}
+
+// The folder belongs to the service, which must not make root read the files of others.
+TEST_F(BackupTest, LinksInTheDataDirectoryAreNotFollowed) {
+  MakeData();
+  const std::string secret = folder_.Write("secret", "a key");
+  std::filesystem::create_directories(Data() + "/capsules/2222");
+  std::filesystem::create_directories(Data() + "/capsules/3333");
+  folder_.Write("info.pb", "");
+  const auto refuses = [&](const std::string& name, const std::string& target) {
+    const std::string path = Data() + "/" + name, aside = folder_.File("aside");
+    const bool was = Exists(path);
+    if (was) std::filesystem::rename(path, aside);
+    std::filesystem::create_symlink(was ? aside : target, path);
+    const Ended done = Backup(Dir());
+    EXPECT_EQ(done.status, 1) << name << done.output;
+    EXPECT_THAT(done.errors, HasSubstr("found a symbolic link")) << name;
+    EXPECT_FALSE(Exists(Dir())) << name;
+    std::filesystem::remove(path);
+    if (was) std::filesystem::rename(aside, path);
+  };
+  refuses("quarantine", secret);
+  refuses("gaps.plg", secret);
+  refuses("journal", secret);
+  refuses("journal/id", secret);
+  refuses("checkpoint", secret);
+  refuses("capsules/2222/info.pb", secret);
+  folder_.Write("data/capsules/3333/info.pb", "");
+  refuses("capsules/3333/extra", secret);
+  EXPECT_EQ(Backup(Dir()).status, 0);
+  if (geteuid() != 0) return;  // only root changes owners
+  const std::string id = Data() + "/journal/id";
+  ASSERT_EQ(chown(id.c_str(), 1, 1), 0);
+  EXPECT_THAT(Backup(Dir()).errors, HasSubstr(id + ": expected a file of user 0"));
+  ASSERT_EQ(chown(id.c_str(), 0, 0), 0);
+  const std::string unfinished = folder_.File("other.unfinished");
+  std::filesystem::create_directory(unfinished);
+  ASSERT_EQ(chown(unfinished.c_str(), 1, 1), 0);
+  EXPECT_THAT(Backup(folder_.File("other")).errors, HasSubstr("expected a folder of this user"));
 }
 
 TEST_F(BackupTest, HelpNamesTheOptionOfTheDataDirectory) {
