@@ -14,6 +14,7 @@
 #include "analysis/frame/frame.h"
 #include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules {
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "base/load.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr uint64_t kMostValues = 1ull << 26;  // per sum: 512 MiB of doubles
@@ -262,4 +262,4 @@ std::vector<Accumulation> DecodeAccumulations(const SiteStep& step, uint64_t* mo
   return all;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

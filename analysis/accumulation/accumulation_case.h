@@ -11,7 +11,7 @@
 #include "analysis/statistics/statistics.h"
 #include "base/dtype.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct Accumulation {
   uint32_t rank = 0;
@@ -44,4 +44,4 @@ struct Accumulation {
 // the first addend of a reduction is the result of the previous one, it continues that one.
 std::vector<Accumulation> DecodeAccumulations(const SiteStep& step, uint64_t* more);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/statistics/statistics.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Kept in fp32 registers first, and stored from there: two roundings.
@@ -215,4 +215,4 @@ LongerSums Extrapolate(const Accumulation& a, const AccumulationModel& model) {
   return longer;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

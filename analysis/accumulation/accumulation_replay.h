@@ -10,7 +10,7 @@
 #include "base/archive.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Adds the addends in sequence, rounding the sum into `dtype` each time. At the end it is divided
 // (an average) and rounded into the result's dtype.
@@ -70,4 +70,4 @@ struct LongerSums {
 };
 LongerSums Extrapolate(const Accumulation& a, const AccumulationModel& model);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Describes the accepted model, and how close the next one came.
@@ -267,4 +267,4 @@ void AccumulationStatistics::FillWitness(const Rank& rank,
   Put(witness, "error", rank.worst.e);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "analysis/statistics/statistics.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class AccumulationStatistics {
  public:
@@ -98,4 +98,4 @@ class AccumulationStatistics {
   std::map<std::string, uint64_t> problems_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,7 +5,7 @@
 
 #include "base/load.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 bool ReadsAs(const v1::Tensor& tensor, DType dtype, size_t size) {
@@ -83,4 +83,4 @@ void CarriedSum::Compare(int64_t of_step, const Accumulation& sum) {
   telling = told;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "base/archive.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Reads one record of algorithm "left-gradient": `inputs` [m] as the previous step left them,
 // `output` [m] as the first addend of this step finds them.
@@ -52,4 +52,4 @@ struct CarriedSum {
   std::map<uint64_t, double> result_;  // of the newest step, at some of its elements
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

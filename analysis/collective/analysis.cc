@@ -1,6 +1,6 @@
 #include "analysis/collective/analysis.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using List = std::vector<std::shared_ptr<const ReductionAnalysis>>;
@@ -68,4 +68,4 @@ std::vector<std::shared_ptr<const ReductionAnalysis>> AnalyseReductions(const Si
   return step.cache.Get<const Shared>(analyse)->list;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

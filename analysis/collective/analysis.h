@@ -11,7 +11,7 @@
 #include "analysis/frame/frame.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct ReductionAnalysis {
   const JoinedReduction* joined = nullptr;  // valid during the step
@@ -42,4 +42,4 @@ inline constexpr int kMostReplays = 16;
 // Returns the calls of the step for which some rank sent a sample, in JoinReductions' order.
 std::vector<std::shared_ptr<const ReductionAnalysis>> AnalyseReductions(const SiteStep& step);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "base/exact_sum.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kFewestOfFactor = 8;  // elements that must agree on a common factor
@@ -356,4 +356,4 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
   return bound;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

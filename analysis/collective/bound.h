@@ -9,7 +9,7 @@
 #include "analysis/collective/case/case.h"
 #include "analysis/collective/replay/replay.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One result that no order of additions gives.
 struct BrokenSum {
@@ -63,4 +63,4 @@ void PreferMajority(ReductionCase& c);
 
 SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, double postscale);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include "analysis/collective/case/case.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 std::string BrokenRanksTitle(const SumBound& bound) {
@@ -89,4 +89,4 @@ std::optional<v1::Verdict> BrokenCollective(
   return std::nullopt;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

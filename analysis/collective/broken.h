@@ -7,10 +7,10 @@
 
 #include "analysis/collective/analysis.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns the finding for the first such call of the step. If there is none, returns nullopt.
 std::optional<v1::Verdict> BrokenCollective(
     const std::vector<std::shared_ptr<const ReductionAnalysis>>& all);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/statistics/statistics.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 double SumOf(const ReductionCase& c, int32_t column) {
@@ -165,4 +165,4 @@ std::string CompressionDrift::why() const {
   return "no-persistent-part: the gradients of the steps have no common part that could be lost";
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

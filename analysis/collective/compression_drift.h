@@ -21,7 +21,7 @@
 #include "analysis/collective/case/case.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class CompressionDrift {
  public:
@@ -93,4 +93,4 @@ class CompressionDrift {
   std::optional<Share> measured_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 v1::Verdict Lossy(const CompressionDrift& drift, const std::string& algorithm) {
@@ -110,4 +110,4 @@ void CompressedSite::JudgeRun(const Key& key, VerdictSink& out) const {
   if (told == v1::LEVEL_UNSPECIFIED && step_last > step_first) out.Add(Verdict(key));
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

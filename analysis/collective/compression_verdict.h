@@ -11,7 +11,7 @@
 #include "analysis/collective/compression_drift.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Missing share of the persistent part from which it is a warning, and an error.
 inline constexpr double kCompressionWarning = 0.1, kCompressionError = 0.5;
@@ -45,4 +45,4 @@ struct CompressedSite {
   v1::Verdict Verdict(const Key& key) const;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

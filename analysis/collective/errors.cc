@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/collective/case/case.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 struct ExactColumn {
@@ -207,4 +207,4 @@ std::vector<WhatIf> WhatIfTable(const ReductionCase& c, std::span<const int32_t>
   return table;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

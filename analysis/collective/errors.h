@@ -11,7 +11,7 @@
 #include "analysis/statistics/statistics.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns the errors of the recorded outputs at all samples. Addends are the inputs rounded to the
 // wire's dtype. An average's division belongs to the exact result. Unit:
@@ -65,4 +65,4 @@ struct WhatIf {
 };
 std::vector<WhatIf> WhatIfTable(const ReductionCase& c, std::span<const int32_t> columns);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

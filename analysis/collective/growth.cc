@@ -6,7 +6,7 @@
 #include "analysis/statistics/statistics.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr int kMostRanks = 2048;
@@ -166,4 +166,4 @@ GrownBias PredictRing(DType dtype, int ranks) {
   });
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

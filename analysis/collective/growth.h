@@ -10,7 +10,7 @@
 #include "analysis/collective/replay/replay.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Bias of sums over `ranks` ranks: mean error in ulp, and 4.9 standard errors.
 struct GrownBias {
@@ -37,4 +37,4 @@ RankGrowth GrowReduction(const ReductionCase& c, const ReductionReplay& replay);
 // Predicts from a call alone: addends c (1 + 0.3 normal), c log-normal, in a ring of that dtype.
 GrownBias PredictRing(DType dtype, int ranks);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

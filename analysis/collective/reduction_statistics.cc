@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 std::string IdOf(const std::string& reason) { return reason.substr(0, reason.find(':')); }
@@ -213,4 +213,4 @@ void ReductionStatistics::Describe(google::protobuf::Struct& details,
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

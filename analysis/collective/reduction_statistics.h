@@ -15,7 +15,7 @@
 #include "analysis/statistics/statistics.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class ReductionStatistics {
  public:
@@ -97,4 +97,4 @@ class ReductionStatistics {
   std::optional<int64_t> bias_step_;  // the newest step in a stream
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -12,7 +12,7 @@
 #include "base/exact_sum.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 enum class Averages { kAfter, kBefore, kMultipliedBefore, kMultipliedAfter };
@@ -400,4 +400,4 @@ std::string SumLikeness::Words(double mean, double half_width) const {
 
 std::string SumLikeness::Excuse() const { return excuse_; }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

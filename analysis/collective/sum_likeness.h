@@ -47,7 +47,7 @@
 #include "analysis/collective/case/case.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class SumLikeness {
  public:
@@ -107,4 +107,4 @@ class SumLikeness {
   std::string excuse_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

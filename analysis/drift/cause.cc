@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/drift/marks.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using Named = std::optional<DriftCause>;
@@ -407,4 +407,4 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
   return {"unknown", 0, "the record could not be tested, and no cause is visible", ""};
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -12,7 +12,7 @@
 #include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Result of drift/record-invalid's test: E[rho | prefix] <= 1 is violated from above or from below.
 // kSupport: violated from below, and the record declares top-p or top-k of the logged values, or
@@ -90,4 +90,4 @@ DriftCause NameDriftCause(const DriftStatistics& statistics, const StepPatterns&
 // record declares processed values.
 bool CoversLess(const DriftStatistics& s);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

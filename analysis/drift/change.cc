@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 std::vector<double> LogSquares(std::span<const DriftPoint> points) {
@@ -316,4 +316,4 @@ Ceilings Calibrate(std::span<const DriftPoint> points) {
   return {ceiling(&DriftPoint::tail_share), ceiling(&DriftPoint::bounded_square)};
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 
 #include "analysis/drift/series.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One upward jump in the log of the mean square, compared with the best straight line.
 struct StepChange {
@@ -96,4 +96,4 @@ struct Ceilings {
 };
 Ceilings Calibrate(std::span<const DriftPoint> points);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/picture/picture.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 void PutCount(google::protobuf::Struct& s, const char* key, uint64_t count) {
@@ -123,4 +123,4 @@ void RestOn(const std::vector<std::string>& assumptions, v1::Verdict& verdict) {
   verdict.mutable_assumptions()->CopyFrom(verdict.finding().assumptions());
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include "analysis/drift/run.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // If k3 (or KL) exceeds this and the deployment has no baseline of its own, drift is a warning.
 // Healthy FP8 rollouts reach 3e-3.
@@ -44,4 +44,4 @@ void AssumeHalves(const DriftSite& site, v1::Verdict& verdict);
 // Completes a verdict whose details are filled: adds its assumptions, and gives a finding both.
 void RestOn(const std::vector<std::string>& assumptions, v1::Verdict& verdict);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

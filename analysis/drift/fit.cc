@@ -5,7 +5,7 @@
 
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Applies the usual correction for few clusters.
@@ -138,4 +138,4 @@ LagFit LagRegression::Fit(double lag) const {
   return fit;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "analysis/statistics/statistics.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // If there are fewer sequences, the standard error is NaN.
 inline constexpr uint64_t kFewestClusters = 8;
@@ -106,4 +106,4 @@ class LagRegression {
   ContextSums<kSize> contexts_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <numeric>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Rounds to the nearest integer; x must be in [0, 2^51].
@@ -61,4 +61,4 @@ Lattice DriftLattice::Find() const {
   return best;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

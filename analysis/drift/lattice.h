@@ -10,7 +10,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Counts the |d| of at least half a unit that lie within a tenth of a unit of a multiple: a fifth
 // of them by chance, fewer if the density falls.
@@ -50,4 +50,4 @@ class DriftLattice {
   uint64_t distinct_ = 0;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

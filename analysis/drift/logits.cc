@@ -7,7 +7,7 @@
 #include "analysis/frame/frame.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 void LogitDrift::Take(const v1::Logits& call, int64_t step) {
   const v1::LogitsSummary& s = call.summary();
@@ -95,4 +95,4 @@ void LogitDrift::Describe(google::protobuf::Struct& details) const {
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -11,7 +11,7 @@
 #include "plumbline/v1/evidence.pb.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct LogitDrift {
   uint64_t rows = 0, usable = 0;
@@ -56,4 +56,4 @@ struct LogitDrift {
   void TakeLattice(const v1::LogitsRow& row);
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct DriftMark {
   const char* cause;  // from the list in docs/rules/drift/logit-drift.md
@@ -89,4 +89,4 @@ inline constexpr DriftMark kByBothTests = {"noise", 0.4};
 inline constexpr DriftMark kByRecordTest = {"noise", 0.4};
 inline constexpr double kBeyondRounding = 0.02;  // k2: seven times that of an fp8 rollout
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,7 +5,7 @@
 
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 const std::array<double, 4> kLogTails = {std::log(1.1), std::log(2.0), std::log(5.0),
@@ -151,4 +151,4 @@ double DriftMoments::log_ess_share() const {
 
 double DriftMoments::ess_share() const { return std::exp(log_ess_share()); }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -16,7 +16,7 @@
 #include "base/archive.h"
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Computes log sum_i e^(x_i) in one pass.
 class LogSum {
@@ -115,4 +115,4 @@ class DriftMoments {
   uint64_t above_fourth_ = 0;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

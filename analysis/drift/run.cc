@@ -7,7 +7,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/statistics/statistics.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr uint64_t kFewTokens = 1000;  // if a test had fewer tokens, its silence means nothing
@@ -230,4 +230,4 @@ DriftRun& SharedDriftRun::Finish() {
   return *run_;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

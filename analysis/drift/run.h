@@ -22,7 +22,7 @@
 #include "analysis/statistics/statistics.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Shares of the run's false-alarm budget for the two tests (RuleInfo::alpha_weight of the rules
 // that report their alarms).
@@ -126,4 +126,4 @@ class SharedDriftRun {
   std::shared_ptr<DriftRun> run_ = std::make_shared<DriftRun>();
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 void DriftSeries::BeginStep(uint32_t attempt, int64_t step) {
   const auto [at, fresh] = steps_.try_emplace(step);
@@ -63,4 +63,4 @@ int64_t DriftSeries::CommonLag() const {
   return best;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

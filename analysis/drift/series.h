@@ -9,7 +9,7 @@
 #include "analysis/drift/moments.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One trainer step's tokens of one version lag.
 struct DriftPoint {
@@ -63,4 +63,4 @@ class DriftSeries {
   int64_t cell_lag_ = 0;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

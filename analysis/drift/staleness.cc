@@ -4,7 +4,7 @@
 
 #include "analysis/drift/fit.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 void StalenessSplit::Add(bool fresh, double moved, double apart, ContextKey context) {
   ClusterSums<kSize>::Vector token{};
@@ -121,4 +121,4 @@ JumpFit VersionJumps::Fit() const {
   return fit;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

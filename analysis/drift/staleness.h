@@ -9,7 +9,7 @@
 #include "analysis/statistics/statistics.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // d = s + m. s = log pi_theta - log pi_v is the effect of the updates since the token was drawn. m
 // = log pi_v - log mu_v is the difference of the two programs at one version of the weights.
@@ -78,4 +78,4 @@ class VersionJumps {
   ClusterSums<kSize> sums_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 const double kLogHalf = std::log(0.5);
@@ -196,4 +196,4 @@ double DriftStatistics::rounding_share() const {
   return square > 0 ? rounding_squares / square : 0;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -22,7 +22,7 @@
 #include "analysis/rollout/rollout.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The declarations of a record, over its sequences. If two sequences declare different numbers, the
 // record is `mixed` and the number is NaN.
@@ -136,4 +136,4 @@ struct DriftStatistics {
   int64_t broken_turn_ = TurnPrefixes::kNoTurn;  // in the open sequence
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 template <size_t N>
@@ -170,4 +170,4 @@ void DriftStrata::Describe(google::protobuf::Struct& details) const {
     *(*details.mutable_fields())["mean_square_by"].mutable_struct_value() = strata;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // |d| in bins of half an octave from 2^-40 to 2^12; zeros are counted separately.
 class DriftHistogram {
@@ -90,4 +90,4 @@ class DriftStrata {
   Cell* open_worker_ = nullptr;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

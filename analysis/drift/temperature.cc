@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kExplained = 0.6;     // R^2 on log pi + H_pi
@@ -77,4 +77,4 @@ TemperatureMark FindTemperature(const RolloutSlices<DriftSlopes>& slopes, double
   return found.found() ? found : pool;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

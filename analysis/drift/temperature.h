@@ -6,7 +6,7 @@
 #include "analysis/rollout/rollout.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Slopes of fresh tokens: d on log pi + H_pi, on log mu + H_pi, and on log mu.
 struct DriftSlopes {
@@ -39,4 +39,4 @@ struct TemperatureMark {
 TemperatureMark FindTemperature(const RolloutSlices<DriftSlopes>& slopes, double tokens,
                                 double most);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

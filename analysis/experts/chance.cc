@@ -7,7 +7,7 @@
 
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kTwoPi = 6.283185307179586;
@@ -199,4 +199,4 @@ Trend LinearTrend(std::span<const double> values) {
   return {slope, std::sqrt(squares / (n - 2) / spread * (1 + phi) / (1 - phi))};
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Return ln P(X >= m) and ln P(X <= m), for X binomial with n trials and 0 < p < 1. If it is
 // impossible, return -infinity. Terms use the saddle-point form of the binomial probability (C.
@@ -44,4 +44,4 @@ struct Trend {
 };
 Trend LinearTrend(std::span<const double> values);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "base/real.h"
 #include "base/router/scores.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 template <typename Counts>
@@ -239,4 +239,4 @@ void MixtureWindow::Add(const MixtureStep& step, bool add) {
   count(padding_choices_, step.padding_choices);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

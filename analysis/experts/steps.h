@@ -13,7 +13,7 @@
 #include "analysis/frame/frame.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr size_t kPositionBins = 16;
 
@@ -131,4 +131,4 @@ class MixtureWindow {
   uint64_t padding_choices_ = 0;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

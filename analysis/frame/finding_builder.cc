@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 FindingBuilder::FindingBuilder() {
   verdict_.set_kind(v1::Verdict::KIND_FINDING);
@@ -86,4 +86,4 @@ FindingBuilder& FindingBuilder::Fix(std::string fix) {
 
 v1::Verdict FindingBuilder::Take() { return std::move(verdict_); }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -21,7 +21,7 @@
 #include "analysis/frame/verdicts.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class FindingBuilder {
  public:
@@ -68,4 +68,4 @@ class FindingBuilder {
   v1::Verdict verdict_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,9 +6,9 @@
 
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns 32 hex digits over (rule, run, layer, op). Thread-safe.
 std::string Fingerprint(std::string_view rule, const v1::FindingSite& site);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

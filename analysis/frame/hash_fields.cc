@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 std::string HashFields(std::initializer_list<std::string_view> fields) {
   std::string key;
@@ -23,4 +23,4 @@ std::string HashFields(std::initializer_list<std::string_view> fields) {
   return text;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

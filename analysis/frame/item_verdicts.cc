@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Orders findings first, by level and strength; then passes, then inconclusive verdicts.
@@ -53,4 +53,4 @@ bool IsOptimizer(const v1::UpdateConfig& config, std::string_view name) {
       [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

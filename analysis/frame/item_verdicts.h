@@ -9,7 +9,7 @@
 #include "analysis/frame/step.h"
 #include "analysis/frame/verdict_sink.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // If it returns nullopt, the rule does not apply to the item.
 using ItemJudge = std::function<std::optional<v1::Verdict>(const Item&)>;
@@ -27,4 +27,4 @@ bool IsAccumulation(const v1::UpdateConfig& config);
 // `name` is in lower case; trainers also write "EMA" and "AMSGrad".
 bool IsOptimizer(const v1::UpdateConfig& config, std::string_view name);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -3,7 +3,7 @@
 
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns "note", "warning" or "error". For any other value, returns "unspecified".
 inline const char* LevelName(v1::Level level) {
@@ -19,4 +19,4 @@ inline const char* LevelName(v1::Level level) {
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

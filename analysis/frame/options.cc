@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/series/series.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 const OptionInfo* FindOption(std::span<const OptionInfo> known, std::string_view name) {
@@ -121,4 +121,4 @@ const std::string& Options::Choice(std::string_view option) const {
 
 const std::string& Options::Text(std::string_view option) const { return Choice(option); }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

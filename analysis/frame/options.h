@@ -14,7 +14,7 @@ namespace plumbline {
 class SeriesRoles;  // analysis/series
 }
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // An option, as set by `--set RULE.OPTION=VALUE`.
 struct OptionInfo {
@@ -68,4 +68,4 @@ class Options {
   std::shared_ptr<const SeriesRoles> roles_;  // never null
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

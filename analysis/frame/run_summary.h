@@ -11,7 +11,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // State of a run at its end, or when a host requests it.
 struct RunSummary {
@@ -56,4 +56,4 @@ struct RunSummary {
   }
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

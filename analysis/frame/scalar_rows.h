@@ -13,7 +13,7 @@
 
 #include "analysis/frame/step.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One site's values, one row per step. Pointers are valid during the call only.
 struct ScalarColumn {
@@ -76,4 +76,4 @@ inline std::optional<double> LargestOf(std::span<const ScalarColumn> columns, si
   return largest;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 
 #include "analysis/frame/step.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Indexed by SiteStep::number. If that is 0, the value is computed each time. A value must depend
 // only on the run, role, layer, op and options, or point to data that the rule keeps permanently.
@@ -30,4 +30,4 @@ class SiteMemo {
   std::optional<Value> passing_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One evidence item and its source. Pointers are valid during the call only.
 struct Item {
@@ -49,4 +49,4 @@ struct StepEnd {
   uint32_t world_size = 0;  // 0 if not known
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One value of each type. Each user has a type of its own, so that values cannot be confused.
 // Belongs to one step: a copy of a step begins empty, so that no step finds results of another. Not
@@ -59,4 +59,4 @@ class StepCache {
   mutable std::vector<std::pair<const void*, std::shared_ptr<void>>> values_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

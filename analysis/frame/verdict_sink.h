@@ -3,7 +3,7 @@
 
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Interface to which a rule adds its verdicts. The engine sets Verdict.rule, site.run, and the
 // finding's rule, site and fingerprint. If a rule leaves layer, op, steps and ranks empty, it also
@@ -14,4 +14,4 @@ class VerdictSink {
   virtual void Add(v1::Verdict verdict) = 0;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -2,7 +2,7 @@
 
 #include <cctype>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 v1::Verdict Make(v1::Verdict::Kind kind, std::string reason, google::protobuf::Struct details) {
@@ -50,4 +50,4 @@ google::protobuf::Struct& PutStruct(google::protobuf::Struct& s, const std::stri
   return *(*s.mutable_fields())[key].mutable_struct_value();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

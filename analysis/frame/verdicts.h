@@ -7,7 +7,7 @@
 
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // `reason` has the form "short-id: sentence". Equal ids are merged over steps.
 v1::Verdict Inconclusive(std::string reason, google::protobuf::Struct details = {});
@@ -39,4 +39,4 @@ inline void Put(google::protobuf::Struct& s, const std::string& key, const char*
 void PutFlag(google::protobuf::Struct& s, const std::string& key, bool value);
 google::protobuf::Struct& PutStruct(google::protobuf::Struct& s, const std::string& key);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

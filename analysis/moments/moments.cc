@@ -7,7 +7,7 @@
 
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 template <typename T>
@@ -114,4 +114,4 @@ size_t AbleToFall(const UpdateCase& c, const Falling& f, const MomentReplay& r) 
   }));
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

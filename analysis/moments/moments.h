@@ -9,7 +9,7 @@
 #include "analysis/sample/sample.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One way to compute v <- beta2 v + (1 - beta2) g^2 in a dtype.
 struct MomentArithmetic {
@@ -55,4 +55,4 @@ bool ReplayExplains(size_t explained, size_t of);
 // gradient.
 size_t AbleToFall(const UpdateCase& c, const Falling& f, const MomentReplay& r);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 double SixDigits(double value) {
@@ -65,4 +65,4 @@ std::vector<PointSample::Point> PointSample::points() const {
   return out;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "base/archive.h"
 #include "google/protobuf/struct.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr size_t kMostInRow = 192;                       // items that are drawn in a row
 inline constexpr size_t kMostPoints = 288, kMostOutliers = 32;  // of a scatter
@@ -48,4 +48,4 @@ class PointSample {
   std::vector<Numbered> even_, outliers_;  // the latter by |far|, largest first
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

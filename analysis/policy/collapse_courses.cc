@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMost = 512;
@@ -119,4 +119,4 @@ bool ReferenceCourse::Grows(size_t window, double folds) {
   return folds_ >= folds;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

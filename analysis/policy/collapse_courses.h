@@ -11,7 +11,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The newest five values; their median is the level.
 class LevelOfFive {
@@ -130,4 +130,4 @@ class ReferenceCourse {
   bool grown_ = false;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMostPast = 256;
@@ -68,4 +68,4 @@ int64_t MismatchCourse::onset(Event event) const {
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "analysis/policy/policy_metric.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Points in a row that satisfy one condition.
 struct PointsInARow {
@@ -62,4 +62,4 @@ class MismatchCourse {
   PointsInARow limit_, ten_, steady_, own_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

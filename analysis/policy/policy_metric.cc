@@ -6,7 +6,7 @@
 
 #include "absl/strings/ascii.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Returns the name in lower case between spaces, with a space for each separator.
@@ -148,4 +148,4 @@ PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role) {
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 
 #include "analysis/role/role.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 enum class PolicyKind : uint8_t {
   kNone,
@@ -48,4 +48,4 @@ struct PolicyMetric {
 // verl's documentation, slime's and NeMo-RL's tests.
 PolicyMetric PolicyMetricOf(std::string_view op, SeriesRole role);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

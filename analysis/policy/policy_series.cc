@@ -2,7 +2,7 @@
 
 #include <numbers>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 bool PolicySeries::IsUndecided(double loss) {
   constexpr double kSameLoss = 1e-6;  // seven digits
@@ -56,4 +56,4 @@ bool PolicySeries::Begin(bool begins, int64_t onset) {
   return true;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

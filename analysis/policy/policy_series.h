@@ -9,7 +9,7 @@
 #include "analysis/policy/policy_metric.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class PolicySeries {
  public:
@@ -56,4 +56,4 @@ class PolicySeries {
   double measured_ = 0;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

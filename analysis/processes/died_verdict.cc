@@ -11,7 +11,7 @@
 #include "analysis/processes/end_counts.h"
 #include "analysis/processes/process_end.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kTitle = 70;
@@ -261,4 +261,4 @@ std::optional<v1::Verdict> DiedVerdict(const RunEnds& given) {
   return verdict;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

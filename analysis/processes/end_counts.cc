@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr int kTerm = 15, kInt = 2, kHup = 1;      // Linux's numbers of signals
@@ -191,4 +191,4 @@ bool ReadsLikeFollower(const v1::Ending& ending) {
   });
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 
 #include "analysis/processes/process_end.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Classification of an end. Those that indicate a cause more strongly come first.
 enum Kind { kOwn, kGoneKind, kFollower, kAsked, kThread, kKinds };
@@ -43,4 +43,4 @@ const ProcessEnd* FirstOf(const Firsts& of);
 // `together` is true if all ended without a report, `alone` if no other process followed.
 Cause CauseOf(const ProcessEnd& first, bool together, bool alone);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

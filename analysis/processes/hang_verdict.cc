@@ -9,7 +9,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/picture/picture.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // A server checks twice a second, so shorter pauses are observed only by chance.
@@ -174,4 +174,4 @@ v1::Verdict HangVerdict(const v1::RanksHung& h) {
   return found.Take();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,10 +5,10 @@
 #include "plumbline/v1/finding.pb.h"
 #include "plumbline/v1/journal_event.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr const char* kHangRule = "performance/hang";
 
 v1::Verdict HangVerdict(const v1::RanksHung& hung);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kNamedSites = 16;
@@ -88,4 +88,4 @@ v1::Verdict LateVerdict(const RunSummary& run, const std::string& cause,
   return found.Take();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

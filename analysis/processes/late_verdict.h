@@ -6,11 +6,11 @@
 #include "analysis/frame/frame.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // `cause` is a key of RunSummary::late. If its share of all evidence exceeds `error_share`, it is
 // an error.
 v1::Verdict LateVerdict(const RunSummary& run, const std::string& cause,
                         const RunSummary::LateCount& late, double error_share);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -13,7 +13,7 @@
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr char kRunDiedRule[] = "health/run-died";
 
@@ -60,4 +60,4 @@ bool ReadsLikeFollower(const v1::Ending& ending);
 // Returns nullopt if there is nothing to report (no process reports progress, or all continue).
 std::optional<v1::Verdict> DiedVerdict(const RunEnds& run);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

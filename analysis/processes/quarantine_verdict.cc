@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr char kCause[] = "quarantined", kNamed[] = "quarantine:";
@@ -60,4 +60,4 @@ std::optional<v1::Verdict> QuarantineOpened(const v1::JudgeEvent& event) {
                            static_cast<uint64_t>(update.until_step()));
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

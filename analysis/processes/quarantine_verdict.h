@@ -11,7 +11,7 @@
 #include "plumbline/v1/finding.pb.h"
 #include "plumbline/v1/journal_event.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr const char* kQuarantineRule = "meta/data-loss";
 
@@ -26,4 +26,4 @@ v1::IncidentUpdate QuarantineUpdate(const std::string& run, const std::string& r
 // Returns the finding that the event opens. If it is another event, returns nullopt.
 std::optional<v1::Verdict> QuarantineOpened(const v1::JudgeEvent& event);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

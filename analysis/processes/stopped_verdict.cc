@@ -5,7 +5,7 @@
 #include "analysis/frame/frame.h"
 #include "base/printable.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 double SecondsOf(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -103,4 +103,4 @@ v1::Verdict StepsStoppedVerdict(const v1::StepsStopped& s) {
   return found.Take();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

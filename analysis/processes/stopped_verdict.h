@@ -7,7 +7,7 @@
 #include "plumbline/v1/finding.pb.h"
 #include "plumbline/v1/journal_event.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr const char* kStepsStoppedRule = "health/hang-between-steps";
 
@@ -16,4 +16,4 @@ v1::Verdict StepsStoppedVerdict(const v1::StepsStopped& stopped);
 // Returns "45 s", "28.1 min" or "3.2 h".
 std::string DurationText(double seconds);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

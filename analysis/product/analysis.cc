@@ -7,7 +7,7 @@
 #include "analysis/product/terms.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr int kTf32Bits = 11;
@@ -224,4 +224,4 @@ void JudgeMatmuls(const SiteStep& step, const MatmulJudge& judge, VerdictSink& o
   JudgeItems(step, one, out);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

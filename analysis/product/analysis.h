@@ -12,7 +12,7 @@
 #include "analysis/product/replay.h"
 #include "analysis/statistics/statistics.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // An element that exceeds every error that f32 accumulation can make: |D - s| > ulp(D)/2 (16-bit D
 // only) + (K+1) 2^-24 sum |ab| (Higham 2002, section 3.1).
@@ -66,4 +66,4 @@ std::vector<std::shared_ptr<const MatmulAnalysis>> AnalyseMatmuls(const SiteStep
 using MatmulJudge = std::function<std::optional<v1::Verdict>(const Item&, const MatmulAnalysis&)>;
 void JudgeMatmuls(const SiteStep& step, const MatmulJudge& judge, VerdictSink& out);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

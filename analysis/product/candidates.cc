@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using Sum = MatmulModel::Sum;
@@ -297,4 +297,4 @@ uint64_t VariantCount(const MatmulCase& c, const std::vector<MatmulModel>& model
   return count;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

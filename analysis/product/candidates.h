@@ -6,7 +6,7 @@
 #include "analysis/product/case.h"
 #include "analysis/product/model.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns all of them once. Models that differ only in `store` are neighbours, and cuts are
 // together. A split has exact parts here.
@@ -18,4 +18,4 @@ std::vector<MatmulModel> PartVariants(const MatmulCase& c, const MatmulModel& sp
 // Returns the total number of those.
 uint64_t VariantCount(const MatmulCase& c, const std::vector<MatmulModel>& models);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "base/half.h"
 #include "base/load.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr int64_t kMostSamples = 4096;
@@ -243,4 +243,4 @@ absl::StatusOr<MatmulCase> DecodeMatmul(const v1::Matmul& matmul) {
   return c;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

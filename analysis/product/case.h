@@ -11,7 +11,7 @@
 #include "base/half.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Borrows the message's bytes: must not outlive it.
 struct MatmulCase {
@@ -69,4 +69,4 @@ struct MatmulCase {
 // ("short-id: sentence"): no sample, malformed tensors, inputs that are f64 or not floating point.
 absl::StatusOr<MatmulCase> DecodeMatmul(const v1::Matmul& matmul);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include "analysis/sums/sums.h"
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 absl::Status Unusable(const sums::Contract& contract, const std::string& why) {
@@ -77,4 +77,4 @@ HeldMatches ReplayContract(const HeldContract& held, const MatmulCase& c) {
   return of;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

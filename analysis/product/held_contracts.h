@@ -9,7 +9,7 @@
 #include "analysis/product/case.h"
 #include "analysis/sums/sums.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct HeldContract {
   sums::Contract contract;
@@ -42,4 +42,4 @@ class HeldContracts {
 
 HeldMatches ReplayContract(const HeldContract& held, const MatmulCase& c);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 bool FitsLanes(const MatmulModel& m) {
   const bool known =
@@ -154,4 +154,4 @@ bool AlignedRun(const MatmulModel&, const MatmulTerms&, int, int, double, std::s
 
 #endif
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

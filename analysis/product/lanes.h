@@ -7,7 +7,7 @@
 #include "analysis/product/model.h"
 #include "analysis/product/terms.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr int kAlignedLanes = 8;  // maximum in one pass
 
@@ -22,4 +22,4 @@ bool FitsLanes(const MatmulModel& model);
 bool AlignedRun(const MatmulModel& model, const MatmulTerms& terms, int first, int last,
                 double start, std::span<const int> fraction_bits, double* sums);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

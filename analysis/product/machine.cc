@@ -10,7 +10,7 @@
 #include "analysis/sums/sums.h"
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using MachineKind = MatmulModel::Sum;
@@ -377,4 +377,4 @@ double ErrorBound(const MatmulModel& m, const MatmulTerms& t, double c) {
   return 1.001 * (bound + last) + 1e-12 * (t.total + c);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include "analysis/product/model.h"
 #include "analysis/product/terms.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Not thread-safe (scratch memory).
 class MatmulMachine {
@@ -48,4 +48,4 @@ double ErrorBound(const MatmulModel& model, const MatmulTerms& terms, double c);
 float AddNearest(float a, double b);
 float AddTowardZero(float a, double b);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

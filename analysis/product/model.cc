@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using Sum = MatmulModel::Sum;
@@ -220,4 +220,4 @@ bool NarrowParts(const MatmulModel& m) {
   return m.part > 0 && FormatOf(m.part_dtype).precision <= FormatOf(DType::kF16).precision;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "base/dtype.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The format to which f32 factors are cut before they are multiplied.
 enum class InputCut : uint8_t {
@@ -106,4 +106,4 @@ bool KeepsFewerBits(const MatmulModel& model, int bits);
 // Returns true if parts of a split are stored in 16 bits or fewer.
 bool NarrowParts(const MatmulModel& model);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -14,7 +14,7 @@
 #include "analysis/product/machine.h"
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // If nothing is explained, this number of candidates is counted on all samples.
@@ -284,7 +284,7 @@ class Replay {
       if (kin.count(Kin(tally.model)) != 0) continue;
       if (tally.missed < nearest) {
         nearest = tally.missed;
-        out_.runner_up = ::plumbline::rules::Words(tally.model);
+        out_.runner_up = ::plumbline::analysis::Words(tally.model);
         out_.runner_up_matches = tally.tested - tally.missed;
       }
     }
@@ -313,9 +313,9 @@ class Replay {
                      [](const auto& a, const auto& b) { return a.first > b.first; });
     out_.left = 0;
     out_.matches = counted[0].first;
-    out_.best = ::plumbline::rules::Words(out_.tallies[counted[0].second].model);
+    out_.best = ::plumbline::analysis::Words(out_.tallies[counted[0].second].model);
     if (counted.size() < 2) return;
-    out_.runner_up = ::plumbline::rules::Words(out_.tallies[counted[1].second].model);
+    out_.runner_up = ::plumbline::analysis::Words(out_.tallies[counted[1].second].model);
     out_.runner_up_matches = counted[1].first;
   }
 
@@ -347,7 +347,7 @@ bool MatmulReplay::Proves(const Claim& claim) const {
 
 std::string MatmulReplay::Words() const {
   if (!explained()) return "no known arithmetic";
-  if (accepted.size() == 1) return rules::Words(accepted[0]);
+  if (accepted.size() == 1) return analysis::Words(accepted[0]);
   std::vector<std::string> parts;
   for (const auto& [key, value] : shared) {
     if (key != "sum") parts.push_back(absl::StrCat(key, " ", value));
@@ -399,4 +399,4 @@ MatmulMatches CountMatches(const MatmulCase& c, const MatmulModel& model) {
   return of;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

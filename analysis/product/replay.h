@@ -13,7 +13,7 @@
 #include "analysis/product/model.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct MatmulCounts {
   MatmulModel model;
@@ -66,4 +66,4 @@ struct MatmulMatches {
 };
 MatmulMatches CountMatches(const MatmulCase& c, const MatmulModel& model);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Returns floor(log2|x|), but at least the format's smallest normal exponent, for a value of the
@@ -143,4 +143,4 @@ void MatmulTerms::Measure() {
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "analysis/product/model.h"
 #include "base/exact_sum.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr int kBlockSizes = 7;  // 1, 2, 4, ..., 64
 inline constexpr int32_t kNoExponent = -(1 << 20);
@@ -59,4 +59,4 @@ struct MatmulTerms {
   void Measure();
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 std::optional<ApartRates> FindApart(const RatesOfStep& rates) {
   for (const auto& [op, values] : rates) {
@@ -33,4 +33,4 @@ std::optional<std::pair<uint32_t, double>> LargestRate(const RatesOfStep& rates)
   return largest;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Relative to the larger one, because libraries differ in the last place.
 inline constexpr double kRatesApart = 1e-6;
@@ -32,4 +32,4 @@ std::optional<ApartRates> FindApart(const RatesOfStep& rates);
 // none, returns nullopt.
 std::optional<std::pair<uint32_t, double>> LargestRate(const RatesOfStep& rates);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

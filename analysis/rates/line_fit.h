@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct SlopeAt {
   double slope = NAN;  // NaN if there are fewer than four points, or all at one place
@@ -58,4 +58,4 @@ inline SlopeAt FitSlope(const std::vector<std::pair<double, double>>& points, do
           .error = std::sqrt(variance * (1 / s11 + p2_slope * p2_slope / s22)) / unit};
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

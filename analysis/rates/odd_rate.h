@@ -7,7 +7,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct OddRate {
   static constexpr uint64_t kFewest = 3;      // steps
@@ -47,4 +47,4 @@ struct OddRate {
   void Persist(Archive& a) { a(nan, negative, lowest); }
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

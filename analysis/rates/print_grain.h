@@ -7,7 +7,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class PrintGrain {
  public:
@@ -45,4 +45,4 @@ class PrintGrain {
   uint32_t decimals_ = 0;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

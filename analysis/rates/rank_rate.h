@@ -7,7 +7,7 @@
 #include "analysis/rates/print_grain.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 constexpr uint64_t kZeroRateSteps = 10;  // consecutive steps that are a finding
 constexpr uint64_t kZeroRateReturns =
@@ -50,4 +50,4 @@ struct RankRate {
   bool may_be_printed() const { return !exact && (std::isnan(before) || grain.MayHideZero()); }
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,7 +5,7 @@
 
 #include "analysis/rates/line_fit.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kExact = 0.01;      // relative error up to which a slope is used
@@ -227,4 +227,4 @@ std::optional<RatePoint> RateCourse::Rest() const {
   return rest_;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

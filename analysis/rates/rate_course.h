@@ -17,7 +17,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct RatePoint {
   int64_t step = 0;
@@ -146,4 +146,4 @@ class RateCourse {
   bool may_rewarm_ = false;  // it began far below the previous rate
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "analysis/series/series.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 std::optional<RateName> RateNameOf(const std::string& op) {
   if (RoleByName(op) != SeriesRole::kRate) return std::nullopt;
@@ -23,4 +23,4 @@ std::optional<RateName> RateNameOf(const std::string& op) {
   return name;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct RateName {
   std::string stem;   // up to the word for the rate; common to the groups
@@ -15,4 +15,4 @@ struct RateName {
 // ("min_lr", "lr_scale"), returns nullopt.
 std::optional<RateName> RateNameOf(const std::string& op);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

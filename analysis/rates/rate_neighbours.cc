@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <iterator>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Returns the fewest significant digits that reproduce the value.
@@ -36,4 +36,4 @@ bool RateNeighbours::LossFalls() const {
   return fall.known && fall.falls;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "analysis/series/series.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class RateNeighbours {
  public:
@@ -39,4 +39,4 @@ class RateNeighbours {
   bool done_ = false;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 size_t RateTold::TakeRows(const ScalarRows& rows, const ScalarColumn& column, size_t first,
                           uint32_t attempt) {
@@ -26,4 +26,4 @@ size_t RateTold::TakeRows(const ScalarRows& rows, const ScalarColumn& column, si
   return row - first;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -13,7 +13,7 @@
 #include "analysis/rates/rate_course.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The groups of one stem.
 struct RateStem {
@@ -56,4 +56,4 @@ struct RateTold {
                   uint32_t attempt);
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

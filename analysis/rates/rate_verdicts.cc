@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr char kCountOnce[] =
@@ -329,4 +329,4 @@ FindingBuilder DeclaredFinding(const std::string& op, const DeclaredSchedule& s)
   return found;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

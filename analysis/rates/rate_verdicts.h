@@ -13,7 +13,7 @@
 #include "analysis/rates/rate_neighbours.h"
 #include "analysis/rates/rate_stem.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // `op` is the series' name. Sets the place's steps.
 FindingBuilder RestartFinding(const std::string& op, const RateRestart& restart);
@@ -54,4 +54,4 @@ struct DeclaredSchedule {
 uint64_t WholeMultiple(int64_t declared, int64_t seen);
 FindingBuilder DeclaredFinding(const std::string& op, const DeclaredSchedule& schedule);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "analysis/frame/frame.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr std::string_view kScheduleCounter = "scheduler.step",
                                   kOptimizerCounter = "optimizer.step";
@@ -44,4 +44,4 @@ struct SeenResumes {
   void Persist(Archive& a) { a(count, scheduler, optimizer); }
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/replicas/replica_copies.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr char kName[] = "weights_checksum";
@@ -121,4 +121,4 @@ std::vector<v1::Verdict> CopyChecksums::Explained(const SiteStep& step,
   return out;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

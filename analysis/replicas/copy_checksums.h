@@ -15,7 +15,7 @@
 #include "analysis/frame/frame.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Not thread-safe.
 class CopyChecksums {
@@ -51,4 +51,4 @@ class CopyChecksums {
   std::map<Key, Series> series_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

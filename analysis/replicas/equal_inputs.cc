@@ -3,7 +3,7 @@
 #include <cmath>
 #include <set>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kFewElements = 64;
@@ -76,4 +76,4 @@ void Refine(const InputClasses& next, InputClasses& step) {
   step.finite |= next.finite;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

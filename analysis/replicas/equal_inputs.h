@@ -10,7 +10,7 @@
 
 #include "analysis/collective/case/case.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The result of one step: for each rank, the first one with the same values.
 struct InputClasses {
@@ -39,4 +39,4 @@ std::vector<std::vector<size_t>> Alike(const std::vector<Key>& keys) {
   return alike;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

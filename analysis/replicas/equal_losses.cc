@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 bool EqualLosses::Take(const SiteStep& step) {
   std::map<uint32_t, double> values;
@@ -55,4 +55,4 @@ uint32_t EqualLosses::ClassOf(uint32_t rank) const {
   return at == classes_.end() ? rank : at->second;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "analysis/frame/frame.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One series of losses. The ranks are divided into classes of those that were equal in all steps so
 // far. If every rank is alone, it starts again. It also does so with another set of ranks, with
@@ -42,4 +42,4 @@ class EqualLosses {
   std::set<double> values_;          // first few values of the ranks that share a class
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

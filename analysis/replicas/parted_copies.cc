@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/replicas/replica_copies.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr char kBefore[] = "unsummed/before", kAfter[] = "unsummed/after",
@@ -98,4 +98,4 @@ std::vector<v1::Verdict> PartedCopies::Judge() const {
   return out;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

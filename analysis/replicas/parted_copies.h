@@ -13,7 +13,7 @@
 #include "analysis/frame/frame.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Not thread-safe.
 class PartedCopies {
@@ -40,4 +40,4 @@ class PartedCopies {
   std::map<Key, Rank> ranks_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "analysis/sample/sample.h"
 #include "base/load.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 std::string Hex(const char* bytes, size_t size) {
@@ -145,4 +145,4 @@ std::string RankList(const std::set<uint32_t>& ranks) {
   return text;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

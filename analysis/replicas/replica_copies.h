@@ -10,7 +10,7 @@
 #include "analysis/frame/frame.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // A hash of a tensor's content: two tensors with the same digest, shape and dtype have the same
 // bits.
@@ -62,4 +62,4 @@ std::optional<Difference> Compare(const v1::TensorState& a, const v1::TensorStat
 // Returns "rank 3" or "ranks 0, 1 and 12 more".
 std::string RankList(const std::set<uint32_t>& ranks);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

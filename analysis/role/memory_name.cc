@@ -8,7 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 std::vector<std::string> WordsOfMemory(const std::string& op) {
@@ -60,4 +60,4 @@ double LimitInName(const std::string& op) {
   return IsWandbGpu(op) && op.ends_with("memoryAllocated") ? 100 : 0;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // kNone: free memory, a peak, a share of time, a temperature, a count of errors. kLimit: the total
 // memory.
@@ -17,4 +17,4 @@ MemoryKind KindOfMemory(const std::string& op);
 // follows, returns 0.
 double LimitInName(const std::string& op);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 
 #include "base/load.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Returns true if at least 20 nats were drawn. Two draws then agree by chance with probability
@@ -79,4 +79,4 @@ uint64_t ContentOf(const v1::LogprobsSequence& rollout, int64_t step) {
                                        : XXH3_64bits_withSeed(&step, sizeof step, h);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns true if the halves of two steps have the same tokens. If one side has no ids, compares
 // their lengths.
@@ -22,4 +22,4 @@ bool Akin(const v1::LogprobsSequence& a, const v1::LogprobsSequence& b);
 // if they are not recorded, the step.
 uint64_t ContentOf(const v1::LogprobsSequence& rollout, int64_t step);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

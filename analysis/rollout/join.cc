@@ -12,7 +12,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/rollout/content.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr uint64_t kWindowSteps = 64;
@@ -354,4 +354,4 @@ std::string RolloutBatch::ForEach(const std::function<void(const RolloutSequence
   return first_problem;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

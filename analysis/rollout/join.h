@@ -22,7 +22,7 @@
 #include "analysis/rollout/sequence.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One trainer step of one site. Valid during the call that returned it.
 class RolloutBatch {
@@ -85,4 +85,4 @@ class RolloutJoin {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kOrdinary = 20;  // |ln rho| up to which factors may be multiplied as numbers
@@ -230,4 +230,4 @@ void RecordTest::EndStep() {
   crossed_ = 0;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -41,7 +41,7 @@
 #include "analysis/rollout/wealth.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // A token that a person can look up.
 struct TokenWitness {
@@ -220,4 +220,4 @@ class RecordTest {
   Extremes largest_, smallest_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

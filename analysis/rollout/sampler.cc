@@ -7,7 +7,7 @@
 
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kCap = 8;           // nats
@@ -278,4 +278,4 @@ uint64_t SamplerTest::tokens() const {
 
 uint64_t SamplerTest::groups() const { return slices_.pool().Groups(by()).groups(); }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -38,7 +38,7 @@
 #include "analysis/rollout/wealth.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The side of 0 on which the sum of x lies.
 enum class SamplerSide { kNone, kBelow, kAbove };
@@ -160,4 +160,4 @@ class SamplerTest {
   double declared_temperature_ = kNotRecorded;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "base/half.h"
 #include "base/load.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // A checked tensor of one sequence, or an absent one.
@@ -259,4 +259,4 @@ absl::Status DecodeRollout(const v1::LogprobsSequence& train, const v1::Logprobs
   return absl::OkStatus();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "base/dtype.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr int64_t kNoLag = std::numeric_limits<int64_t>::min();
 inline constexpr int64_t kNoVersion = std::numeric_limits<int64_t>::min();
@@ -79,4 +79,4 @@ struct RolloutSequence {
 absl::Status DecodeRollout(const v1::LogprobsSequence& train, const v1::LogprobsSequence& rollout,
                            RolloutSequence* out);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 void TimeHistogram::Add(double value) {
   if (!(value > 0)) value = 0x1p-20;
@@ -85,4 +85,4 @@ void SequenceTimes::EndStep() {
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

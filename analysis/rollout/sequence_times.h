@@ -12,7 +12,7 @@
 #include "analysis/rollout/sequence.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Quantiles of positive numbers from bins of a quarter octave: too large by a factor of at most
 // 1.19.
@@ -89,4 +89,4 @@ class SequenceTimes {
   TimeHistogram tokens_, seconds_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -29,7 +29,7 @@
 #include "analysis/rollout/sequence.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct SliceName {
   enum class Kind : uint8_t { kPool, kWorker, kVersion, kParity };
@@ -166,4 +166,4 @@ class RolloutSlices {
   int64_t open_number_ = kNoVersion;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kHead = 4;
@@ -107,4 +107,4 @@ v1::Verdict OtherPrompts(const TurnPrefixes& turns) {
   return found.Take();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -17,7 +17,7 @@
 #include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct TurnPrefixes {
   static constexpr int64_t kNoTurn = -1;
@@ -57,4 +57,4 @@ struct TurnPrefixes {
 // Builds the finding that some turn's prompt has other ids; `turns` must contain at least one.
 v1::Verdict OtherPrompts(const TurnPrefixes& turns);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The mean of N products. Factors are multiplied as doubles and moved to logarithms before they can
 // leave the range of a double. Not thread-safe.
@@ -72,4 +72,4 @@ class Wealth {
   }();
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -13,7 +13,7 @@
 #include "analysis/routing/policies/policies.h"
 #include "base/parallel.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // ---- naming ----------------------------------------------------------------------------------
@@ -410,4 +410,4 @@ std::string BiasComplaint(const SiteStep& step, const RoutingCase& c) {
   return "";
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

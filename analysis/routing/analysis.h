@@ -10,7 +10,7 @@
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/policies.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct RoutingAnalysis {
   // "short-id: sentence" if the call cannot be judged at all; then only `details` is set.
@@ -120,4 +120,4 @@ std::string BiasComplaint(const SiteStep& step, const RoutingCase& c);
 // 903 (...), score 0.42".
 google::protobuf::Struct Witness(const RoutingAnalysis& a, const RefusalPair& pair);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,7 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // A call without refusals is ignored. If a queue in time order gives the call too, it is no
 // evidence. If only a queue gives it, or if it shows another capacity, it is a contradiction.
@@ -51,4 +51,4 @@ std::string CallsTogether::Describe() const {
       calls_, inversions_, Capitalised(policy_), policy_bits(), capacity_bits());
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

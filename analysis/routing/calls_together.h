@@ -9,7 +9,7 @@
 #include "analysis/routing/analysis.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // For one site and mode. A single call with few full experts shows neither that one capacity
 // refuses nor which policy does. Several calls do, if they refuse at the same number and one
@@ -48,4 +48,4 @@ class CallsTogether {
   std::set<std::pair<int64_t, int64_t>> seen_;  // expert, candidates
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -1,6 +1,6 @@
 #include "analysis/routing/causes.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr RoutingCause kCauses[] = {
@@ -45,4 +45,4 @@ const RoutingCause& CauseOf(std::string_view id) {
   return kUnknownCause;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

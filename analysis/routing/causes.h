@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct RoutingCause {
   const char* id;  // a finding's cause.id
@@ -14,4 +14,4 @@ struct RoutingCause {
 // If there is no such id, returns the unknown cause.
 const RoutingCause& CauseOf(std::string_view id);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

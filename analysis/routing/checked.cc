@@ -8,7 +8,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/routing/policies/policies.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Policies that are visible even without refusals.
@@ -70,4 +70,4 @@ v1::Verdict Checked(const RoutingAnalysis& a, v1::Verdict verdict) {
   return NoPassBeside(a.nothing_kept, std::move(verdict));
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

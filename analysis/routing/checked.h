@@ -6,7 +6,7 @@
 #include "analysis/routing/analysis.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns how the recorded policy differs from the one that the recording shows, as a clause
 // without its full stop. If it does not, returns an empty string.
@@ -23,4 +23,4 @@ std::string CapacityBits(const RoutingAnalysis& a);
 // AgainstOwnRefusals: "3.1 against refusals of the tokens' own", or that those explain more.
 std::string AgainstOwnRefusals(const RoutingAnalysis& a);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -4,7 +4,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/routing/call/call.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 bool ContradictsItsQueue(const RoutingAnalysis& a) {
   return NamesQueue(a.c.routing->config()) && a.own_refusal_bits >= 0 && a.inversions.any.found();
@@ -34,4 +34,4 @@ v1::Verdict NoSuchQueue(const RoutingAnalysis& a) {
   return found.Take();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -3,7 +3,7 @@
 
 #include "analysis/routing/analysis.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns true if the configuration names a queue, but full experts admit later tokens, and own
 // refusals before a queue do not explain them better. Only tested if the capacity is declared, and
@@ -13,4 +13,4 @@ bool ContradictsItsQueue(const RoutingAnalysis& a);
 // Returns the finding that the real policy is not known.
 v1::Verdict NoSuchQueue(const RoutingAnalysis& a);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include "analysis/picture/picture.h"
 #include "analysis/routing/analysis.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 std::string TokenText(const RoutingCase& c, int32_t token, double score) {
@@ -119,4 +119,4 @@ google::protobuf::Struct Witness(const RoutingAnalysis& a, const RefusalPair& pa
   return s;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/reasons.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 v1::Verdict DecideZero(const SiteStep& step, const RoutingAnalysis& a) {
   if (a.scores_of_sequences) return ScoresNotOwn();
@@ -87,4 +87,4 @@ v1::Verdict NoInversion(const SiteStep& step, const RoutingAnalysis& a) {
       "order-unexplained: no inversion, but no queue in time order gives these refusals either");
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

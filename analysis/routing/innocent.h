@@ -5,7 +5,7 @@
 #include "analysis/routing/analysis.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // For calls in which every token took the experts that it scores above zero.
 v1::Verdict DecideZero(const SiteStep& step, const RoutingAnalysis& a);
@@ -20,4 +20,4 @@ v1::Verdict DecideClean(const SiteStep& step, const RoutingAnalysis& a, double p
 // the refusals.
 v1::Verdict NoInversion(const SiteStep& step, const RoutingAnalysis& a);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 #include "analysis/routing/checked.h"
 #include "analysis/routing/structure.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // With the router itself; with the recording only.
@@ -108,4 +108,4 @@ std::string RoutingAnalysis::HowToSettle(bool excluded_before) const {
                       said.empty() ? "" : " ", kRouterItself, replayed ? kOurRouter : "", ".");
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/policies.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 v1::Verdict NoOrder(const RoutingCase& c) {
   return Inconclusive(c.sequence.empty()
@@ -91,4 +91,4 @@ v1::Verdict PricesOrBias() {
       "gives the same. Record expert_bias (zeros if there is none) or policy");
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,7 +5,7 @@
 #include "analysis/routing/call/call.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 v1::Verdict NoOrder(const RoutingCase& c);
 v1::Verdict RandomChoice(const RoutingCase& c);
@@ -21,4 +21,4 @@ v1::Verdict OneCell(double luck_bits);
 v1::Verdict PricesOrBias();
 v1::Verdict EvenByStructure();
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

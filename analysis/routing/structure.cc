@@ -13,7 +13,7 @@
 #include "analysis/sample/sample.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr const char* kOneSequence =
@@ -259,4 +259,4 @@ std::string StructureDoubt(const RoutingAnalysis& a) {
   return by_rank && SameNumbers(a.c) ? kSameNumbers : "";
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 
 #include "analysis/routing/analysis.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns a sentence that states why, and what to record. If the recording excludes it, returns an
 // empty string. The conditions:
@@ -21,4 +21,4 @@ namespace plumbline::rules {
 // Linear in the choices. Pure, thread-safe.
 std::string StructureDoubt(const RoutingAnalysis& a);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 template <typename From, typename To>
@@ -211,4 +211,4 @@ DenseIds NumberIds(const std::vector<int64_t>& ids) {
   return out;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -12,7 +12,7 @@
 #include "base/load.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // [rows, columns] numbers inside a message, read as doubles. Borrows the message's bytes.
 class Matrix {
@@ -80,4 +80,4 @@ struct DenseIds {
 };
 DenseIds NumberIds(const std::vector<int64_t>& ids);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

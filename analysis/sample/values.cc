@@ -8,7 +8,7 @@
 #include "base/half.h"
 #include "base/load.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Returns the number of elements of a tensor, before or after CheckTensor.
@@ -189,4 +189,4 @@ DType CoarsestDType(const std::vector<double>& values, DType dtype, size_t enoug
   return dtype;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

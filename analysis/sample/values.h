@@ -10,7 +10,7 @@
 #include "base/dtype.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // A checked tensor as doubles, in C order. Exact for every floating dtype.
 struct SampleValues {
@@ -68,4 +68,4 @@ bool FitsFormat(const std::vector<double>& values, DType dtype, size_t enough);
 // they were bf16 before they were saved as f32.
 DType CoarsestDType(const std::vector<double>& values, DType dtype, size_t enough = 16);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -4,7 +4,7 @@
 
 #include "analysis/series/robust.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 BlockMedians::Block MiddleOf(const BlockMedians::Block& a, const BlockMedians::Block& b,
@@ -49,4 +49,4 @@ GatheredBlocks Gather(const BlockMedians& of, size_t from, size_t most) {
   return gathered;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class BlockMedians {
  public:
@@ -49,4 +49,4 @@ struct GatheredBlocks {
 };
 GatheredBlocks Gather(const BlockMedians& of, size_t from, size_t most);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // A copy copies the value. Persist uses the format of a std::optional. Not thread-safe.
 template <typename T>
@@ -40,4 +40,4 @@ class Boxed {
   std::unique_ptr<T> value_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

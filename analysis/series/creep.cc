@@ -4,7 +4,7 @@
 #include <cmath>
 #include <span>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // A power t^p has q = 2^p - 1 from its start on. For a root, q = 0.41. A q of 0.7 is a power of
@@ -202,4 +202,4 @@ Creep LookForCreep(const LowCourse& course, double limit) {
   return creep;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -16,7 +16,7 @@
 #include "analysis/series/robust.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The smallest value of each bucket of consecutive steps, for at most a few hundred buckets. Steps
 // ascend.
@@ -82,4 +82,4 @@ struct Creep {
 // that continues is a creep.
 Creep LookForCreep(const LowCourse& course, double limit);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

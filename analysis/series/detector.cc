@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr uint64_t kMarkEvery = 1024;
@@ -121,4 +121,4 @@ void SeriesDetector::GoLinear(State* state, std::vector<SeriesEvent>* events) {
   state->stall = Stall();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -16,7 +16,7 @@
 #include "analysis/series/stall.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class SeriesDetector {
  public:
@@ -98,4 +98,4 @@ class SeriesDetector {
   Excursions::Settled settled_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

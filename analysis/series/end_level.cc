@@ -6,7 +6,7 @@
 
 #include "analysis/series/robust.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kEndErrors = 6;  // the same as health/loss-divergence
@@ -96,4 +96,4 @@ EndFigures CompareEnd(std::span<const double> first, const BlockMedians& all, ui
   return figures;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

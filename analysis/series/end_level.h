@@ -8,7 +8,7 @@
 
 #include "analysis/series/block_medians.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct EndFigures {
   bool known = false;     // true from kFewestForEnd points on
@@ -29,4 +29,4 @@ inline constexpr uint64_t kFewestForEnd = 8;
 // points.
 EndFigures CompareEnd(std::span<const double> first, const BlockMedians& all, uint64_t points);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 double LinearUnit(double level, double scale) {
@@ -37,4 +37,4 @@ double ShareOf(double part, double level, double scale, bool linear) {
 double Excursion::value(double y) const { return linear ? y : std::exp(y); }
 double Rise::value(double y) const { return linear ? y : std::exp(y); }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 enum class ExcursionKind : uint8_t {
   kSpike,       // still away at the end, or back after more than 128 points
@@ -144,4 +144,4 @@ struct SeriesEvent {
   bool of_rise() const { return what == What::kRise || what == What::kFell; }
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 #include <limits>
 #include <span>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kThird = 1.0 / 3;
@@ -328,4 +328,4 @@ void Excursions::GoLinear() {
   for (double& above : above_) above = std::exp(level) * std::expm1(above);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

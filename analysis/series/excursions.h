@@ -27,7 +27,7 @@
 #include "analysis/series/level_window.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class Excursions {
  public:
@@ -156,4 +156,4 @@ class Excursions {
   Boxed<Awaited> awaited_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

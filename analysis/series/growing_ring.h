@@ -10,7 +10,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Places 0 to kCapacity - 1. Each is 0 until it is written. Not thread-safe.
 template <typename T, size_t kCapacity>
@@ -49,4 +49,4 @@ class GrowingRing {
   std::vector<T> values_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

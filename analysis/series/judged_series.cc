@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // FNV-1a, with a separator byte that UTF-8 names cannot contain. The same on every host.
@@ -89,4 +89,4 @@ std::string SeriesLimitReason(SeriesRole role, uint64_t most, uint64_t left_out)
                       " were stored and not judged: the first ", most, " of a run are");
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

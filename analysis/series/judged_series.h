@@ -16,7 +16,7 @@
 #include "base/archive.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Not thread-safe.
 class JudgedSeries {
@@ -70,4 +70,4 @@ class JudgedSeries {
 std::string SeriesLimitReason(SeriesRole role, uint64_t most);
 std::string SeriesLimitReason(SeriesRole role, uint64_t most, uint64_t left_out);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 
 #include "analysis/series/robust.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kHiddenFall = 0.03;  // a fall that noise must not hide
@@ -122,4 +122,4 @@ LearningFigures LookForLearning(std::span<const double> first, const BlockMedian
   return figures;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

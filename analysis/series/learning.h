@@ -7,7 +7,7 @@
 
 #include "analysis/series/block_medians.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct LearningFigures {
   bool known = false;     // true from kFewestForLearning points on
@@ -40,4 +40,4 @@ FallFigures LookForFall(const BlockMedians& all, uint64_t points);
 LearningFigures LookForLearning(std::span<const double> first, const BlockMedians& all,
                                 uint64_t points);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <span>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr uint64_t kHalf = LevelWindow::kWidest / 2;
@@ -164,4 +164,4 @@ void LevelWindow::KeepBound(double slope) {
   bound_slope_ = slope;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "analysis/series/robust.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The reference that a point is compared with.
 struct Frame {
@@ -89,4 +89,4 @@ class LevelWindow {
   std::array<double, kBounds> half_lengths_{};
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

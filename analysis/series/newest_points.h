@@ -9,7 +9,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Not thread-safe.
 template <typename T, size_t kMost>
@@ -65,4 +65,4 @@ class NewestPoints {
   size_t first_ = 0;  // place of the oldest point, if all places are taken
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

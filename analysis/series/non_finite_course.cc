@@ -1,6 +1,6 @@
 #include "analysis/series/non_finite_course.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr uint64_t kLastingRows = 3;  // consecutive rows of a norm that no scaler skips alone
@@ -174,4 +174,4 @@ NonFiniteSays NonFiniteCourse::End() {
   return NonFiniteSays::kNothing;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

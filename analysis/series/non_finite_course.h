@@ -11,7 +11,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct NonFiniteRow {
   int64_t step = 0;
@@ -117,4 +117,4 @@ class NonFiniteCourse {
   uint64_t cycles_ = 0;                        // consecutive equal cycles
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

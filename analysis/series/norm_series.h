@@ -7,7 +7,7 @@
 #include "analysis/series/standing.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Counts the points at the largest value: norms that are logged after clipping pile up there.
 struct Ceiling {
@@ -42,4 +42,4 @@ struct NormSeries {
   }
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -4,7 +4,7 @@
 
 #include "analysis/series/robust.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kLeastRise = 0.1;  // share of the best
@@ -139,4 +139,4 @@ OverfitFigures OverfitWatch::Look() const {
   return figures;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct OverfitFigures {
   bool known = false;     // true from kFewest evaluations on
@@ -62,4 +62,4 @@ class OverfitWatch {
   uint64_t count_ = 0;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

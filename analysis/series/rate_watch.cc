@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kAgain = 1.5;       // factor above a low from which the rate rose again
@@ -51,4 +51,4 @@ bool RateWatch::Rose(double rate) {
   return false;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 #include "analysis/series/excursion.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Classification of the newest value of a rate.
 struct RateMove {
@@ -47,4 +47,4 @@ class RateWatch {
   ScheduleRestart restart_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

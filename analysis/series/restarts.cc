@@ -8,7 +8,7 @@
 
 #include "analysis/series/excursions.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kRestartTenth = 0.1, kRestartThird = 1.0 / 3;
@@ -94,4 +94,4 @@ void Excursions::ForgetRate() {
   awaited_.Reset();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMostBlocks = 96;
@@ -165,4 +165,4 @@ void Riser::Persist(Archive& a) {
     window_.Insert(At(points_, i));
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

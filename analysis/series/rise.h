@@ -15,7 +15,7 @@
 #include "analysis/series/robust.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class Riser {
  public:
@@ -78,4 +78,4 @@ class Riser {
   SortedWindow window_;  // the newest block
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

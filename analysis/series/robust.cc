@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 double MedianOf(std::span<double> values) {
   if (values.empty()) return NAN;
@@ -140,4 +140,4 @@ SeriesNoise NoiseOf(const std::vector<double>& values) {
   return noise;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns the median; the mean of the middle two if the number is even, NaN if there are none.
 // Reorders `values`.
@@ -80,4 +80,4 @@ class SortedWindow {
   std::vector<double> values_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

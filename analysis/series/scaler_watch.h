@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns true if `op` names a count of skipped steps: "skipped", "number of skipped iterations",
 // "overflow".
@@ -53,4 +53,4 @@ class ScalerWatch {
   bool running_ = true;  // the count is a running count, as far as is known
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr int64_t kSkipWindow = 1000;  // steps
 
@@ -73,4 +73,4 @@ struct SkipStreak {
   }
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

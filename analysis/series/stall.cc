@@ -6,7 +6,7 @@
 
 #include "analysis/series/robust.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kFirst = 16;
@@ -59,4 +59,4 @@ StallFigures Stall::Look() const {
   return figures;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

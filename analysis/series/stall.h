@@ -10,7 +10,7 @@
 #include "analysis/series/learning.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct StallFigures {
   bool known = false;        // true from 500 points on
@@ -38,10 +38,10 @@ class Stall {
   // `y` is ln value.
   void Take(int64_t step, double y);
   StallFigures Look() const;
-  FallFigures LookForFall() const { return rules::LookForFall(blocks_, count_); }
+  FallFigures LookForFall() const { return analysis::LookForFall(blocks_, count_); }
   EndFigures LookAtEnd() const { return CompareEnd(first_, blocks_, count_); }
   LearningFigures LookForLearning() const {
-    return rules::LookForLearning(first_, blocks_, count_);
+    return analysis::LookForLearning(first_, blocks_, count_);
   }
   // True at 96 points and each time their number has doubled, so that a running series is tested
   // too.
@@ -60,4 +60,4 @@ class Stall {
   uint64_t count_ = 0;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

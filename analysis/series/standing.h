@@ -12,7 +12,7 @@
 #include "analysis/series/robust.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class Standing {
  public:
@@ -92,4 +92,4 @@ class Standing {
   double lowest_ = HUGE_VAL, highest_ = -HUGE_VAL;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

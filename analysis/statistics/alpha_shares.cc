@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 double ShareOfNumber(uint64_t number) {
   const double n = static_cast<double>(number) + 1;
@@ -18,4 +18,4 @@ double ShareOfRole(v1::Role role) {
   return std::ldexp(1.0, -number - 1);  // 3: a sixteenth
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -21,7 +21,7 @@
 #include "base/archive.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // For all rules together. A rule's part of it is its own alpha_weight (RuleInfo).
 inline constexpr double kRunAlpha = 1e-6;
@@ -45,4 +45,4 @@ class AlphaShares {
   std::map<v1::Role, uint64_t> seen_;  // streams so far
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/statistics/bias_stream.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 std::string WithSeparators(double n) {
@@ -125,4 +125,4 @@ void FillBias(const BiasStream& stream, v1::Finding& finding, const std::string&
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class BiasStream;
 
@@ -46,4 +46,4 @@ google::protobuf::Struct ToStruct(const BiasForecast& forecast, const std::strin
 // (statistical), and adds the assumptions of the test.
 void FillBias(const BiasStream& stream, v1::Finding& finding, const std::string& unit = "ulp");
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

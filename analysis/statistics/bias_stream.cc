@@ -7,7 +7,7 @@
 
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // A larger error is not the rounding of any format, and its square would make the variance
@@ -210,4 +210,4 @@ v1::Level BiasStream::level() const {
   return side() == BiasSide::kNone ? v1::LEVEL_UNSPECIFIED : interval_level();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -49,7 +49,7 @@
 #include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Biases up to kBiasBudgetUlp are ignored. kBiasDeviations is the half-width of an interval in
 // standard errors (two-sided 1e-6 of a normal distribution).
@@ -167,4 +167,4 @@ class BiasStream {
   uint64_t misrounded_ = 0;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -16,7 +16,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 template <size_t K>
 class ClusterSums {
@@ -58,4 +58,4 @@ class ClusterSums {
   std::array<double, K * K> outer_{};  // lower triangle
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -22,7 +22,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Hash of what tokens of one context have in common; kOwnContext if nothing is known.
 using ContextKey = uint64_t;
@@ -104,4 +104,4 @@ class ContextSums {
   std::vector<Bucket> buckets_;  // kBuckets, from the first token on
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

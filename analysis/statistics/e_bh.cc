@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstddef>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 std::vector<bool> SelectByEBh(std::span<const double> log_e, double alpha) {
   std::vector<size_t> order;
@@ -24,4 +24,4 @@ std::vector<bool> SelectByEBh(std::span<const double> log_e, double alpha) {
   return result;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // `log_e` is ln of one e-value per tensor (wealth at one time; its running maximum is not an
 // e-value). NaN is never selected but counts as a tensor. Returns [log_e.size()] flags. The k
@@ -14,4 +14,4 @@ namespace plumbline::rules {
 // (alpha k). Pure.
 std::vector<bool> SelectByEBh(std::span<const double> log_e, double alpha);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

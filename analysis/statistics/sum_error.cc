@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 SumError ErrorOf(double y, const ExactSum& s, double sum_squares, DType out, uint32_t divisor) {
   SumError error;
@@ -60,4 +60,4 @@ double LostMass::mass_share() const {
   return mass > 0 ? lost_mass / mass : std::numeric_limits<double>::quiet_NaN();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

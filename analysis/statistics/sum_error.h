@@ -8,7 +8,7 @@
 #include "base/dtype.h"
 #include "base/exact_sum.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The result of one sampled element.
 struct SumError {
@@ -66,4 +66,4 @@ struct LostMass {
   double mass_share() const;  // lost_mass / mass; NaN without mass
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns a + b rounded once to nearest even in `t`, for doubles a and b. The double sum is itself
 // rounded. If it then lies midway between two values of `t`, the lost part decides.
@@ -25,4 +25,4 @@ inline double RoundedSum(double a, double b, DType t) {
   return midway ? nudged : plain;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr uint64_t kFewBlocks = 64;     // fewer blocks give no verdict
 inline constexpr double kShareOfBlocks = 0.1;  // customary: from this share on it is a finding
@@ -40,4 +40,4 @@ inline v1::Verdict BlockFaultFinding(const BlockFault& fault, double share, std:
       .Take();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

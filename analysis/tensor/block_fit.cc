@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr int kFewest = 8;    // values that a block needs to count as clipped or spent
@@ -53,4 +53,4 @@ BlockFit FitOfBlocks(const MatmulCase& c, bool of_a) {
   return fit;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

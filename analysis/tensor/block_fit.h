@@ -6,7 +6,7 @@
 
 #include "analysis/product/product.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct BlockFit {
   uint64_t blocks = 0;  // blocks with a non-zero value
@@ -31,4 +31,4 @@ struct BlockFit {
 // Measures one factor's sampled rows. If it has no block scales, returns zeros.
 BlockFit FitOfBlocks(const MatmulCase& c, bool of_a);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 #include "analysis/tensor/block_fault.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Share of sum |x|. In mxfp4, normal values lose 1.1 % of it. Student's t with 3 degrees of
@@ -167,4 +167,4 @@ std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string&
   return verdict;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Values of the option `blocks`: the declared format, or one of these instead of it.
 inline constexpr char kBlockChoices[] =
@@ -19,4 +19,4 @@ bool DeclaresBlocks(const v1::TensorState& state);
 // format is asked for and the tensor declares none.
 std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string& asked);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include "analysis/tensor/block_fault.h"
 #include "analysis/tensor/block_fit.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 std::optional<v1::Verdict> BlocksFinding(const MatmulCase& c, const BlockFit& fit, bool of_a) {
@@ -63,4 +63,4 @@ std::optional<v1::Verdict> JudgeBlockScales(const Item& item) {
   return Pass("the blocks' scales fit their values", std::move(details));
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,9 +5,9 @@
 
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns nullopt if the item is no such product.
 std::optional<v1::Verdict> JudgeBlockScales(const Item& item);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

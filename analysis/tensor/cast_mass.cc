@@ -5,7 +5,7 @@
 
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 void CastMass::Take(double x, DType target) {
   const double size = std::fabs(x);
@@ -27,4 +27,4 @@ void CastMass::Take(std::span<const double> all, DType target) {
   for (const double x : all) Take(x, target);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 
 #include "base/dtype.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct CastMass {
   uint64_t values = 0;  // finite and not zero
@@ -23,4 +23,4 @@ struct CastMass {
   double lost_share() const { return mass > 0 ? lost() / mass : 0; }
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

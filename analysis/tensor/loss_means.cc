@@ -6,7 +6,7 @@
 
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kFp32Step = 0x1p-24;
@@ -128,4 +128,4 @@ LossComparison CompareLoss(double logged, uint32_t logger, const std::vector<Los
   return c;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The sums of one rank in one micro-batch.
 struct LossUnit {
@@ -47,4 +47,4 @@ LossComparison CompareLoss(double logged, uint32_t logger, const std::vector<Los
 // 16 bits. For other values, returns 0.
 double LoggingStep(double value);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

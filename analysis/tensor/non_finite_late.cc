@@ -1,6 +1,6 @@
 #include "analysis/tensor/non_finite_late.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 void LateSteps::Take(const SiteStep& step) {
   if (step.items.empty()) return;
@@ -18,4 +18,4 @@ bool LateMemory::IsNews(const LateStep& late, bool open) {
   return !told && !(open && since_ <= late.step);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -11,7 +11,7 @@
 #include "analysis/tensor/non_finite_trace.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One step of one rank.
 struct LateStep {
@@ -51,4 +51,4 @@ class LateMemory {
   std::set<uint32_t> ranks_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include "analysis/tensor/non_finite_words.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 std::string NonFiniteSighting::WhoText() const {
   if (ranks.size() == 1) return absl::StrCat("rank ", ranks[0], " was");
@@ -73,4 +73,4 @@ void NonFiniteSighting::Fill(v1::Verdict& verdict) const {
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -12,7 +12,7 @@
 #include "analysis/tensor/non_finite_trace.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct NonFiniteSighting {
   int64_t step = 0;
@@ -48,4 +48,4 @@ struct NonFiniteSighting {
   bool WrittenBetweenSteps() const;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -12,7 +12,7 @@
 #include "analysis/collective/case/case.h"
 #include "analysis/sample/sample.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Compares names with their numbers by value: layers.2 comes before layers.10.
@@ -344,4 +344,4 @@ void NonFiniteTrace::Clear() {
   values_ = 0;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

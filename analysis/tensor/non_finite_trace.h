@@ -12,7 +12,7 @@
 #include "base/archive.h"
 #include "base/dtype.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // `what` of a weight at the start of the step: role "parameter" (run.watch observes parameters if a
 // loss or a gradient is not finite), or an update's elements before it.
@@ -105,4 +105,4 @@ class NonFiniteTrace {
   uint64_t values_ = 0;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

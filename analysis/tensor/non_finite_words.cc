@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 std::string CountText(const Observation& o) {
   std::string text;
@@ -89,4 +89,4 @@ std::string UnseenText(const std::optional<int64_t>& last, int64_t step, const c
       from == to ? absl::StrCat("step ", from) : absl::StrFormat("steps %d to %d", from, to));
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 
 #include "analysis/tensor/non_finite_trace.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns a text such as "2 NaN, 1 +Inf".
 std::string CountText(const Observation& o);
@@ -29,4 +29,4 @@ std::string MomentText(const std::vector<const Observation*>& moments);
 // Returns "It was last looked at in step 32; steps 33 to 63 were not looked at. "
 std::string UnseenText(const std::optional<int64_t>& last, int64_t step, const char* what);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

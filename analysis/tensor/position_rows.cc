@@ -5,7 +5,7 @@
 
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr int64_t kFewDistinct = 4;
@@ -122,4 +122,4 @@ PositionRow LookAtPositions(const double* values, int64_t n, DType dtype, int64_
   return row;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 
 #include "base/dtype.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // A stretch of one row in which values[begin + i] = round((start + i) * step) in `dtype` for all i.
 struct CountedStretch {
@@ -39,4 +39,4 @@ PositionRow LookAtPositions(const double* values, int64_t n, DType dtype, int64_
 // of counted positions.
 int64_t PositionWork(int64_t values);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

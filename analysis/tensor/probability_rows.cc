@@ -8,7 +8,7 @@
 
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kRowSumStep = 0x1p-24;
@@ -267,4 +267,4 @@ bool OneFactor(const std::vector<ProbabilityRow>& rows) {
   return beyond && low <= high && most > 1.05 * least;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

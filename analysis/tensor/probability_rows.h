@@ -7,7 +7,7 @@
 
 #include "analysis/sample/sample.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 enum class RowKind {
   kSumsToOne,  // within the bound
@@ -64,4 +64,4 @@ bool OneFactor(const std::vector<ProbabilityRow>& rows);
 // rate, and if it is plausible (probability above 1e-6) that this number of values lost nothing.
 bool DropoutFactor(const std::vector<ProbabilityRow>& rows);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

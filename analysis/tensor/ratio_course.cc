@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr uint64_t kFewInside = 8;
@@ -136,4 +136,4 @@ bool RatioCourse::MayBeSchedule() const {
   return run_.rising() || !(run_.mean() >= highest_ - 1);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

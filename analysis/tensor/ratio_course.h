@@ -11,7 +11,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Decides whether the learning rate is active: the warm-up is over, and it is at least a tenth of
 // its maximum.
@@ -127,4 +127,4 @@ class RatioCourse {
   double inside_squares_ = 0;    // mean square deviation from it
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

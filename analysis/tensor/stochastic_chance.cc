@@ -5,7 +5,7 @@
 
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 struct Move {
@@ -79,4 +79,4 @@ double LogChanceIfStochastic(const UpdateCase& sample, const v1::UpdateSummary& 
   return std::min(LogChanceOfSample(moves), LogChanceOfWhole(moves, summary));
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include "analysis/sample/sample.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns the natural logarithm of an upper bound on the probability that stochastic rounding
 // applied as little as was observed. It is the smaller of two bounds:
@@ -17,4 +17,4 @@ namespace plumbline::rules {
 //   min(f, 1 - f), whose mean is taken from the sample: ln P(N <= n) <= n - mu + n ln(mu / n).
 double LogChanceIfStochastic(const UpdateCase& sample, const v1::UpdateSummary& summary);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

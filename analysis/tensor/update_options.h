@@ -3,7 +3,7 @@
 
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr OptionInfo kUpdateElements = {
     .name = "elements",
@@ -17,4 +17,4 @@ inline constexpr OptionInfo kUpdateElements = {
 // If the probability under stochastic rounding is below this, stochastic rounding is excluded.
 inline constexpr double kStochasticChance = 1e-5;
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMostPools = size_t{1} << 16;
@@ -114,4 +114,4 @@ void UpdatePool::TellLeft(const std::string& why, VerdictSink& out) const {
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -16,7 +16,7 @@
 #include "base/archive.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Not thread-safe. Use one per rule object.
 class UpdatePool {
@@ -64,4 +64,4 @@ class UpdatePool {
   std::map<Key, Pooled> pools_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

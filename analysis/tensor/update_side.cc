@@ -6,7 +6,7 @@
 
 #include "base/exact_sum.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kFewRounded = 64, kFewTelling = 16, kListed = 3;
@@ -117,4 +117,4 @@ OneSidedStore FindOneSidedStore(const UpdateCase& c) {
   return {};
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 
 #include "analysis/sample/sample.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct OneSidedStore {
   std::string side;       // "toward zero", "away from zero", "down", "up"; "" if none
@@ -28,4 +28,4 @@ struct OneSidedStore {
 // stochastic rounding is below 1e-9.
 OneSidedStore FindOneSidedStore(const UpdateCase& c);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Bound for a site whose elements rarely count.
@@ -31,4 +31,4 @@ void UpdateWindow::Forget(const SiteStep& step, const Item& item) {
   sites_.erase(KeyOf(step, item));
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

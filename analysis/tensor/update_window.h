@@ -11,7 +11,7 @@
 #include "analysis/sample/sample.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Not thread-safe. Use one per rule object.
 class UpdateWindow {
@@ -41,4 +41,4 @@ class UpdateWindow {
   std::map<Key, Gathered> sites_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

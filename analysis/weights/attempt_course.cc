@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kLearnt = 4;  // standard deviations by which the loss must have fallen before
@@ -102,4 +102,4 @@ std::optional<v1::Verdict> AttemptCourse::Judge(uint32_t rank, int64_t step) {
   return verdict;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

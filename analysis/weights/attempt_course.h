@@ -8,7 +8,7 @@
 #include "analysis/frame/frame.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Series that run.watch reports for an attempt.
 inline constexpr char kAnew[] = "trained/anew";  // 1 if the first update found no optimizer state
@@ -47,4 +47,4 @@ class AttemptCourse {
   std::optional<double> resumed_;  // of the step that is open; between steps it is empty
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include "analysis/sample/sample.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr char kAverage[] = "average";
@@ -184,4 +184,4 @@ void AverageCourses::Rest(VerdictSink& out) const {
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -13,7 +13,7 @@
 #include "analysis/frame/frame.h"
 #include "base/dtype.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One average of one rank: its sampled elements. An element is due if an average that follows would
 // have moved by at least one unit in its last place: its weight was on one side of it in all
@@ -81,4 +81,4 @@ class AverageCourses {
   std::optional<double> optimizer_step_;                   // of this step
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

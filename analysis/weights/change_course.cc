@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/sample/sample.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMostChanges = size_t{1} << 16;
@@ -200,4 +200,4 @@ void ChangeCourses::Rest(VerdictSink& out) const {
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

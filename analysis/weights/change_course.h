@@ -12,7 +12,7 @@
 
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One weight of one rank: its sampled elements.
 struct ChangeCourse {
@@ -85,4 +85,4 @@ class ChangeCourses {
   std::map<std::pair<uint32_t, std::string>, Open> open_;  // of this step
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include "analysis/sample/sample.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr char kFirst[] = "exp_avg", kSecond[] = "exp_avg_sq";
@@ -167,4 +167,4 @@ v1::Verdict HeldMoments::Zero(const Open& open) {
       .Take();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

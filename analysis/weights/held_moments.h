@@ -11,7 +11,7 @@
 #include "analysis/frame/frame.h"
 #include "base/dtype.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Covers one step and keeps nothing. For checkpoints only: the ops are "exp_avg" and "exp_avg_sq".
 class HeldMoments {
@@ -40,4 +40,4 @@ class HeldMoments {
   std::map<std::pair<uint32_t, std::string>, Open> open_;  // by rank and layer
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

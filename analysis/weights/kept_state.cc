@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 FindingBuilder Begin(v1::Level level, uint32_t rank, const char* op, const StateCounts& before,
@@ -130,4 +130,4 @@ v1::Verdict OtherRatio(uint32_t rank, double ratio, double other, const StateCou
       .Take();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

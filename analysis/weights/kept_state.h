@@ -11,7 +11,7 @@
 
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 inline constexpr char kOptimizerStep[] = "optimizer.step";  // the largest over the parameters
 inline constexpr char kSchedulerStep[] = "scheduler.step";  // last_epoch
@@ -45,4 +45,4 @@ v1::Verdict StateLost(uint32_t rank, int64_t lost, const StateCounts& now);
 v1::Verdict OtherRatio(uint32_t rank, double ratio, double other, const StateCounts& before,
                        const StateCounts& now);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

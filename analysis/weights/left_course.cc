@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kOpposedCosine = -0.3;   // a loss of its own opposes a task's by less, as a rule
@@ -71,4 +71,4 @@ std::optional<v1::Verdict> LeftCourse::Rest(uint32_t rank) const {
   return verdict;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

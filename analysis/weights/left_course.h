@@ -8,7 +8,7 @@
 #include "analysis/frame/frame.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // What run.watch reports of a backward pass that adds to gradients which the pass of another
 // optimizer's update has left.
@@ -42,4 +42,4 @@ class LeftCourse {
   bool judged_ = false;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "analysis/weights/kept_state.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr std::string_view kMoment = "exp_avg_sq", kBeta2 = "held.beta2";
@@ -212,4 +212,4 @@ void MomentCourses::Rest(VerdictSink& out) const {
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -11,7 +11,7 @@
 #include "analysis/frame/frame.h"
 #include "base/dtype.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One tensor of one rank. Elements are those that its evidence samples, the same in each
 // checkpoint.
@@ -76,4 +76,4 @@ class MomentCourses {
   std::optional<double> optimizer_step_;                   // of this step
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kAdamEpsilon = 1e-8;     // a gradient far below it has no effect
@@ -106,4 +106,4 @@ bool ObservedWeight::IsLostIfPlain(double at_rate) const {
   return IsFloating(dtype) && gradient && at_rate * gradient_amax < UlpOf(weight_amax, dtype) / 2;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

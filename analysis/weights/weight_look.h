@@ -12,7 +12,7 @@
 #include "analysis/replicas/replicas.h"
 #include "base/dtype.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct ObservedWeight {
   bool observed = false;         // whether the weight was observed
@@ -66,4 +66,4 @@ class UsualGradients {
   double gradient_ = 0, moment_ = 0;  // medians of the largest elements
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

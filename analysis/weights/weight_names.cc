@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 bool IsNumber(std::string_view text) {
@@ -80,4 +80,4 @@ std::string SiblingsOf(std::string_view name) {
   return "";
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns true if one of the name's parts, between dots, is one of these words, in any case.
 bool HasPart(std::string_view name, std::initializer_list<std::string_view> words);
@@ -24,4 +24,4 @@ bool IsOneAxisByName(std::string_view layer);
 // there is none, returns an empty string.
 std::string SiblingsOf(std::string_view name);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Returns true if a decay explains the change. A decay multiplies each element by one factor, so
@@ -94,4 +94,4 @@ bool ZeroCourse::NeverUsed(int64_t step, uint64_t tensors, double worst) const {
   return static_cast<double>(zeros) * std::log(worst) <= LogFalseAlarm(tensors);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

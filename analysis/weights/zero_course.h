@@ -10,7 +10,7 @@
 #include "analysis/weights/zero_step.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct ZeroCourse {
   uint64_t steps = 0;  // observations that count, zero or not
@@ -83,4 +83,4 @@ struct ZeroSite {
   void Persist(Archive& a) { a(ranks, role, step_first, step_last, told); }
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

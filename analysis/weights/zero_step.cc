@@ -8,7 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 void ZeroStep::Take(const SiteStep& step, const Item& item) {
   const v1::TensorState& state = item.evidence->tensor();
@@ -89,4 +89,4 @@ bool IsOfExpert(const std::string& layer) {
   });
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

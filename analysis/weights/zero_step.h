@@ -11,7 +11,7 @@
 #include "analysis/frame/frame.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One tensor of one rank, over all calls of the step.
 struct ZeroLook {
@@ -78,4 +78,4 @@ bool IsOfExpert(const std::string& layer);
 // initial values.
 inline bool IsComputed(std::string_view role) { return role == "gradient" || role == "activation"; }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

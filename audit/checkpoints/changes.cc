@@ -96,8 +96,8 @@ std::string RoleOf(const std::string& name) {
   const std::string lower = absl::AsciiStrToLower(name);
   if (Holds(lower, {"norm", ".ln", "ln_"})) return "norm";
   if (lower.ends_with("bias")) return "bias";
-  if (rules::IsWordEmbedding(name) || rules::IsPositionTable(name)) return "embedding";
-  if (rules::IsWordHead(name)) return "head";
+  if (analysis::IsWordEmbedding(name) || analysis::IsPositionTable(name)) return "embedding";
+  if (analysis::IsWordHead(name)) return "head";
   if (Holds(lower, {"router", "gate.weight", "gating"})) return "router";
   if (Holds(lower, {"expert"})) return "experts";
   if (Holds(lower, {"attn", "attention", "q_proj", "k_proj", "v_proj", "o_proj", "qkv"}))

@@ -152,8 +152,8 @@ class Replay {
   void Apply(const v1::JudgeEvent& event) {
     rules::ApplyCloses(event, options_.run, engine_.get());
     if (event.has_hung() && event.hung().run() == options_.run)
-      engine_->Tell(options_.run, rules::kHangRule, rules::HangVerdict(event.hung()));
-    const auto opened = rules::QuarantineOpened(event);
+      engine_->Tell(options_.run, rules::kHangRule, analysis::HangVerdict(event.hung()));
+    const auto opened = analysis::QuarantineOpened(event);
     if (opened && opened->site().run() == options_.run && Selected(rules::kQuarantineRule))
       result_.report.Add(*opened);
     // Use the server's suppressions, unless the caller gave some.

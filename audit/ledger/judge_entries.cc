@@ -9,7 +9,7 @@
 namespace plumbline::audit {
 namespace {
 
-using rules::FindingBuilder;
+using analysis::FindingBuilder;
 
 constexpr size_t kLeastPairs = 2;
 constexpr size_t kMostNamed = 4;  // findings named in an explanation; the others are counted
@@ -105,10 +105,10 @@ Open OpenOf(const LedgerFile& file, const std::vector<ledger::Cell>& cells) {
 
 v1::Verdict OpenFindings(const std::string& name, const Open& open) {
   if (!open.reported)
-    return rules::Inconclusive(
+    return analysis::Inconclusive(
         "no-report: no run of this entry names the JSON report of an audit (report = \"...\")");
   if (open.count == 0)
-    return rules::Pass("none-open: the reports have no open finding on causality or precision");
+    return analysis::Pass("none-open: the reports have no open finding on causality or precision");
   return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_PROVED)
       .Title("its runs have open findings on causality or precision")
       .Explain(absl::StrCat(
@@ -129,16 +129,16 @@ void JudgeScales(const LedgerResult& result, std::vector<v1::Verdict>* out) {
   const ledger::Ledger& ledger = result.file.ledger;
   for (size_t i = 0; i < ledger.multipliers.size(); ++i) {
     const bool few = result.estimate.multipliers[i].cells.back().pairs.size() < kLeastPairs;
-    out->push_back(
-        LedgerVerdict("ledger/one-seed", ledger.multipliers[i].name,
-                      few ? OneSeed(result, i) : rules::Pass("pairs: two pairs of seeds or more")));
+    out->push_back(LedgerVerdict(
+        "ledger/one-seed", ledger.multipliers[i].name,
+        few ? OneSeed(result, i) : analysis::Pass("pairs: two pairs of seeds or more")));
   }
   for (size_t i = 0; i < ledger.multipliers.size(); ++i) {
     const double largest = result.estimate.multipliers[i].worth.largest().flops;
     const bool far = largest < ledger.target / ledger::kNearTarget;
     out->push_back(LedgerVerdict(
         "ledger/small-scale", ledger.multipliers[i].name,
-        far ? SmallScale(result, i) : rules::Pass("near: within a factor of 5 of the target")));
+        far ? SmallScale(result, i) : analysis::Pass("near: within a factor of 5 of the target")));
   }
 }
 
@@ -151,7 +151,7 @@ void JudgeStack(const LedgerResult& result, std::vector<v1::Verdict>* out) {
       for (const ledger::LeaveOut& l : ledger.stack->leave_outs) left_out |= l.name == m.name;
     }
     out->push_back(LedgerVerdict("ledger/not-on-stack", m.name,
-                                 left_out ? rules::Pass("left-out: the stack was run without it")
+                                 left_out ? analysis::Pass("left-out: the stack was run without it")
                                           : NotOnStack(m.name, ledger.stack.has_value())));
   }
 }

@@ -11,7 +11,7 @@
 namespace plumbline::audit {
 namespace {
 
-using rules::FindingBuilder;
+using analysis::FindingBuilder;
 
 std::string PercentOf(double share) { return absl::StrFormat("%.2f %%", 100 * share); }
 
@@ -94,12 +94,12 @@ void JudgeLeaks(const LedgerResult& result, std::vector<v1::Verdict>* out) {
     const ledger::Leak& leak = leaks.of[i];
     v1::Verdict verdict;
     if (leak.pairs == 0) {
-      verdict = rules::Inconclusive(
+      verdict = analysis::Inconclusive(
           "no-other: no pair of its runs has the loss on a second evaluation set (other)");
     } else if (leak.found) {
       verdict = LeakFound(name, leak, leaks.threshold);
     } else {
-      verdict = rules::Pass("both: it helps equally on both evaluation sets");
+      verdict = analysis::Pass("both: it helps equally on both evaluation sets");
     }
     out->push_back(LedgerVerdict("ledger/evaluation-leak", name, std::move(verdict)));
   }
@@ -108,11 +108,11 @@ void JudgeLeaks(const LedgerResult& result, std::vector<v1::Verdict>* out) {
 void JudgeClaims(const LedgerResult& result, std::vector<v1::Verdict>* out) {
   v1::Verdict verdict;
   if (!result.estimate.stack) {
-    verdict = rules::Inconclusive("no-stack: all changes together were not run");
+    verdict = analysis::Inconclusive("no-stack: all changes together were not run");
   } else if (result.estimate.stack->overstated() >= ledger::kOverstated) {
     verdict = Overstated(*result.estimate.stack);
   } else {
-    verdict = rules::Pass("claimed: the stack does not contradict the product of the claims");
+    verdict = analysis::Pass("claimed: the stack does not contradict the product of the claims");
   }
   out->push_back(LedgerVerdict("ledger/overstated", "stack", std::move(verdict)));
 }
@@ -121,11 +121,11 @@ void JudgeScaleBias(const LedgerResult& result, std::vector<v1::Verdict>* out) {
   const ledger::ScaleBias bias = ledger::FindScaleBias(result.estimate, result.allowances);
   v1::Verdict verdict;
   if (bias.judged == 0) {
-    verdict = rules::Inconclusive("one-scale: no multiplier was measured at two scales");
+    verdict = analysis::Inconclusive("one-scale: no multiplier was measured at two scales");
   } else if (bias.found()) {
     verdict = ScaleBiasFound(bias);
   } else {
-    verdict = rules::Pass("alike: multipliers do not change together with scale");
+    verdict = analysis::Pass("alike: multipliers do not change together with scale");
   }
   out->push_back(LedgerVerdict("ledger/scale-bias", "", std::move(verdict)));
 }

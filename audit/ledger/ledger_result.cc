@@ -22,7 +22,7 @@ v1::Verdict LedgerVerdict(const char* rule, const std::string& op, v1::Verdict v
   v1::Finding& finding = *verdict.mutable_finding();
   finding.set_rule(rule);
   *finding.mutable_site() = verdict.site();
-  finding.set_fingerprint(rules::Fingerprint(rule, verdict.site()));
+  finding.set_fingerprint(analysis::Fingerprint(rule, verdict.site()));
   return verdict;
 }
 

@@ -12,7 +12,7 @@
 
 namespace plumbline::audit {
 
-using rules::LevelName;
+using analysis::LevelName;
 using rules::StrengthName;
 using rules::VerdictName;
 Ink LevelInk(v1::Level level);

@@ -52,7 +52,7 @@ Json SitesJson(const rules::Incident& incident) {
     sites.push_back({{"fingerprint", Utf8(finding->fingerprint())},
                      {"layer", Utf8(site.layer())},
                      {"op", Utf8(site.op())},
-                     {"level", rules::LevelName(finding->level())},
+                     {"level", analysis::LevelName(finding->level())},
                      {"strength", rules::StrengthName(finding->strength())},
                      {"step_first", site.step_first()},
                      {"step_last", site.step_last()},
@@ -84,7 +84,7 @@ Json IncidentJson(const rules::Incident& incident, const std::vector<rules::Inci
     if (json["also"].size() == kMostAlso) break;
     json["also"].push_back({{"fingerprint", Utf8(other.fingerprint)},
                             {"rule", Utf8(of.rule())},
-                            {"level", rules::LevelName(of.level())},
+                            {"level", analysis::LevelName(of.level())},
                             {"title_short", Utf8(rules::ShortOf(of).title)}});
   }
   return json;

@@ -9,7 +9,7 @@
 namespace plumbline::audit {
 namespace {
 
-using rules::OptionInfo;
+using analysis::OptionInfo;
 using rules::PlannedRule;
 using rules::RuleInfo;
 

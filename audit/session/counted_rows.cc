@@ -42,7 +42,7 @@ void StateCountedRows(const std::deque<InputReport>& inputs, rules::Report* repo
     absl::StrAppend(finding->mutable_explanation(), before ? " " : "",
                     "The log has no steps, so rows were counted: logged row ", RowOf(*finding),
                     ", step unknown.");
-    rules::Put(*finding->mutable_details(), "step_unit", "logged row");
+    analysis::Put(*finding->mutable_details(), "step_unit", "logged row");
   });
 }
 

@@ -13,7 +13,7 @@ bool IsJudged(SeriesRole role) {
 
 v1::Verdict VerdictOf(const EmptiedColumn& column) {
   const auto step = static_cast<double>(column.last_step);
-  rules::FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+  analysis::FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
   found.Title("the column is empty from one row on")
       .Explain(absl::StrCat(column.name, " has a value in ", column.values, " rows up to step ",
                             column.last_step, ", and none in the ", column.empty_rows,
@@ -29,9 +29,9 @@ v1::Verdict VerdictOf(const EmptiedColumn& column) {
           "to_csv(na_rep='nan'), json.dumps.")
       .At("", column.name, column.last_step, column.last_step, std::vector<uint32_t>{});
   google::protobuf::Struct& details = *found.verdict().mutable_details();
-  rules::Put(details, "series", column.name);
-  rules::Put(details, "step", step);
-  rules::Put(details, "kind", "emptied");
+  analysis::Put(details, "series", column.name);
+  analysis::Put(details, "step", step);
+  analysis::Put(details, "kind", "emptied");
   return found.Take();
 }
 

@@ -211,7 +211,7 @@ void Judgement::TellSentences(const std::string& path) {
   for (const auto& [run, newest] : newest_) {
     if (newest_.size() > 1 && !path.ends_with(run)) continue;
     if (auto verdict = EndingVerdict(path, newest))
-      engine_->Tell(run, rules::kRunDiedRule, *std::move(verdict));
+      engine_->Tell(run, analysis::kRunDiedRule, *std::move(verdict));
     if (auto verdict = ScalerVerdict(path, newest))
       engine_->Tell(run, "health/loss-scale", *std::move(verdict));
     return;
@@ -254,7 +254,7 @@ bool Judgement::ReportSoFar(const RankEnds::May& may) {
     }
   };
   if (unknown_.holds_judged()) report(unknown_.Verdicts(), "health/loss-non-finite");
-  report(rank_ends_.Verdicts(may), rules::kRunDiedRule);
+  report(rank_ends_.Verdicts(may), analysis::kRunDiedRule);
   const bool holds =
       std::includes(now.begin(), now.end(), reported_so_far_.begin(), reported_so_far_.end());
   reported_so_far_ = std::move(now);
@@ -271,7 +271,7 @@ AuditResult Judgement::Finish(std::deque<InputReport> inputs) {
       engine_->Tell(run, "health/loss-non-finite", std::move(verdict));
   }
   for (auto& [run, verdict] : rank_ends_.Verdicts())
-    engine_->Tell(run, rules::kRunDiedRule, std::move(verdict));
+    engine_->Tell(run, analysis::kRunDiedRule, std::move(verdict));
   // Also if nothing could be read: the absence of a verdict is a finding.
   engine_->Finish();
   for (v1::Verdict& verdict : unjudged_) {

@@ -121,7 +121,7 @@ std::optional<v1::Verdict> ScalerVerdict(const std::string& path, int64_t last_s
   const ScalerSentences said = SentencesOf(path, &bytes);
   if (said.events() == 0) return std::nullopt;
   const bool storm = said.storm(bytes);
-  rules::FindingBuilder found(storm ? v1::LEVEL_ERROR : v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
+  analysis::FindingBuilder found(storm ? v1::LEVEL_ERROR : v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
   found.Title(storm ? "the loss scale falls until the end" : "the loss scaler skipped steps")
       .Explain(absl::StrCat(
           "The log states ", said.events(), said.events() == 1 ? " overflow" : " overflows",
@@ -138,12 +138,12 @@ std::optional<v1::Verdict> ScalerVerdict(const std::string& path, int64_t last_s
       .Fix(storm ? "Train in bf16, or find the tensor that overflows (precision/non-finite names "
                    "the first one). Check the inputs, and lower the learning rate."
                  : "Do nothing while it is rare.");
-  rules::SetPlace(found.verdict(), "", "loss scaler", last_step, last_step,
-                  std::vector<uint32_t>{});
+  analysis::SetPlace(found.verdict(), "", "loss scaler", last_step, last_step,
+                     std::vector<uint32_t>{});
   google::protobuf::Struct& details = *found.verdict().mutable_details();
-  rules::Put(details, "series", "loss scaler");
-  rules::Put(details, "step", static_cast<double>(last_step));
-  rules::Put(details, "kind", storm ? "halvings" : "skipped");
+  analysis::Put(details, "series", "loss scaler");
+  analysis::Put(details, "step", static_cast<double>(last_step));
+  analysis::Put(details, "kind", storm ? "halvings" : "skipped");
   return found.Take();
 }
 
@@ -164,10 +164,10 @@ std::optional<v1::Verdict> EndingVerdict(const std::string& path, int64_t last_s
                                : "; " + RanksText(ending->missing) + " did not join it.");
   }
   const bool asked = ending->kind == LogEnding::Kind::kCancelled || ending->type == "exit status";
-  rules::FindingBuilder found(by_hand ? v1::LEVEL_NOTE
-                              : asked ? v1::LEVEL_WARNING
-                                      : v1::LEVEL_ERROR,
-                              v1::STRENGTH_PROVED);
+  analysis::FindingBuilder found(by_hand ? v1::LEVEL_NOTE
+                                 : asked ? v1::LEVEL_WARNING
+                                         : v1::LEVEL_ERROR,
+                                 v1::STRENGTH_PROVED);
   found.Title(by_hand ? "the run was interrupted by hand" : words.title)
       .Explain(text)
       .Cause(by_hand ? "interrupted" : words.cause, 1)
@@ -178,13 +178,13 @@ std::optional<v1::Verdict> EndingVerdict(const std::string& path, int64_t last_s
       .Fix(by_hand ? "If this was intended, do nothing." : words.fix);
   std::vector<uint32_t> ranks = ending->missing;
   if (ranks.empty() && ending->rank) ranks.push_back(*ending->rank);
-  rules::SetPlace(found.verdict(), "", "process", last_step, last_step, ranks);
+  analysis::SetPlace(found.verdict(), "", "process", last_step, last_step, ranks);
   google::protobuf::Struct& details = *found.verdict().mutable_details();
-  rules::Put(details, "kind", by_hand ? "interrupted" : words.cause);
-  rules::Put(details, "type", ending->type);
-  rules::Put(details, "last_step", static_cast<double>(last_step));
+  analysis::Put(details, "kind", by_hand ? "interrupted" : words.cause);
+  analysis::Put(details, "type", ending->type);
+  analysis::Put(details, "last_step", static_cast<double>(last_step));
   if (ending->kind == LogEnding::Kind::kTimeout) {
-    rules::Put(details, "sequence", static_cast<double>(ending->sequence));
+    analysis::Put(details, "sequence", static_cast<double>(ending->sequence));
     found.Witness("op", ending->op);
   }
   return found.Take();

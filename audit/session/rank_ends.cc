@@ -68,9 +68,9 @@ std::vector<std::pair<std::string, v1::Verdict>> RankEnds::Verdicts(const May& m
       first = std::min(first, course.newest);
     }
     if (silent.empty()) continue;
-    const std::string who = rules::RankWords(silent);
+    const std::string who = analysis::RankWords(silent);
     const int64_t last = longest->second.newest;
-    rules::FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
+    analysis::FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
     found.Title("a rank reports nothing while others continue")
         .Explain(absl::StrCat("The last row of ", who, " is step ", first,
                               "; it reported each step until "
@@ -86,11 +86,11 @@ std::vector<std::pair<std::string, v1::Verdict>> RankEnds::Verdicts(const May& m
         .Fix(
             "Check the end of that rank's own log and its host (dmesg). If the rank hangs in a "
             "collective, py-spy dump shows the line.");
-    rules::SetPlace(found.verdict(), "", "process", first, last, silent);
+    analysis::SetPlace(found.verdict(), "", "process", first, last, silent);
     google::protobuf::Struct& details = *found.verdict().mutable_details();
-    rules::Put(details, "kind", "rank-silent");
-    rules::Put(details, "step", static_cast<double>(first));
-    rules::Put(details, "last_step", static_cast<double>(first));
+    analysis::Put(details, "kind", "rank-silent");
+    analysis::Put(details, "step", static_cast<double>(first));
+    analysis::Put(details, "last_step", static_cast<double>(first));
     verdicts.emplace_back(key.first, found.Take());
   }
   return verdicts;

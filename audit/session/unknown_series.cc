@@ -64,7 +64,7 @@ v1::Verdict VerdictOn(Lost lost, bool metrics) {
   const auto& [name, seen] = lost.front();
   const bool one = lost.size() == 1;
   const char* const kind = metrics ? "metric" : "unknown-series";
-  rules::FindingBuilder found(metrics ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
+  analysis::FindingBuilder found(metrics ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
   found.Title(metrics ? "a metric is NaN up to the end" : "a series without a role is NaN")
       .Explain(absl::StrCat(
           SentenceOn(lost),
@@ -84,9 +84,9 @@ v1::Verdict VerdictOn(Lost lost, bool metrics) {
                      "judged.")
       .At("", *name, seen->first, seen->last, std::vector<uint32_t>{});
   google::protobuf::Struct& details = *found.verdict().mutable_details();
-  rules::Put(details, "series", *name);
-  rules::Put(details, "step", static_cast<double>(seen->first));
-  rules::Put(details, "kind", kind);
+  analysis::Put(details, "series", *name);
+  analysis::Put(details, "step", static_cast<double>(seen->first));
+  analysis::Put(details, "kind", kind);
   return found.Take();
 }
 

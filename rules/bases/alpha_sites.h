@@ -10,6 +10,7 @@
 
 #include "analysis/frame/frame.h"
 #include "analysis/statistics/statistics.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules {
 

@@ -6,6 +6,7 @@
 
 #include "analysis/policy/policy.h"
 #include "plumbline/v1/finding.pb.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules {
 

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "analysis/frame/frame.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules {
 

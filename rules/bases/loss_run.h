@@ -17,6 +17,7 @@
 #include "analysis/frame/frame.h"
 #include "analysis/series/series.h"
 #include "base/archive.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules {
 

@@ -5,6 +5,7 @@
 
 #include "analysis/frame/frame.h"
 #include "analysis/series/series.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules {
 

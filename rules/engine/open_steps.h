@@ -13,6 +13,7 @@
 
 #include "analysis/frame/frame.h"
 #include "base/archive.h"
+#include "rules/analysis_names.h"
 #include "rules/engine/series.h"
 
 namespace plumbline::rules {

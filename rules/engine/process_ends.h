@@ -11,6 +11,7 @@
 #include "base/archive.h"
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/evidence.pb.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules {
 

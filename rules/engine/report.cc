@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analysis/frame/frame.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules {
 namespace {

@@ -102,7 +102,7 @@ Json StructJson(const google::protobuf::Struct& fields, int most) { return Field
 
 Json PageFinding(const v1::Finding& finding) {
   Json json = {{"rule", Text(finding.rule())},
-               {"level", LevelName(finding.level())},
+               {"level", analysis::LevelName(finding.level())},
                {"strength", StrengthName(finding.strength())},
                {"how_sure", Text(HowSureText(finding))},
                {"title", Text(finding.title())},
@@ -130,7 +130,7 @@ Json PageRow(const v1::Finding& finding) {
   const InShort in_short = ShortOf(finding);
   return {{"run", Text(finding.site().run())},
           {"rule", Text(finding.rule())},
-          {"level", LevelName(finding.level())},
+          {"level", analysis::LevelName(finding.level())},
           {"strength", StrengthName(finding.strength())},
           {"suppressed", finding.suppressed()},
           {"title", Text(finding.title())},

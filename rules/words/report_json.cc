@@ -24,7 +24,7 @@ Json FromSite(const v1::FindingSite& site) {
 Json FindingValue(const v1::Finding& finding) {
   Json json;
   json["rule"] = Valid(finding.rule());
-  json["level"] = LevelName(finding.level());
+  json["level"] = analysis::LevelName(finding.level());
   json["strength"] = StrengthName(finding.strength());
   json["title"] = Valid(finding.title());
   const InShort in_short = ShortOf(finding);

@@ -101,7 +101,7 @@ Json SitesJson(const v1::IncidentStatus& incident) {
     list.push_back({{"fingerprint", Safe(site.fingerprint())},
                     {"layer", Safe(site.layer())},
                     {"op", Safe(site.op())},
-                    {"level", rules::LevelName(site.level())},
+                    {"level", analysis::LevelName(site.level())},
                     {"strength", rules::StrengthName(site.strength())},
                     {"step_first", site.step_first()},
                     {"step_last", site.step_last()},
@@ -135,7 +135,7 @@ Json SiteJson(const v1::FindingSite& site) {
 
 Json FindingJson(const v1::Finding& f) {
   Json out = {{"rule", Safe(f.rule())},
-              {"level", rules::LevelName(f.level())},
+              {"level", analysis::LevelName(f.level())},
               {"strength", rules::StrengthName(f.strength())},
               {"title", Safe(f.title())},
               {"explanation", Safe(f.explanation())},
@@ -205,8 +205,8 @@ std::string Upper(std::string text) {
 
 std::string Headline(AlertEvent event, const v1::Finding& f) {
   return absl::StrCat(
-      "[", event == AlertEvent::kResolved ? "RESOLVED" : Upper(rules::LevelName(f.level())), "] ",
-      Safe(f.rule()), ": ", Safe(f.title()));
+      "[", event == AlertEvent::kResolved ? "RESOLVED" : Upper(analysis::LevelName(f.level())),
+      "] ", Safe(f.rule()), ": ", Safe(f.title()));
 }
 
 std::string What(AlertEvent event, const IncidentTable::Change& change, v1::Level previous,
@@ -214,7 +214,7 @@ std::string What(AlertEvent event, const IncidentTable::Change& change, v1::Leve
   const std::string reason = Safe(change.status.reason());
   switch (event) {
     case AlertEvent::kEscalated:
-      return absl::StrCat("Was ", rules::LevelName(previous), " before.\n");
+      return absl::StrCat("Was ", analysis::LevelName(previous), " before.\n");
     case AlertEvent::kReturned:
       return "The fault was found again after the incident was resolved.\n";
     case AlertEvent::kReopened:
@@ -321,7 +321,7 @@ Notification MakeNotification(AlertEvent event, const IncidentTable::Change& cha
                       {"updated", AlertTime(incident.updated_unix_ns())}};
   json["finding"] = FindingJson(finding);
   if (raw_ids && finding.has_witness()) json["finding"]["witness"] = WitnessJson(finding);
-  if (event == AlertEvent::kEscalated) json["previous_level"] = rules::LevelName(previous);
+  if (event == AlertEvent::kEscalated) json["previous_level"] = analysis::LevelName(previous);
   for (const std::string& body : ended) {
     if (Json one = EndedJson(body); one.is_object()) json["ended"].push_back(std::move(one));
   }

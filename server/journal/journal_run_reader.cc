@@ -49,7 +49,7 @@ bool Narrow(v1::JudgeEvent* event, const std::string& run) {
   if (event->has_make_room()) return event->make_room().run() == run;
   if (event->has_ended()) return event->ended().run() == run;
   if (event->has_incident()) {  // other updates name no run, and decide no verdict
-    const auto opened = rules::QuarantineOpened(*event);
+    const auto opened = analysis::QuarantineOpened(*event);
     return opened && opened->site().run() == run;
   }
   if (!event->has_ranks_gone()) return true;

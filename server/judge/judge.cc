@@ -257,7 +257,7 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
     change = reports_.Add(verdict);
     left_out_ = reports_.left_out();
     if (change.finding == nullptr) return;
-    if (verdict.rule() == rules::kRunDiedRule) {
+    if (verdict.rule() == analysis::kRunDiedRule) {
       const auto& details = verdict.details().fields();
       const auto restarted = details.find("restarted");
       runs_.NoteDied(verdict.site().run(),

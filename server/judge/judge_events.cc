@@ -67,7 +67,7 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   threads_.WithTakeover([&] {
     rules::ApplyCloses(event, "", engine_.get());
     if (event.has_hung())
-      engine_->Tell(event.hung().run(), rules::kHangRule, rules::HangVerdict(event.hung()));
+      engine_->Tell(event.hung().run(), rules::kHangRule, analysis::HangVerdict(event.hung()));
     if (event.has_run_finished()) store_->FinishRun(event.run_finished().run());
     for (const std::string& run : runs) store_->EndEntry(run);
   });
@@ -107,7 +107,7 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
     LogInfo("{} suppressions are in force", event.suppressions().entries_size());
   }
   // It was checked before it was written; a replay applies it again in the same order.
-  if (const auto opened = rules::QuarantineOpened(event)) {
+  if (const auto opened = analysis::QuarantineOpened(event)) {
     OnVerdict(*opened);
   } else if (event.has_incident()) {
     incident_table_->Apply(event.incident()).IgnoreError();

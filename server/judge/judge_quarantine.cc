@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kReadWait{2}, kCheckpointWait{20};
 constexpr std::chrono::seconds kCheckpointRetry{2};
 
 v1::Verdict VerdictOf(const v1::QuarantinedRun& run) {
-  return rules::QuarantineVerdict(run.run(), run.reason(), run.entry());
+  return analysis::QuarantineVerdict(run.run(), run.reason(), run.entry());
 }
 
 uint64_t ItemsOf(const v1::Batch& batch) {
@@ -73,7 +73,7 @@ void Judge::ReportHeldBefore() {
 // Writes the incident to the journal, because no evidence leads to it.
 void Judge::KeepHeld(const v1::QuarantinedRun& run) {
   v1::JudgeEvent event;
-  *event.mutable_incident() = rules::QuarantineUpdate(run.run(), run.reason(), run.entry());
+  *event.mutable_incident() = analysis::QuarantineUpdate(run.run(), run.reason(), run.entry());
   (void)KeepAndApply(std::move(event));
 }
 
@@ -181,7 +181,7 @@ void Judge::JudgeRetried(uint64_t entry, const v1::JudgeEvent& event) {
   threads_.WithTakeover([&] {
     rules::ApplyCloses(event, run, engine_.get());
     if (event.has_hung() && event.hung().run() == run)
-      engine_->Tell(run, rules::kHangRule, rules::HangVerdict(event.hung()));
+      engine_->Tell(run, rules::kHangRule, analysis::HangVerdict(event.hung()));
     if (event.run_finished().run() == run && event.has_run_finished()) store_->FinishRun(run);
     store_->EndEntry(run);
   });

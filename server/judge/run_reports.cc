@@ -24,7 +24,7 @@ rules::Report::Change RunReports::Add(const v1::Verdict& verdict) {
   const rules::Report::Change change = run.report.Add(verdict);
   lines_ += run.report.size() - kept;
   left_out_ += run.report.left_out() - left_out;
-  const bool ends = verdict.rule() == rules::kRunDiedRule;  // does not judge the computation
+  const bool ends = verdict.rule() == analysis::kRunDiedRule;  // does not judge the computation
   if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE) {
     run.inconclusive += ends ? 0 : 1;
   } else if (!ends && verdict.rule().rfind("meta/", 0) != 0) {

@@ -73,7 +73,7 @@ void AddIncidents(const IncidentTable& incident_table, const AlertCenter* alerts
   auto unrouted = incident_table.OpenByRule(
       [&](const v1::Finding& f) { return alerts == nullptr || !alerts->Routed(f); });
   for (const auto& [key, count] : incident_table.OpenByRule()) {
-    const MetricFamilies::Labels labels = {{"level", rules::LevelName(key.second)},
+    const MetricFamilies::Labels labels = {{"level", analysis::LevelName(key.second)},
                                            {"rule", key.first}};
     out->Gauge(
         "plumbline_open_incidents",

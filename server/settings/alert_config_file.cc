@@ -12,7 +12,7 @@ keys::Setter LevelOf(v1::Level* out) {
   return [out](const toml::node& node) -> std::string {
     const auto word = node.value<std::string>();
     for (const v1::Level level : {v1::LEVEL_NOTE, v1::LEVEL_WARNING, v1::LEVEL_ERROR}) {
-      if (word != rules::LevelName(level)) continue;
+      if (word != analysis::LevelName(level)) continue;
       *out = level;
       return "";
     }

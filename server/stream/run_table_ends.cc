@@ -31,7 +31,7 @@ void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progre
   if (progress.finished() || !progress.any_step()) return;
   if (run.reborn) {
     run.died = run.reborn = false;
-    SayWentOn(run, rules::kRunDiedRule,
+    SayWentOn(run, analysis::kRunDiedRule,
               absl::StrCat("the run continues: attempt ", run.attempt, ", step ",
                            progress.newest_step()));
   }
@@ -49,10 +49,11 @@ void RunTable::NoteSteps(Run& run, const v1::Progress& progress, int64_t unix_ns
   const bool next = progress.any_step() && progress.newest_step() > run.stopped_step;
   if (!next && (!progress.finished() || bad)) return;
   const double lasted = static_cast<double>(unix_ns - std::exchange(run.stopped_since, 0)) * 1e-9;
-  SayWentOn(run, rules::kStepsStoppedRule,
-            absl::StrCat(next ? absl::StrCat("step ", progress.newest_step(), " has begun")
-                              : std::string("the run has ended"),
-                         ", ", rules::DurationText(std::max(lasted, 0.0)), " after the last step"));
+  SayWentOn(
+      run, rules::kStepsStoppedRule,
+      absl::StrCat(next ? absl::StrCat("step ", progress.newest_step(), " has begun")
+                        : std::string("the run has ended"),
+                   ", ", analysis::DurationText(std::max(lasted, 0.0)), " after the last step"));
 }
 
 // Records that a rank which was reported to hang does not hang. Once none does, the hang is over.

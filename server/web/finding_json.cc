@@ -43,7 +43,7 @@ Json SitesJson(const v1::IncidentStatus& status) {
     sites.push_back({{"fingerprint", site.fingerprint()},
                      {"layer", site.layer()},
                      {"op", site.op()},
-                     {"level", rules::LevelName(site.level())},
+                     {"level", analysis::LevelName(site.level())},
                      {"strength", rules::StrengthName(site.strength())},
                      {"step_first", site.step_first()},
                      {"step_last", site.step_last()},

@@ -144,7 +144,7 @@ Json WebViews::HistoryJson(const std::string& fingerprint) const {
   if (history.ok()) {
     for (const v1::IncidentRevision& one : *history) {
       out.push_back({{"change", ChangeWord(one.change())},
-                     {"level", rules::LevelName(one.level())},
+                     {"level", analysis::LevelName(one.level())},
                      {"state", rules::StateName(one.state())},
                      {"step", one.step()},
                      {"time", NsText(one.unix_ns())},
@@ -251,7 +251,7 @@ absl::StatusOr<Json> WebViews::Incident(const Lease& lease, const std::string& n
     if (other.incident.state() == v1::Incident::STATE_RESOLVED) continue;
     out["also"].push_back({{"fingerprint", other.status.fingerprint()},
                            {"rule", other.incident.finding().rule()},
-                           {"level", rules::LevelName(other.incident.finding().level())},
+                           {"level", analysis::LevelName(other.incident.finding().level())},
                            {"title_short", rules::ShortOf(other.incident.finding()).title}});
   }
   return out;

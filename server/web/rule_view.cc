@@ -47,7 +47,7 @@ Json SectionsOf(const std::string& page) {
 
 Json OptionsOf(const rules::RuleInfo& info) {
   Json options = Json::array();
-  for (const rules::OptionInfo& option : info.options) {
+  for (const analysis::OptionInfo& option : info.options) {
     options.push_back({{"name", option.name},
                        {"default", option.default_value},
                        {"unit", option.unit},
@@ -67,7 +67,7 @@ Json WebViews::Rules(const Lease& lease) const {
   for (const rules::CatalogueEntry& entry : rules::Catalogue()) {
     rows.push_back({{"rule", entry.info->id},
                     {"title", entry.info->title},
-                    {"level", rules::LevelName(entry.info->level)},
+                    {"level", analysis::LevelName(entry.info->level)},
                     {"open", open[entry.info->id]}});
   }
   std::stable_sort(rows.begin(), rows.end(),
@@ -85,7 +85,7 @@ absl::StatusOr<Json> WebViews::Rule(const Lease& lease, const std::string& id) c
   const rules::RuleInfo& info = *entry->info;
   Json out = {{"rule", info.id},
               {"title", info.title},
-              {"level", rules::LevelName(info.level)},
+              {"level", analysis::LevelName(info.level)},
               {"since", info.since},
               {"sections", SectionsOf(info.page)},
               {"options", OptionsOf(info)}};

@@ -73,7 +73,7 @@ Json RunRow(const v1::RunInfo& run, const Judge::Judged& judged, const std::vect
       put_aside += change.incident.state() != v1::Incident::STATE_RESOLVED ? 1 : 0;
       continue;
     }
-    by_level[rules::LevelName(change.incident.finding().level())].get_ref<int64_t&>() += 1;
+    by_level[analysis::LevelName(change.incident.finding().level())].get_ref<int64_t&>() += 1;
     if (worst == nullptr || WorseThan(change, *worst)) worst = &change;
   }
   const State state = StateOf(run, worst, judged.judged, judged.inconclusive);

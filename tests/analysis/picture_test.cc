@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 TEST(Evenly, KeepsAllThatFitAndWhatIsAskedForOtherwise) {
@@ -67,4 +67,4 @@ TEST(PutNumbers, RoundsToSixDigitsAndKeepsWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

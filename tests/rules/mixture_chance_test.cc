@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/experts/chance.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules {
 namespace {

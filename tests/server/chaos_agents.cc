@@ -162,7 +162,7 @@ Findings FindingsOfJournal(const std::string& directory) {
     for (; next < events.size() && events[next].after() < number; ++next) {
       const v1::JudgeEvent& event = events[next].event();
       rules::ApplyCloses(event, "", engine->get());
-      if (const auto opened = rules::QuarantineOpened(event))
+      if (const auto opened = analysis::QuarantineOpened(event))
         TakeChange(reports[opened->site().run()].Add(*opened), &findings);
     }
   };

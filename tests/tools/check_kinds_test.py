@@ -37,7 +37,7 @@ class CheckKinds(unittest.TestCase):
 
     def test_every_list_that_differs_is_told(self):
         for name, old, new in (
-                ("agent/include/plumbline/plumbline.h", "PLUMBLINE_KIND_UPDATE = 4", "PLUMBLINE_KIND_UPDATE = 9"),
+                ("agent/include/plumbline/sites.h", "PLUMBLINE_KIND_UPDATE = 4", "PLUMBLINE_KIND_UPDATE = 9"),
                 ("python/plumbline/_kinds.py", "KIND_UPDATE = 4", "KIND_UPDATE = 9"),
                 ("agent/agent_table.h", "(*observe_update)(", "(*watch_update)("),
                 ("proto/plumbline/v1/evidence.proto", "Update update = 21;", "Update updates = 21;"),
@@ -56,7 +56,7 @@ class CheckKinds(unittest.TestCase):
         self.assertIn("toy is no field of Evidence", said)
         self.assertIn("agent/include/plumbline: no plumbline_observe_toy(", said)
         self.assertIn("PLUMBLINE_KIND_LOGPROBS = 7,\n  PLUMBLINE_KIND_TOY = 8\n",
-                      (self.tree / "agent/include/plumbline/plumbline.h").read_text())
+                      (self.tree / "agent/include/plumbline/sites.h").read_text())
         self.assertIn("KIND_TOY = 8\n", (self.tree / "python/plumbline/_kinds.py").read_text())
 
 

@@ -15,7 +15,7 @@
 namespace plumbline::agent {
 namespace {
 
-using rules::RouterCheck;
+using analysis::RouterCheck;
 
 double ToF32(double x) { return static_cast<float>(x); }
 double ToF16(double x) { return F16ToFloat(FloatToF16(static_cast<float>(x))); }
@@ -60,7 +60,7 @@ absl::Status OnHost(const char* name, const TensorView& view) {
       absl::StrCat(name, ": expected a tensor in host memory, found one of device ", view.device));
 }
 
-absl::Status ReadLogits(const DLTensor* tensor, TensorView* view, rules::RouterInputs* inputs) {
+absl::Status ReadLogits(const DLTensor* tensor, TensorView* view, analysis::RouterInputs* inputs) {
   if (absl::Status s = ViewOf(tensor, "logits", view); !s.ok()) return s;
   if (absl::Status s = OnHost("logits", *view); !s.ok()) return s;
   const bool wide = view->dtype == DType::kF64 || RoundingOf(view->dtype) != nullptr;
@@ -104,7 +104,7 @@ absl::Status ReadColumn(const DLTensor* tensor, const char* name, std::vector<T>
 // Reads the caller's columns about the tokens, one value per row of the logits. An absent column
 // stays empty.
 absl::Status ReadInputs(const plumbline_router_check_t& check, TensorView* logits,
-                        rules::RouterInputs* inputs) {
+                        analysis::RouterInputs* inputs) {
   for (const absl::Status& status :
        {ReadLogits(check.logits, logits, inputs),
         ReadColumn(check.sequence_id, "sequence_id", &inputs->sequence),
@@ -126,13 +126,13 @@ class Callback {
     tensor_.byte_offset = 0;
   }
 
-  absl::StatusOr<rules::Assignments> operator()(const std::vector<double>& logits) {
+  absl::StatusOr<analysis::Assignments> operator()(const std::vector<double>& logits) {
     const size_t width = DTypeSize(dtype_);
     data_.resize(logits.size() * width);
     for (size_t i = 0; i < logits.size(); ++i) StoreAs(dtype_, logits[i], &data_[i * width]);
     tensor_.data = data_.data();
     tensor_.shape = shape_;
-    rules::Assignments fates(logits.size(), 0);
+    analysis::Assignments fates(logits.size(), 0);
     const int32_t failed = check_.route(check_.context, &tensor_, check_.seed, fates.data());
     if (failed != 0) return absl::FailedPreconditionError(absl::StrCat("route returned ", failed));
     return fates;
@@ -187,15 +187,15 @@ void Fill(const RouterCheck& found, plumbline_router_verdict_t* verdict) {
 
 absl::Status CheckRouter(const plumbline_router_check_t& check,
                          plumbline_router_verdict_t* verdict) {
-  rules::RouterInputs inputs;
+  analysis::RouterInputs inputs;
   TensorView logits;
   if (absl::Status s = ReadInputs(check, &logits, &inputs); !s.ok()) return s;
-  rules::CheckOptions options{.seed = check.seed, .round = RoundingOf(logits.dtype)};
+  analysis::CheckOptions options{.seed = check.seed, .round = RoundingOf(logits.dtype)};
   if (check.max_calls != 0)
     options.max_calls = static_cast<int>(std::min<uint32_t>(check.max_calls, 1u << 30));
   if (check.max_sequences != 0)
     options.max_sequences = static_cast<int>(std::min<uint32_t>(check.max_sequences, 1u << 20));
-  auto found = rules::CheckRouter(Callback(check, logits), inputs, options);
+  auto found = analysis::CheckRouter(Callback(check, logits), inputs, options);
   if (!found.ok()) return found.status();
   Fill(*found, verdict);
   return absl::OkStatus();

@@ -3,7 +3,7 @@
 #ifndef PLUMBLINE_IN_HAND_H_
 #define PLUMBLINE_IN_HAND_H_
 
-#include "plumbline/plumbline.h"
+#include "plumbline/basics.h"
 
 #ifdef __cplusplus
 extern "C" {

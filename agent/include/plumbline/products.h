@@ -2,7 +2,7 @@
 #ifndef PLUMBLINE_PRODUCTS_H_
 #define PLUMBLINE_PRODUCTS_H_
 
-#include "plumbline/plumbline.h"
+#include "plumbline/observations.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,7 +3,7 @@
 #ifndef PLUMBLINE_ROLLOUTS_H_
 #define PLUMBLINE_ROLLOUTS_H_
 
-#include "plumbline/plumbline.h"
+#include "plumbline/observations.h"
 
 #ifdef __cplusplus
 extern "C" {

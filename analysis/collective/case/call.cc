@@ -12,7 +12,7 @@
 #include "base/load.h"
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using Call = v1::ReductionCall;
@@ -360,4 +360,4 @@ DType ReductionFrame::result_dtype() const {
                                                                            : wire_dtype;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

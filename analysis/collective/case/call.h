@@ -12,7 +12,7 @@
 #include "base/archive.h"
 #include "base/dtype.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // What is known of one call except its values.
 struct ReductionFrame {
@@ -84,4 +84,4 @@ bool IsCompression(std::string_view algorithm);
 absl::StatusOr<ReductionCase> DecodeReduction(const JoinedReduction& joined,
                                               bool compressed_too = false);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Two 64-bit mixers (Murmur3's and SplitMix64's), so that different kinds do not collide by chance.
@@ -58,4 +58,4 @@ std::vector<int32_t> KindsOf(const ReductionCase& c) {
   return kinds;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 
 #include "analysis/collective/case/call.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct DistinctSamples {
   std::vector<int32_t> first;     // one sample of each kind, in the order of `columns`
@@ -22,4 +22,4 @@ DistinctSamples FindDistinct(const ReductionCase& c, std::span<const int32_t> co
 // Returns the kind of each of the case's samples, numbered from 0 in order of appearance.
 std::vector<int32_t> KindsOf(const ReductionCase& c);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "base/dtype.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using Call = v1::ReductionCall;
@@ -213,4 +213,4 @@ std::vector<ReductionMismatch> FindMismatches(const JoinedReduction& joined) {
   return found;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

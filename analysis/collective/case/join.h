@@ -8,7 +8,7 @@
 
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The items of a step that belong to one call: equal (group, sequence number). If that number is
 // not known: equal (group, n-th call of the step). Sorted by group rank. Pointers are valid as in
@@ -52,4 +52,4 @@ std::string GroupWords(const std::string& group);
 // Returns true if one record covers all ranks.
 bool HoldsAllRanks(const v1::Reduction& reduction);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

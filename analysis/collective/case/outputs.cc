@@ -9,7 +9,7 @@
 #include "base/load.h"
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr uint64_t kFewTelling = 64;
@@ -158,4 +158,4 @@ std::optional<OutputSplit> SplitOutputs(const JoinedReduction& joined) {
   return split;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

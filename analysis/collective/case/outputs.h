@@ -8,7 +8,7 @@
 
 #include "analysis/collective/case/join.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Ranks whose results differ although they belong to one reduction: half of at least 64 non-zero
 // values agree.
@@ -30,4 +30,4 @@ struct OutputSplit {
 // separate by design). NaN equals NaN, and zeros are equal.
 std::optional<OutputSplit> SplitOutputs(const JoinedReduction& joined);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

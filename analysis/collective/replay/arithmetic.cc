@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // ---- rounding of f32 sums into narrower formats, without branches ----
@@ -247,4 +247,4 @@ double HopSum(const Arithmetic& a, double x, double y) {
   return static_cast<double>(acc);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

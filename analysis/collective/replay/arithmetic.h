@@ -9,7 +9,7 @@
 #include "base/dtype.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Rounding of each partial sum. kCut drops the low bits of the f32 sum (nearest), as a cast by
 // shifting does. It differs from kTowardZero only if f32 has rounded up to a value of the format.
@@ -83,4 +83,4 @@ bool LeavesAsIs(const Arithmetic& a);
 // Returns x + y rounded as one hop rounds it. Slow; for simulations and tests.
 double HopSum(const Arithmetic& a, double x, double y);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

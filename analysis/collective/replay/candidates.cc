@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using Kind = SumShape::Kind;
@@ -290,4 +290,4 @@ bool MayMeetSubnormals(const ReductionCase& c, DType dtype, std::span<const int3
   return false;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

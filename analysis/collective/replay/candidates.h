@@ -7,7 +7,7 @@
 
 #include "analysis/collective/replay/search.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns every arithmetic of the call: wire dtype, rounding, averaging, flush, groups, partial
 // dtype. `columns` are the judged samples. If every output fits a narrower dtype than the wire's,
@@ -35,4 +35,4 @@ uint64_t ExpressionAt(const Arithmetic& a, const SumShape& shape, const SumShape
 // Returns true if subnormals of the dtype may occur in sums of the columns.
 bool MayMeetSubnormals(const ReductionCase& c, DType dtype, std::span<const int32_t> columns);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

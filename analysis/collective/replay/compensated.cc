@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/collective/replay/values.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // A block of sums, each with the error that it has lost so far.
@@ -140,4 +140,4 @@ CompensatedSum BestCompensatedSum(const ReductionCase& c, const Arithmetic& a,
                                   : Best<float>(c, a, columns, enough);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "analysis/collective/case/case.h"
 #include "analysis/collective/replay/arithmetic.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 enum class Compensation : uint8_t {
   kKahan,     // the loss is subtracted from the next addend
@@ -38,4 +38,4 @@ uint32_t CompensatedSums(int ranks);
 CompensatedSum BestCompensatedSum(const ReductionCase& c, const Arithmetic& a,
                                   std::span<const int32_t> columns, int enough);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 std::string Get(const Parameters& p, const std::string& key) {
@@ -60,4 +60,4 @@ bool IsNumber(const std::string& key) {
   return key == "start" || key == "group" || key == "segment_step";
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

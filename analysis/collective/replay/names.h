@@ -5,7 +5,7 @@
 
 #include "analysis/collective/replay/candidates.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns "bf16 ring starting at rank 3, descending", "fp32 accumulation, rounded once".
 std::string ModelWords(const std::string& family, const Parameters& parameters);
@@ -15,4 +15,4 @@ bool IsDefault(const std::string& key, const std::string& value);
 // Returns true for keys with numeric values: start, group and segment_step.
 bool IsNumber(const std::string& key);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -4,7 +4,7 @@
 #include <array>
 #include <numeric>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Returns the number of an order of AllRingOrders, for a sequence from any start, in lexicographic
@@ -102,4 +102,4 @@ void AllChains(ReductionValues<T>& values, int first, int n, std::vector<SampleM
 template void AllChains(ReductionValues<float>&, int, int, std::vector<SampleMask>&);
 template void AllChains(ReductionValues<double>&, int, int, std::vector<SampleMask>&);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

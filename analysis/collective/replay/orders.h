@@ -7,7 +7,7 @@
 
 #include "analysis/collective/replay/values.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 using RingOrder = std::vector<int32_t>;  // rows in the order in which a sum meets them
 
@@ -27,4 +27,4 @@ void AllChains(ReductionValues<T>& values, int first, int n, std::vector<SampleM
 extern template void AllChains(ReductionValues<float>&, int, int, std::vector<SampleMask>&);
 extern template void AllChains(ReductionValues<double>&, int, int, std::vector<SampleMask>&);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

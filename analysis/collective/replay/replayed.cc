@@ -13,7 +13,7 @@
 #include "analysis/collective/replay/names.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 class CallReplay {
@@ -397,4 +397,4 @@ void ReductionReplay::AddDetails(google::protobuf::Struct& details) const {
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

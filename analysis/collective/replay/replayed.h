@@ -13,7 +13,7 @@
 #include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The class of candidates that give the output's bits on every judged sample, and its rivals.
 //
@@ -73,4 +73,4 @@ ReductionReplay ReplayReduction(const ReductionCase& c);
 // Returns the judged columns, without a replay.
 ReductionReplay JudgedColumns(const ReductionCase& c);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "analysis/collective/replay/values.h"
 #include "base/exact_sum.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using Kind = SumShape::Kind;
@@ -377,4 +377,4 @@ int32_t CountMatches(const ReductionCase& c, const Arithmetic& a, const SumShape
   return one[0].tested - one[0].missed;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

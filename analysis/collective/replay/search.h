@@ -10,7 +10,7 @@
 #include "analysis/collective/replay/arithmetic.h"
 #include "analysis/collective/replay/shapes.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One candidate and its result.
 struct MatchCounts {
@@ -40,4 +40,4 @@ void TestFurther(const ReductionCase& c, const Arithmetic& a, const SumShapes& s
 int32_t CountMatches(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,
                      const SumShape& shape, std::span<const int32_t> columns);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

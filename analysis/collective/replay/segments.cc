@@ -4,7 +4,7 @@
 
 #include "base/dtype.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
@@ -117,4 +117,4 @@ std::vector<SegmentMap> CandidateMaps(const ReductionCase& c, int rows) {
   return builder.Done();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 
 #include "analysis/collective/case/case.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One candidate map. Parallel to the case's samples.
 struct SegmentMap {
@@ -27,4 +27,4 @@ uint64_t GlooPart(uint64_t count, int ranks, uint64_t element_bytes);
 // listed once. `rows` is the ring's number of rows (N, or the number of groups).
 std::vector<SegmentMap> CandidateMaps(const ReductionCase& c, int rows);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

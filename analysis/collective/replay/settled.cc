@@ -7,7 +7,7 @@
 #include "base/exact_sum.h"
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 double ExactResult(const ReductionCase& c, const Arithmetic& a, int32_t column) {
@@ -119,4 +119,4 @@ int32_t CountExact(const ReductionCase& c, const Arithmetic& a, std::span<const 
   }));
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

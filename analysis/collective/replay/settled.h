@@ -9,7 +9,7 @@
 #include "analysis/collective/case/case.h"
 #include "analysis/collective/replay/arithmetic.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct SettledSamples {
   std::vector<int32_t> open;  // columns where the order may matter
@@ -32,4 +32,4 @@ SettledSamples Settle(const ReductionCase& c, const Arithmetic& a, std::span<con
 // Returns how many columns the exact sum, divided and rounded once, explains.
 int32_t CountExact(const ReductionCase& c, const Arithmetic& a, std::span<const int32_t> columns);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

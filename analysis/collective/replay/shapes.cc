@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 void AddHalves(const ReductionCase& c, SumShapes& shapes) {
@@ -67,4 +67,4 @@ SumShapes MakeShapes(const ReductionCase& c, int rows, bool search_orders) {
   return shapes;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -11,7 +11,7 @@
 #include "analysis/collective/replay/trees.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The order of a candidate's sums. In a ring, the sum of segment g begins at position (step * g +
 // shift) mod rows of its order and continues in `direction`. Without a map it begins at `shift`
@@ -43,4 +43,4 @@ struct SumShapes {
 };
 SumShapes MakeShapes(const ReductionCase& c, int rows, bool search_orders);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

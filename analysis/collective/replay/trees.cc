@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // A subtree: its code, the number of values it needs, and a text that is equal for equal
@@ -225,4 +225,4 @@ std::vector<TreePair> DoubleBinaryTrees(int rows) {
   return pairs;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

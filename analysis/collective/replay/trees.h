@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Postfix code: a row number pushes that row, kAdd replaces the two newest values by their rounded
 // sum.
@@ -43,4 +43,4 @@ struct TreePair {
 };
 std::vector<TreePair> DoubleBinaryTrees(int rows);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

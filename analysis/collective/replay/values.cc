@@ -5,7 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 template <typename T>
@@ -142,4 +142,4 @@ SampleMask ReductionValues<T>::Tree(const SumTree& tree, int first, int n) {
 template class ReductionValues<float>;
 template class ReductionValues<double>;
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "analysis/collective/replay/arithmetic.h"
 #include "analysis/collective/replay/trees.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Maximum number of samples per block: one bit each.
 inline constexpr int kBlockSamples = 64;
@@ -66,4 +66,4 @@ class ReductionValues {
 extern template class ReductionValues<float>;
 extern template class ReductionValues<double>;
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

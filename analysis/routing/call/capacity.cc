@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/routing/call/facts.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Returns 1/2 log2(2 pi C (1 - C/n)): minus log2 of the probability that a binomial count of mean C
@@ -193,4 +193,4 @@ Saturation FindSaturation(const RoutingCase& c) {
   return s;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 
 #include "analysis/routing/call/case.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One expert in one pool.
 struct Cell {
@@ -76,4 +76,4 @@ inline size_t CellOfToken(const RoutingCase& c, int32_t token, int32_t expert) {
 // Returns log2 of the binomial coefficient.
 double Log2Choose(double n, double k);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

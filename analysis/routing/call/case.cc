@@ -9,7 +9,7 @@
 #include "analysis/routing/call/own_choices.h"
 #include "analysis/routing/call/recorded.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Rows in rank order that would be in another order if sorted by number: 1 in a million by chance.
@@ -259,4 +259,4 @@ absl::StatusOr<RoutingCase> DecodeRouting(const v1::Routing& routing) {
   return Reconstruction(*std::move(recorded)).Case();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -16,7 +16,7 @@
 #include "base/dtype.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // One token's choice of one expert, and its fate. Only choices with a known fate are listed.
 struct Choice {
@@ -110,4 +110,4 @@ struct RoutingCase {
 // reason of the inconclusive verdict.
 absl::StatusOr<RoutingCase> DecodeRouting(const v1::Routing& routing);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using Config = v1::RoutingConfig;
@@ -108,4 +108,4 @@ bool ScoresOfSequences(const RoutingCase& c) {
   return c.sequence.empty() ? HardlyAnyUnlike(c) : AlikeWithinASequence(c);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,7 +5,7 @@
 
 #include "analysis/routing/call/case.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns true if a number of places was recorded, from any source.
 bool SetsCapacity(const v1::RoutingConfig& config);
@@ -38,4 +38,4 @@ bool CapacityCannotRefuse(const RoutingCase& c);
 // alike.
 bool ScoresOfSequences(const RoutingCase& c);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

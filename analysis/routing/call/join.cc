@@ -11,7 +11,7 @@
 #include "base/dtype.h"
 #include "base/load.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 bool SpansRanks(const v1::Routing& routing) {
@@ -270,4 +270,4 @@ std::vector<RoutingCall> JoinRanks(const SiteStep& step) {
   return calls;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The call to judge at one item of a step.
 struct RoutingCall {
@@ -30,4 +30,4 @@ struct RoutingCall {
 // names the rank. If ranks number their own sequences, the ids are distinguished by rank.
 std::vector<RoutingCall> JoinRanks(const SiteStep& step);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

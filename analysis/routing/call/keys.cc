@@ -7,7 +7,7 @@
 #include "base/parallel.h"
 #include "base/router/rows.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 double Sigmoid(double x) {
@@ -209,4 +209,4 @@ double KeyValue(const RoutingCase& c, KeyKind kind, int32_t token, int32_t exper
       .value;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 
 #include "analysis/routing/call/case.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Within one expert's column a bias is constant and a sigmoid monotone, so neither gives a new
 // order.
@@ -111,4 +111,4 @@ class KeyReader {
   std::vector<KeyScale> rows_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

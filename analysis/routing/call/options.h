@@ -3,7 +3,7 @@
 
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Defaults of the options, for a judgement without them.
 inline constexpr double kProofBits = 20;
@@ -34,4 +34,4 @@ inline constexpr OptionInfo kRoutingOptions[] = {
      .high = 1000},
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -3,7 +3,7 @@
 #include "base/parallel.h"
 #include "base/router/rows.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 enum Flag : uint8_t { kFinite = 1, kTied = 2, kOrderKnown = 4 };
@@ -44,4 +44,4 @@ void OwnChoices::Store(size_t row, const RouterChoice& choice) {
   }
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include "analysis/sample/sample.h"
 #include "base/router/scores.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class OwnChoices {
  public:
@@ -35,4 +35,4 @@ class OwnChoices {
   std::vector<uint8_t> flags_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

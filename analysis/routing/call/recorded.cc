@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/routing/call/facts.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 class Reader {
@@ -257,4 +257,4 @@ absl::StatusOr<RecordedRouting> ReadRouting(const v1::Routing& routing) {
   return Reader(routing).Read();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "base/router/rule.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct RecordedRouting {
   RoutingCase call;  // everything except what depends on choices; rows are padding or still kTied
@@ -22,4 +22,4 @@ struct RecordedRouting {
 // Borrows from the message as RoutingCase does. Returns errors as DecodeRouting does.
 absl::StatusOr<RecordedRouting> ReadRouting(const v1::Routing& routing);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/routing/intervention/inputs.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using intervention::kManners;
@@ -305,4 +305,4 @@ absl::StatusOr<RouterCheck> CheckRouter(const RouterCall& router, const RouterIn
   return Checker(router, inputs, options).Run();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

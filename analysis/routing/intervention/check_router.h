@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // A batch to test a router with. Rows are passed to it in this order.
 struct RouterInputs {
@@ -85,4 +85,4 @@ struct RouterCheck {
 absl::StatusOr<RouterCheck> CheckRouter(const RouterCall& router, const RouterInputs& inputs,
                                         const CheckOptions& options = {});
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace plumbline::rules::intervention {
+namespace plumbline::analysis::intervention {
 namespace {
 
 absl::Status Bad(const std::string& text) { return absl::InvalidArgumentError(text); }
@@ -197,4 +197,4 @@ std::vector<double> Replacement::Make(Manner manner, const std::vector<int32_t>&
   return logits;
 }
 
-}  // namespace plumbline::rules::intervention
+}  // namespace plumbline::analysis::intervention

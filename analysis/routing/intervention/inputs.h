@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "analysis/routing/intervention/check_router.h"
 
-namespace plumbline::rules::intervention {
+namespace plumbline::analysis::intervention {
 
 struct Sequence {
   int64_t id = 0;
@@ -58,4 +58,4 @@ class Replacement {
   std::vector<double> mean_, deviation_;  // [E]
 };
 
-}  // namespace plumbline::rules::intervention
+}  // namespace plumbline::analysis::intervention

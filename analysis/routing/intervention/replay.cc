@@ -7,7 +7,7 @@
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/policies.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 size_t Index(int64_t i) { return static_cast<size_t>(i); }
@@ -380,4 +380,4 @@ ReplayedRouter ReplayNamedPolicy(const RoutingAnalysis& a) {
   return router;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

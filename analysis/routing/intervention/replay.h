@@ -9,7 +9,7 @@
 #include "analysis/routing/routers/routers.h"
 #include "analysis/routing/routing.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct ReplayedRouter {
   std::string problem;  // "short-id: sentence" if there is none; nothing else is set then
@@ -30,4 +30,4 @@ struct ReplayedRouter {
 // whether the policy is the trainer's own.
 ReplayedRouter ReplayNamedPolicy(const RoutingAnalysis& a);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

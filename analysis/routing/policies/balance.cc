@@ -7,7 +7,7 @@
 
 #include "analysis/routing/call/call.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr int64_t kMostScores = int64_t{1}
@@ -337,4 +337,4 @@ Balance FindBalance(const RoutingCase& c) {
   return out;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 
 #include "analysis/routing/call/call.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct Balance {
   bool equal = false;     // every expert of a pool holds the same number of tokens
@@ -31,4 +31,4 @@ struct Balance {
 // ignored.
 Balance FindBalance(const RoutingCase& c);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

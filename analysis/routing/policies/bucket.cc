@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <unordered_map>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr int64_t kMostChoicesInQueues = 1 << 14, kMostOfCell = 4096;
@@ -191,4 +191,4 @@ bool BucketsFit(const RoutingCase& c, const Saturation& s, const std::vector<Tim
   return false;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

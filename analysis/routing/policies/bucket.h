@@ -8,7 +8,7 @@
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/queue.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns true if under some clock (places in a queue, choices of the expert, positions of a
 // sequence with a bucket of its own) every refusing cell has a rate and a size that reproduce its
@@ -16,4 +16,4 @@ namespace plumbline::rules {
 // only.
 bool BucketsFit(const RoutingCase& c, const Saturation& s, const std::vector<TimeQueue>& queues);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,7 +5,7 @@
 
 #include "base/parallel.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Up to this number of candidates, cells are read one at a time. Then all remaining cells are read
@@ -114,4 +114,4 @@ std::span<const Key> CellKeys::Cell(size_t cell, QueueBy by, bool fits) {
   return gathered_;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 
 #include "analysis/routing/call/call.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The value of a row's keys that one of its choices queues by.
 enum class QueueBy : uint8_t { kChoice, kBestOfRow, kSumOfRow };
@@ -57,4 +57,4 @@ class CellKeys {
   std::vector<Key> gathered_;  // of one cell
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/ranked.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Tests whether a key separates the kept from the refused, up to its rounding.
@@ -335,4 +335,4 @@ ColumnChoice FindColumnChoice(const RoutingCase& c) {
   return out;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "analysis/routing/policies/stored.h"
 #include "analysis/routing/policies/thresholds.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Result: whether experts chose the tokens of a pool by score, in equal numbers.
 struct ColumnChoice {
@@ -41,4 +41,4 @@ ColumnChoice FindColumnChoice(const RoutingCase& c);
 // If none is known, returns an empty string.
 std::string ColumnsOtherwise(const RoutingCase& c, const ColumnChoice& column);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr int64_t kMostEqualPieces = 1024;
@@ -160,4 +160,4 @@ QueueCut FindCut(const RoutingCase& c, const Saturation& s, const std::vector<Ti
   return best;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/queue.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Whether some cut explains the refusals. In each piece, an expert admits nothing after a refusal.
 // All refusing experts hold one number of at least 1, and no other expert holds more.
@@ -24,4 +24,4 @@ struct QueueCut {
 // Returns the cut of the queue that leaves the fewest free bits.
 QueueCut FindCut(const RoutingCase& c, const Saturation& s, const std::vector<TimeQueue>& queues);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/routing/call/call.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Counts of one cell within the current piece.
@@ -386,4 +386,4 @@ std::vector<Chunking> ConsistentChunkings(const RoutingCase& c,
   return out;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

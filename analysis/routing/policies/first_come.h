@@ -10,7 +10,7 @@
 #include "analysis/routing/policies/queue.h"
 #include "analysis/routing/policies/stored.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // A clean policy that gives every known choice as recorded.
 struct CleanReplay {
@@ -54,4 +54,4 @@ std::vector<Chunking> ConsistentChunkings(const RoutingCase& c,
                                           const std::vector<TimeQueue>& queues, size_t limit,
                                           int64_t* tried);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "analysis/sample/sample.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr int64_t kFewestNormalisedRows = 32;
@@ -126,4 +126,4 @@ bool NormalisedOverTokens(const RoutingCase& c) {
          (by_sequence.size() > 1 && AllAgree(c, by_sequence));
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

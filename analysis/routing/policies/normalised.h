@@ -3,7 +3,7 @@
 
 #include "analysis/routing/call/call.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns true if the columns have equal sums over the call, in every pool, or in every sequence,
 // up to the rounding of the recording. A softmax over tokens and optimal transport give such sums.
@@ -11,4 +11,4 @@ namespace plumbline::rules {
 // agreement must be below 2^-10.
 bool NormalisedOverTokens(const RoutingCase& c);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

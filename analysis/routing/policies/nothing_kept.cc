@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 std::string Listed(const std::vector<int32_t>& experts) {
@@ -65,4 +65,4 @@ v1::Verdict NoPassBeside(const NothingKept& nothing, v1::Verdict verdict) {
   return pass && nothing.any() ? NothingKeptVerdict(nothing) : std::move(verdict);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include "analysis/routing/call/call.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct NothingKept {
   std::vector<int32_t> experts;
@@ -28,4 +28,4 @@ v1::Verdict NothingKeptVerdict(const NothingKept& nothing);
 // Replaces a pass: if such experts exist, a pass depends on a stored rule that was not recorded.
 v1::Verdict NoPassBeside(const NothingKept& nothing, v1::Verdict verdict);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

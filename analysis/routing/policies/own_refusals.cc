@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr int64_t kMostChoices = 1 << 17;
@@ -94,4 +94,4 @@ double OwnRefusalBits(const RoutingCase& c, const Saturation& s,
   return std::isfinite(least) ? least : 0;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/queue.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns log2 of the likelihood ratio of two models: a random draw of the kept among the
 // candidates, against own refusals followed by first come first served (whose last run of refusals
@@ -19,4 +19,4 @@ namespace plumbline::rules {
 double OwnRefusalBits(const RoutingCase& c, const Saturation& s,
                       const std::vector<TimeQueue>& queues);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

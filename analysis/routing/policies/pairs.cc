@@ -8,7 +8,7 @@
 #include "analysis/routing/policies/ranked.h"
 #include "base/parallel.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Iterates over the choices of full cells by (sequence, position). If the first cells have `most`
@@ -330,4 +330,4 @@ PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s) {
   return least;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 
 #include "analysis/routing/call/call.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Refused token n and admitted token m of the same expert and pool.
 struct RefusalPair {
@@ -45,4 +45,4 @@ struct PairCertificate {
 // with most bits. Requires c.ordered().
 PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "analysis/routing/policies/cut.h"
 #include "analysis/routing/policies/table.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // ---- budgets ---------------------------------------------------------------------------------
@@ -236,4 +236,4 @@ CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,
   return out;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/queue.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct CleanPatterns {
   // A cut of some queue into contiguous pieces. If pools are recorded row by row, the cut must
@@ -50,4 +50,4 @@ struct CleanPatterns {
 CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,
                                 const std::vector<TimeQueue>& queues);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

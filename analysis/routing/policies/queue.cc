@@ -4,7 +4,7 @@
 #include <numeric>
 #include <unordered_map>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Sorts `order` by value[row], stably, by counting. If values are sparse, sorts by comparison.
@@ -119,4 +119,4 @@ std::vector<PoolRows> RowsOfPools(const RoutingCase& c, const TimeQueue& queue) 
   return pools;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 
 #include "analysis/routing/call/call.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // A row on its way through a queue.
 struct QueuedRow {
@@ -61,4 +61,4 @@ std::vector<TimeQueue> TimeQueues(const RoutingCase& c);
 std::vector<int32_t> RowsByPosition(const RoutingCase& c);
 std::vector<int32_t> RowsBySequence(const RoutingCase& c);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

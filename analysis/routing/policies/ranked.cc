@@ -13,7 +13,7 @@
 #include "analysis/routing/policies/zigzag.h"
 #include "base/parallel.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using Priority = RankedReplay::Priority;
@@ -290,4 +290,4 @@ std::vector<RankedReplay> ReplayRanked(const RoutingCase& c, const Saturation& s
   return out;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

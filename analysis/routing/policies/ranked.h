@@ -11,7 +11,7 @@
 #include "analysis/routing/policies/queue.h"
 #include "analysis/routing/policies/stored.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // How well a policy that ranks each cell's candidates explains the refusing cells.
 struct RankedReplay {
@@ -67,4 +67,4 @@ inline bool FewValues(size_t values, size_t rows) {
 // thresholds would need this luck.
 double ExactCountBits(double n, double count);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

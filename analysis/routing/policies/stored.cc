@@ -1,6 +1,6 @@
 #include "analysis/routing/policies/stored.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 bool StoredNumbers::excluded() const {
   for (size_t i = 0; i < least_.size(); ++i) {
@@ -39,4 +39,4 @@ void StoredRules::Take(const std::vector<StoredNumbers>& call) {
   left_ = std::move(left);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -14,7 +14,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The bounds on one table of numbers, one per entry. Entries are experts, or experts by choice
 // rank.
@@ -54,4 +54,4 @@ class StoredRules {
   std::vector<StoredNumbers> left_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -5,7 +5,7 @@
 #include <map>
 #include <numbers>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr int64_t kFewestRepeats = 8;
@@ -113,4 +113,4 @@ PositionTable FindTable(const RoutingCase& c, const Saturation& s,
   return {true, CountBits(c, s, entries, queues)};
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

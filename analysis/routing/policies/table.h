@@ -6,7 +6,7 @@
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/queue.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct PositionTable {
   // Position and expert decide every fate, including at least 8 fates that another sequence had
@@ -22,4 +22,4 @@ struct PositionTable {
 PositionTable FindTable(const RoutingCase& c, const Saturation& s,
                         const std::vector<TimeQueue>& queues);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

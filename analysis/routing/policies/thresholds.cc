@@ -12,7 +12,7 @@
 #include "analysis/routing/policies/cell_keys.h"
 #include "base/router/scores.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Tests whether one number separates all refused keys from all taken ones.
@@ -339,4 +339,4 @@ bool ZeroDecides(const RoutingCase& c) {
   return held.size() == 1 || *least != *most;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

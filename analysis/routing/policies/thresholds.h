@@ -10,7 +10,7 @@
 #include "analysis/routing/policies/cell_keys.h"
 #include "analysis/routing/policies/ranked.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Stored rules, with fewer numbers than they explain, that give every assignment as well. A
 // threshold for each (expert, pool) always does; only equal counts contradict it.
@@ -45,4 +45,4 @@ bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy
 // are as even as a threshold fitted on the batch would make them, returns false.
 bool ZeroDecides(const RoutingCase& c);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

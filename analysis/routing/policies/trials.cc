@@ -2,7 +2,7 @@
 
 #include <set>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Returns true if a surely comes before b. If neither does, they tie.
@@ -255,4 +255,4 @@ std::vector<RankedReplay> Weigh(
   return weighed;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

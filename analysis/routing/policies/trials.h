@@ -12,7 +12,7 @@
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/ranked.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // The cells that refuse choices.
 struct RefusingCells {
@@ -105,4 +105,4 @@ Trial TryPolicy(const RoutingCase& c, const RefusingCells& cells, KeySource& key
 // its pools, that expert's cells count as one piece of evidence under every score.
 std::vector<RankedReplay> Weigh(std::vector<Trial> trials);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

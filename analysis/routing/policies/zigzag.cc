@@ -5,7 +5,7 @@
 
 #include "analysis/routing/policies/queue.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 Sequences NumberSequences(const RoutingCase& c) {
   std::map<int64_t, int32_t> numbers;
@@ -59,4 +59,4 @@ bool ZigzagKeepsTime(const RoutingCase& c, const Sequences& s, int32_t ranks, bo
   return true;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 
 #include "analysis/routing/call/call.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Sequences numbered in the order of their ids, and their lengths.
 struct Sequences {
@@ -29,4 +29,4 @@ double ZigzagPlace(const RoutingCase& c, const Sequences& s, int32_t ranks, bool
 // order).
 bool ZigzagKeepsTime(const RoutingCase& c, const Sequences& s, int32_t ranks, bool by_position);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

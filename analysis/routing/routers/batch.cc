@@ -6,7 +6,7 @@
 
 #include "analysis/routing/routers/state.h"
 
-namespace plumbline::rules::routers {
+namespace plumbline::analysis::routers {
 namespace {
 
 // Returns the tokens of each pool, in row order, without idle ones.
@@ -237,4 +237,4 @@ void Auction(State& s) {
   }
 }
 
-}  // namespace plumbline::rules::routers
+}  // namespace plumbline::analysis::routers

@@ -7,7 +7,7 @@
 
 #include "analysis/routing/routers/state.h"
 
-namespace plumbline::rules::routers {
+namespace plumbline::analysis::routers {
 namespace {
 
 constexpr double kLowest = -std::numeric_limits<double>::infinity();
@@ -271,4 +271,4 @@ void FillProbs(State& s) {
   }
 }
 
-}  // namespace plumbline::rules::routers
+}  // namespace plumbline::analysis::routers

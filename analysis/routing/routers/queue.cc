@@ -7,7 +7,7 @@
 
 #include "analysis/routing/routers/state.h"
 
-namespace plumbline::rules::routers {
+namespace plumbline::analysis::routers {
 namespace {
 
 int64_t CapacityOf(const State& s, int32_t t, int32_t e) {
@@ -289,4 +289,4 @@ void RerouteOverflow(State& s) {
   }
 }
 
-}  // namespace plumbline::rules::routers
+}  // namespace plumbline::analysis::routers

@@ -5,7 +5,7 @@
 
 #include "analysis/routing/routers/state.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using routers::State;
@@ -273,4 +273,4 @@ std::vector<RouterPolicy> AllPolicies() {
   return all;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

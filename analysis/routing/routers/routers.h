@@ -9,7 +9,7 @@
 
 #include "base/router/scores.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // A batch as a router receives it, rows in the order of its queue.
 struct RouterBatch {
@@ -160,4 +160,4 @@ bool ParsePolicy(const std::string& name, RouterPolicy* policy);
 // Returns all of them, in the order of the enum.
 std::vector<RouterPolicy> AllPolicies();
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,7 +8,7 @@
 
 #include "analysis/routing/routers/routers.h"
 
-namespace plumbline::rules::routers {
+namespace plumbline::analysis::routers {
 
 struct State {
   State(const RouterBatch& batch, const RouterParameters& parameters);
@@ -109,4 +109,4 @@ void Sinkhorn(State& s);                       // changes selection
 void FitBias(State& s);                        // changes selection
 void Auction(State& s);                        // changes indices and keep
 
-}  // namespace plumbline::rules::routers
+}  // namespace plumbline::analysis::routers

@@ -10,7 +10,7 @@
 #include "analysis/frame/frame.h"
 #include "base/real.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kGateDifference = 0.01;  // share of the larger gate
@@ -304,4 +304,4 @@ std::string ExpertList(const std::vector<int16_t>& experts) {
   return text;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

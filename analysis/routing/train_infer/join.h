@@ -8,7 +8,7 @@
 #include "base/archive.h"
 #include "google/protobuf/struct.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 struct RoutingComparison {
   std::string blocked;   // "short-id: sentence" if there is no result
@@ -87,4 +87,4 @@ void DescribePair(const RoutingComparison::Pair& pair, google::protobuf::Struct&
 // Returns "3, 5, -1".
 std::string ExpertList(const std::vector<int16_t>& experts);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

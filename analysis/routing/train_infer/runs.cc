@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMaxBytes = 64u << 20;
@@ -119,4 +119,4 @@ std::map<LayerSite, TrainInferRuns::Steps> TrainInferRuns::Unmatched() const {
   return layers;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

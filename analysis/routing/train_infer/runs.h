@@ -13,7 +13,7 @@
 #include "analysis/routing/train_infer/join.h"
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Ordered by the first number in the layer's name, then by name: layers.2 before layers.10.
 struct LayerSite {
@@ -90,4 +90,4 @@ class TrainInferRuns {
   std::map<int64_t, Compared> compared_;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

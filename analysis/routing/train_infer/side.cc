@@ -9,7 +9,7 @@
 #include "base/load.h"
 #include "base/router/scores.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr size_t kMaxSequences = 1 << 16;
@@ -331,4 +331,4 @@ size_t RoutedSide::bytes() const {
   return total;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

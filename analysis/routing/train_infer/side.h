@@ -10,7 +10,7 @@
 #include "base/archive.h"
 #include "plumbline/v1/evidence.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // A token's identity on both sides.
 struct TokenKey {
@@ -81,4 +81,4 @@ struct RoutedSide {
 // Pure, thread-safe.
 double SpreadOf(std::vector<double>& values);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kMostFlipped = 0.1;  // share of all choices, if scores are far apart
@@ -72,4 +72,4 @@ v1::Verdict VerdictByScores(const RoutingComparison& last, const FlipTotals& tot
   return found.Take();
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

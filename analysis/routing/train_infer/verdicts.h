@@ -7,7 +7,7 @@
 #include "analysis/routing/train_infer/join.h"
 #include "plumbline/v1/finding.pb.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Sums over all steps of a layer.
 struct FlipTotals {
@@ -25,4 +25,4 @@ bool FlipsMuch(const RoutingComparison& last, const FlipTotals& totals);
 // Call if FlipsMuch: the scores are far apart, or nearly tied.
 v1::Verdict VerdictByScores(const RoutingComparison& last, const FlipTotals& totals);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -72,7 +72,7 @@ TEST(Observe, ProductsAreNamedByWhatIsKept) {
     EXPECT_EQ(m.config().library(), "by hand 1");
     EXPECT_EQ(m.sample().a().shape(0), 32);
     EXPECT_EQ(all[0].sample_size(), 64u);
-    const auto c = rules::DecodeMatmul(m);
+    const auto c = analysis::DecodeMatmul(m);
     ASSERT_TRUE(c.ok()) << c.status();
     EXPECT_EQ(std::count(c->apart.begin(), c->apart.end(), true), 32);
     for (int i = 0; i < c->samples; ++i) {
@@ -81,7 +81,7 @@ TEST(Observe, ProductsAreNamedByWhatIsKept) {
       EXPECT_EQ(c->A(i, 17), p.a[at / 50 * static_cast<uint64_t>(inner) + 17]);
       EXPECT_EQ(c->B(i, 17), p.w[at % 50 * static_cast<uint64_t>(inner) + 17]);
     }
-    const rules::MatmulReplay replay = rules::ReplayMatmul(*c);
+    const analysis::MatmulReplay replay = analysis::ReplayMatmul(*c);
     EXPECT_TRUE(replay.proved) << replay.Words();
     EXPECT_EQ(replay.name, "sequential");
     EXPECT_EQ(replay.matches, 64);
@@ -200,9 +200,9 @@ TEST(Observe, ScaledProductsAreNamedByWhatIsKept) {
   const std::vector<float> kept = Data<float>(m.sample().a_scale());
   ASSERT_EQ(kept.size(), 32u * 8u);
   for (const float s : kept) EXPECT_TRUE(s >= std::exp2(-5.0f) && s <= std::exp2(3.0f)) << s;
-  const auto c = rules::DecodeMatmul(m);
+  const auto c = analysis::DecodeMatmul(m);
   ASSERT_TRUE(c.ok()) << c.status();
-  const rules::MatmulReplay replay = rules::ReplayMatmul(*c);
+  const analysis::MatmulReplay replay = analysis::ReplayMatmul(*c);
   EXPECT_TRUE(replay.explained()) << replay.Words();
   EXPECT_EQ(replay.matches, 64);
   EXPECT_EQ(replay.name, "sequential");
@@ -229,7 +229,7 @@ TEST(Observe, ScalesOfTilesReachEachRow) {
       << r.error.text;
   const auto all = r.Close(dir.path());
   ASSERT_EQ(all.size(), 1u);
-  const auto c = rules::DecodeMatmul(all[0].matmul());
+  const auto c = analysis::DecodeMatmul(all[0].matmul());
   ASSERT_TRUE(c.ok()) << c.status();
   for (int i = 0; i < c->samples; ++i) {
     const uint64_t column = c->offsets[static_cast<size_t>(i)] % Scaled::kColumns;

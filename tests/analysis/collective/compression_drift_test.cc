@@ -9,7 +9,7 @@
 
 #include "analysis/collective/compression_verdict.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Two ranks with a common value `persistent` and separate noise. The reduction returns the fraction
@@ -133,4 +133,4 @@ TEST(CompressionDrift, StateIsBounded) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

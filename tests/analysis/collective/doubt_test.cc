@@ -14,15 +14,15 @@
 #include "tests/rules/support/simulated_reduction.h"
 #include "tests/rules/support/spec_values.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::Draw;
-using testing::Pick;
-using testing::ReductionSpec;
-using testing::Says;
-using testing::SimulateReduction;
-using testing::Words;
+using rules::testing::Draw;
+using rules::testing::Pick;
+using rules::testing::ReductionSpec;
+using rules::testing::Says;
+using rules::testing::SimulateReduction;
+using rules::testing::Words;
 
 TEST(Ties, TwoRanksTellNothingApart) {
   ReductionSpec s;
@@ -173,4 +173,4 @@ TEST(Power, SamplesNeeded) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,11 +10,11 @@
 #include "analysis/statistics/bias_stream.h"
 #include "tests/rules/support/simulated_reduction.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::ReductionSpec;
-using testing::SimulateReduction;
+using rules::testing::ReductionSpec;
+using rules::testing::SimulateReduction;
 
 // Returns the relative bias in per cent of sums over 2,048 elements.
 double BiasPercent(const std::string& model, int ranks, double spread, double identical = 0,
@@ -129,4 +129,4 @@ TEST(Errors, CancellingSumsDoNotExplode) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -16,18 +16,18 @@
 #include "tests/rules/support/simulated_reduction.h"
 #include "tests/rules/support/spec_values.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::CallOf;
-using testing::Draw;
-using testing::Highest;
-using testing::Judge;
-using testing::Of;
-using testing::ReductionRun;
-using testing::ReductionSpec;
-using testing::Text;
-using testing::Verdicts;
+using rules::testing::CallOf;
+using rules::testing::Draw;
+using rules::testing::Highest;
+using rules::testing::Judge;
+using rules::testing::Of;
+using rules::testing::ReductionRun;
+using rules::testing::ReductionSpec;
+using rules::testing::Text;
+using rules::testing::Verdicts;
 
 // Tests 64 tensor-parallel columns that each reduce their copy of one gradient: 64 calls, one draw.
 TEST(Bias, GroupsThatHoldCopiesAreOneDraw) {
@@ -103,7 +103,7 @@ TEST(Bias, NoErrorPoisonsAStream) {
   RelativeErrorSum relative;
   ReductionSpec s;
   s.dtype = DType::kF64;
-  ReductionCase c = testing::SimulateReduction(s);
+  ReductionCase c = rules::testing::SimulateReduction(s);
   c.output[3] = 1e308;
   relative.Take(c);
   EXPECT_TRUE(std::isfinite(relative.Get().mean) && std::isfinite(relative.Get().standard_error));
@@ -211,4 +211,4 @@ TEST(Honest, NoSumIsAccusedAndOrderOfArrivalIsNothing) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,18 +10,18 @@
 #include "tests/rules/support/judged_reductions.h"
 #include "tests/rules/support/simulated_reduction.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::CallOf;
-using testing::ForEachCall;
-using testing::Highest;
-using testing::Judge;
-using testing::Of;
-using testing::ReductionRun;
-using testing::ReductionSpec;
-using testing::Text;
-using testing::Verdicts;
+using rules::testing::CallOf;
+using rules::testing::ForEachCall;
+using rules::testing::Highest;
+using rules::testing::Judge;
+using rules::testing::Of;
+using rules::testing::ReductionRun;
+using rules::testing::ReductionSpec;
+using rules::testing::Text;
+using rules::testing::Verdicts;
 
 // Tests that if an addend is missing, every element is incorrect, but no arithmetic is at fault.
 TEST(Joining, ALostRecordIsNoBias) {
@@ -226,4 +226,4 @@ TEST(Work, ManyGroupsThatNeverComplete) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

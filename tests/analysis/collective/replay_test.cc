@@ -15,16 +15,16 @@
 #include "tests/rules/support/simulated_reduction.h"
 #include "tests/rules/support/spec_values.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::Claim;
-using testing::Draw;
-using testing::Pick;
-using testing::ReductionSpec;
-using testing::Says;
-using testing::SimulateReduction;
-using testing::Words;
+using rules::testing::Claim;
+using rules::testing::Draw;
+using rules::testing::Pick;
+using rules::testing::ReductionSpec;
+using rules::testing::Says;
+using rules::testing::SimulateReduction;
+using rules::testing::Words;
 
 // Returns a random collective of a listed kind.
 ReductionSpec RandomSpec(Draw& draw, int seed) {
@@ -265,4 +265,4 @@ TEST(Poison, OneWrongSampleIsNotExplained) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

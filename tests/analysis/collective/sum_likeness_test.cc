@@ -14,7 +14,7 @@
 #include "analysis/statistics/bias_stream.h"
 #include "base/half.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Columns of `ranks` values around `mean`, each summed in one shuffled order by bf16 hops.
@@ -173,4 +173,4 @@ TEST(SumLikeness, WorkEndsWhenEnoughIsKnown) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
@@ -248,4 +248,4 @@ TEST(Sawtooth, NotJudgedWithoutRestartsOrWithTooFewSteps) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Sequences of 20 tokens, each with its own shift in y and in x.
@@ -235,4 +235,4 @@ TEST(LagRegression, AbstainsWithoutBothKinds) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

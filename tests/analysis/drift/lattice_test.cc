@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <random>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Returns differences of two roundings, with the remainder of the log-sums.
@@ -107,4 +107,4 @@ TEST(DriftLattice, FewTokensAndPoison) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

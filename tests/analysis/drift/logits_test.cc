@@ -11,7 +11,7 @@
 #include "base/tensor_view.h"
 #include "kernels/evidence/logits.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 struct Rounding {
@@ -80,4 +80,4 @@ TEST(LogitDrift, PoisonAndRowsSeen) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -10,7 +10,7 @@
 
 #include "analysis/drift/strata.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 constexpr double kTolerance = 1e-6;  // relative
@@ -143,4 +143,4 @@ TEST(DriftHistogram, QuantilesAndRest) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -16,11 +16,11 @@
 #include "analysis/drift/run.h"
 #include "tests/rules/support/simulated_rollout.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::RolloutSimulator;
-using testing::RolloutSpec;
+using rules::testing::RolloutSimulator;
+using rules::testing::RolloutSpec;
 using By = StalenessMark::By;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -279,4 +279,4 @@ TEST(Staleness, LevelAndPower) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 
 #include <array>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 TEST(FindingBuilder, EveryPartStandsWhereItBelongs) {
@@ -64,4 +64,4 @@ TEST(FindingBuilder, TheRestIsTheMessages) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

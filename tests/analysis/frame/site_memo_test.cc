@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 SiteStep Numbered(uint32_t number) {
@@ -36,4 +36,4 @@ TEST(SiteMemo, AnewWhereThereIsNone) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 struct Shared {
@@ -16,4 +16,4 @@ std::string OtherFilesShared(const SiteStep& step) {
   return step.cache.Get<Shared>([] { return std::make_shared<Shared>(Shared{"other"}); })->text;
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

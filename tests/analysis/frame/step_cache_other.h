@@ -5,9 +5,9 @@
 
 #include "analysis/frame/step.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns the text of the Shared of that file.
 std::string OtherFilesShared(const SiteStep& step);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

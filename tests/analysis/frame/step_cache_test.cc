@@ -8,7 +8,7 @@
 #include "analysis/frame/step.h"
 #include "tests/analysis/frame/step_cache_other.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 struct Sum {
@@ -68,4 +68,4 @@ TEST(StepCache, ACopyOfAStepSharesNothing) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

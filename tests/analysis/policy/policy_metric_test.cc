@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 PolicyMetric Of(const std::string& op) { return PolicyMetricOf(op, RoleByName(op)); }
@@ -66,4 +66,4 @@ TEST(PolicyMetric, Distances) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -13,14 +13,14 @@
 #include "base/avx2.h"
 #include "tests/rules/support/simulated_matmul.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::Factors;
-using testing::MatmulSpec;
-using testing::ReferenceSum;
-using testing::SimulatedMatmul;
-using testing::Values;
+using rules::testing::Factors;
+using rules::testing::MatmulSpec;
+using rules::testing::ReferenceSum;
+using rules::testing::SimulatedMatmul;
+using rules::testing::Values;
 
 constexpr Values kAllValues[] = {Values::kNormal,     Values::kPositive,  Values::kSpread,
                                  Values::kCancelling, Values::kSubnormal, Values::kIntegers};
@@ -189,4 +189,4 @@ TEST(MatmulMachine, CutsKeepTheirBits) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -14,13 +14,13 @@
 #include "base/exact_sum.h"
 #include "tests/rules/support/simulated_matmul.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::MatmulSpec;
-using testing::Simulate;
-using testing::SimulatedMatmul;
-using testing::Values;
+using rules::testing::MatmulSpec;
+using rules::testing::Simulate;
+using rules::testing::SimulatedMatmul;
+using rules::testing::Values;
 using Sum = MatmulModel::Sum;
 
 bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
@@ -76,7 +76,7 @@ TEST(MatmulReplay, EveryCandidateIsFoundAmongItsEquals) {
   const int rounds = Long() ? 3000 : 30;
   for (int round = 0; round < rounds; ++round) {
     const MatmulSpec spec = RandomSpec(rng);
-    SimulatedMatmul made = testing::Factors(spec);
+    SimulatedMatmul made = rules::testing::Factors(spec);
     made.d.assign(static_cast<size_t>(spec.samples), 0);
     const v1::Matmul blank = made.Evidence();
     const auto c = DecodeMatmul(blank);
@@ -217,7 +217,7 @@ TEST(MatmulReplay, WhatIsNotListedIsNeverProved) {
   std::mt19937_64 rng(seed), noise(seed + 1);
   struct Unlisted {
     const char* name;
-    testing::DotFunction dot;
+    rules::testing::DotFunction dot;
   };
   const Unlisted unlisted[] = {
       {"klein", Klein},
@@ -277,14 +277,14 @@ TEST(MatmulReplay, PoisonIsSetAside) {
 
 TEST(MatmulReplay, SumsThatOverflowAreReplayedToo) {
   MatmulSpec spec{.samples = 60, .inner = 128, .input = DType::kF16, .output = DType::kF16};
-  SimulatedMatmul made = testing::Factors(spec);
+  SimulatedMatmul made = rules::testing::Factors(spec);
   for (double& x : made.a) x = RoundToFormat(x * 60, DType::kF16);
   for (double& x : made.b) x = RoundToFormat(std::abs(x) * 60, DType::kF16);
   const MatmulModel narrow{.sum = Sum::kSequential, .accumulator = DType::kF16, .fused = true};
   int infinite = 0;
   for (int i = 0; i < spec.samples; ++i) {
-    made.d.push_back(
-        testing::ReferenceSum(narrow, made.RowA(i), made.RowB(i), spec.inner, spec.input, 0));
+    made.d.push_back(rules::testing::ReferenceSum(narrow, made.RowA(i), made.RowB(i), spec.inner,
+                                                  spec.input, 0));
     infinite += !std::isfinite(made.d.back());
   }
   EXPECT_GT(infinite, 2);
@@ -342,4 +342,4 @@ TEST(MatmulReplay, ALargeSampleTakesSeconds) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

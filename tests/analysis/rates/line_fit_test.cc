@@ -10,10 +10,10 @@
 
 #include "tests/rules/support/spec_values.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::Draw;
+using rules::testing::Draw;
 using Points = std::vector<std::pair<double, double>>;
 
 Points Parabola(double a, double b, double c, double first, int n, double gap) {
@@ -58,4 +58,4 @@ TEST(FitSlope, TooLittleIsSaidToBe) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,13 +8,13 @@
 
 #include "tests/rules/support/simulated_rollout.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::RolloutHalf;
-using testing::RolloutSimulator;
-using testing::RolloutSpec;
-using testing::SequenceMessage;
+using rules::testing::RolloutHalf;
+using rules::testing::RolloutSimulator;
+using rules::testing::RolloutSpec;
+using rules::testing::SequenceMessage;
 
 const RolloutSpec kSpec{.sequences = 5, .length = 8, .lag = 2};
 
@@ -201,4 +201,4 @@ TEST(RolloutSequence, GridsAreFound) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -13,11 +13,11 @@
 #include "tests/rules/support/rollout_cells.h"
 #include "tests/rules/support/simulated_rollout.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::RolloutSimulator;
-using testing::RolloutSpec;
+using rules::testing::RolloutSimulator;
+using rules::testing::RolloutSpec;
 using By = SamplerTest::By;
 
 int Runs(int n) { return std::getenv("PLUMB_LONG") != nullptr ? 20 * n : n; }
@@ -170,13 +170,13 @@ TEST(SamplerParts, TheLevelHoldsForManyWorkers) {
 // Checks that no bet is unfair: the mean wealth factor over the tokens of a context. The pool and
 // the even steps have .4375 of the wealth.
 void FairBets(const RolloutSpec& spec, int decimals) {
-  testing::RolloutCells cells(spec);
+  rules::testing::RolloutCells cells(spec);
   const double unit = std::pow(10.0, decimals);
   const auto text = [&](double value) {
     return decimals < 0 ? value : std::nearbyint(value * unit) / unit;
   };
   for (int context = 0; context < cells.contexts(); ++context) {
-    const testing::RolloutCell& cell = cells.Get({}, context);
+    const rules::testing::RolloutCell& cell = cells.Get({}, context);
     RolloutSequence s;
     RolloutToken& t = s.tokens.emplace_back();
     s.rollout_grid.decimal = decimals < 0 ? 0 : .5 / unit;
@@ -210,4 +210,4 @@ TEST(SamplerTest, EveryBetIsFairInEveryContext) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -13,11 +13,11 @@
 #include "base/real.h"
 #include "tests/rules/support/simulated_rollout.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::RolloutSimulator;
-using testing::RolloutSpec;
+using rules::testing::RolloutSimulator;
+using rules::testing::RolloutSpec;
 
 // The shares of the parts with tokens if there is one step, no worker and no version.
 constexpr double kPoolAndParity = .375 + .0625;
@@ -421,4 +421,4 @@ TEST(RecordTest, RowsNeedNoKappaAndKeepTheLevel) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

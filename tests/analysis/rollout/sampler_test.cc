@@ -13,11 +13,11 @@
 #include "base/real.h"
 #include "tests/rules/support/simulated_rollout.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::RolloutSimulator;
-using testing::RolloutSpec;
+using rules::testing::RolloutSimulator;
+using rules::testing::RolloutSpec;
 using By = SamplerTest::By;
 
 int Runs(int n) { return std::getenv("PLUMB_LONG") != nullptr ? 20 * n : n; }
@@ -259,4 +259,4 @@ TEST(SamplerTest, WealthIsAMixtureOfBetsOfSecondOrder) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

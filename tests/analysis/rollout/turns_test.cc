@@ -8,7 +8,7 @@
 #include "analysis/drift/run.h"
 #include "tests/rules/support/simulated_rollout.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Returns one recording of one turn: its complete text so far.
@@ -89,9 +89,9 @@ TEST(TurnPrefixes, NearMisses) {
 // Returns conversations of two turns, one recording each. If the prompt of the second was
 // retokenised, the trainer scores other text, and its values there are far off.
 DriftSite Conversations(int broken_in, int seed) {
-  testing::RolloutSpec spec;
+  rules::testing::RolloutSpec spec;
   spec.seed = seed;
-  testing::RolloutSimulator simulator(spec);
+  rules::testing::RolloutSimulator simulator(spec);
   DriftSite site("policy", "logprobs");
   int number = 0;
   for (int step = 0; step < spec.steps; ++step) {
@@ -128,4 +128,4 @@ TEST(TurnPrefixes, NamesTheCauseOfWhatFollows) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

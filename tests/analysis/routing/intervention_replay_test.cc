@@ -10,22 +10,22 @@
 #include "tests/rules/support/synthetic_routing.h"
 #include "tests/rules/support/verdicts.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::CleanKinds;
-using testing::Kind;
-using testing::LeakingKinds;
-using testing::Only;
-using testing::RoutingSpec;
-using testing::SyntheticRouting;
-using testing::VerdictsOf;
-using testing::VerdictsOn;
+using rules::testing::CleanKinds;
+using rules::testing::Kind;
+using rules::testing::LeakingKinds;
+using rules::testing::Only;
+using rules::testing::RoutingSpec;
+using rules::testing::SyntheticRouting;
+using rules::testing::VerdictsOf;
+using rules::testing::VerdictsOn;
 
 constexpr char kRule[] = "causality/moe-intervention";
 
 v1::Verdict Judge(std::vector<v1::Batch> batches) {
-  const EngineConfig replay{.rules = {kRule}, .settings = {std::string(kRule) + ".replay=on"}};
+  const rules::EngineConfig replay{.rules = {kRule}, .settings = {std::string(kRule) + ".replay=on"}};
   return Only(VerdictsOn(std::move(batches), replay), kRule);
 }
 
@@ -100,7 +100,8 @@ TEST(MoeIntervention, PoolsThatSpanRanksAreReplayedWhole) {
     for (const bool own_numbers : {false, true}) {
       RoutingSpec spec{.policy = policy, .sequences = 8, .length = 32, .seed = 7};
       const SyntheticRouting whole(spec);
-      const v1::Verdict verdict = Judge(testing::PartsOf(whole, {.own_numbers = own_numbers}));
+      const v1::Verdict verdict =
+          Judge(rules::testing::PartsOf(whole, {.own_numbers = own_numbers}));
       ASSERT_EQ(verdict.kind(), v1::Verdict::KIND_FINDING)
           << PolicyName(policy) << ": " << verdict.reason();
       EXPECT_EQ(SaysFuture(verdict), policy != RouterPolicy::kFifo);
@@ -139,4 +140,4 @@ TEST(MoeIntervention, EqualRecordingsGiveEqualVerdicts) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

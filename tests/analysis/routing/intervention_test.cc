@@ -7,14 +7,14 @@
 #include "analysis/routing/intervention/check_router.h"
 #include "tests/rules/support/synthetic_routing.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::CleanKinds;
-using testing::Kind;
-using testing::LeakingKinds;
-using testing::RoutingSpec;
-using testing::SyntheticRouting;
+using rules::testing::CleanKinds;
+using rules::testing::Kind;
+using rules::testing::LeakingKinds;
+using rules::testing::RoutingSpec;
+using rules::testing::SyntheticRouting;
 using Row = RouterCheck::Row;
 
 RouterInputs InputsOf(const SyntheticRouting& routing) {
@@ -258,4 +258,4 @@ TEST(CheckRouter, TheSweepIsBounded) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,15 +7,15 @@
 
 #include "tests/rules/support/synthetic_routing.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::CleanKinds;
-using testing::Kind;
-using testing::LeakingKinds;
-using testing::RandomSpec;
-using testing::RoutingSpec;
-using testing::SyntheticRouting;
+using rules::testing::CleanKinds;
+using rules::testing::Kind;
+using rules::testing::LeakingKinds;
+using rules::testing::RandomSpec;
+using rules::testing::RoutingSpec;
+using rules::testing::SyntheticRouting;
 
 // Returns true if an expert refused, or if the experts or the whole batch decide.
 bool Saturated(const SyntheticRouting& routing) {
@@ -29,7 +29,7 @@ bool Saturated(const SyntheticRouting& routing) {
 TEST(RoutingKinds, CleanOnesNeverFlipAnEarlierToken) {
   std::vector<Kind> kinds = CleanKinds();
   EXPECT_GE(kinds.size(), 40U);
-  for (const Kind& kind : testing::PosedKinds()) kinds.push_back(kind);
+  for (const Kind& kind : rules::testing::PosedKinds()) kinds.push_back(kind);
   std::set<std::string> names;
   for (const Kind& kind : kinds) {
     EXPECT_TRUE(names.insert(kind.name).second) << kind.name;
@@ -79,4 +79,4 @@ TEST(RoutingKinds, ClassesAgreeWithInterventionOnRandomSpecs) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -9,7 +9,7 @@
 
 #include "tests/rules/support/spec_values.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 enum class Over { kCall, kSequences, kExperts };
@@ -37,7 +37,7 @@ v1::Routing Recorded(int tokens, int experts, Over over, DType dtype, uint64_t s
   routing.mutable_config()->set_experts(static_cast<uint32_t>(experts));
   v1::RoutingSample& sample = *routing.mutable_sample();
   sample.set_scores_are_logits(false);
-  *sample.mutable_scores() = testing::TensorOf(x, dtype, {tokens, experts});
+  *sample.mutable_scores() = rules::testing::TensorOf(x, dtype, {tokens, experts});
   const auto whole = [&](const std::vector<double>& values) {
     v1::Tensor tensor;
     tensor.set_dtype(static_cast<v1::DType>(DType::kI64));
@@ -95,4 +95,4 @@ TEST(NormalisedOverTokens, WhatATokenHasByItselfIsNot) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -7,7 +7,7 @@
 #include "analysis/routing/policies/cut.h"
 #include "analysis/routing/policies/table.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // A case of top-1 choices by row: expert e is '0' + e if kept, 'a' + e if refused.
@@ -139,4 +139,4 @@ TEST(PositionTable, FewRepeatsShowNothing) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

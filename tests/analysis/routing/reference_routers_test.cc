@@ -11,12 +11,12 @@
 #include "base/router/scores.h"
 #include "tests/rules/support/synthetic_routing.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::RandomSpec;
-using testing::RoutingSpec;
-using testing::SyntheticRouting;
+using rules::testing::RandomSpec;
+using rules::testing::RoutingSpec;
+using rules::testing::SyntheticRouting;
 
 constexpr uint64_t kSeeds = 60;
 
@@ -200,7 +200,7 @@ TEST(ReferenceRouters, ExpertsTakeTheBestC) {
 TEST(ReferenceRouters, RunningBudgetsHoldAtEveryRow) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     RoutingSpec spec = Small(RouterPolicy::kPrefixBudget, seed);
-    spec.pool = testing::PoolUnit::kMicrobatch;
+    spec.pool = rules::testing::PoolUnit::kMicrobatch;
     const Routed routed(spec);
     std::vector<int64_t> held(static_cast<size_t>(routed.experts()), 0);
     for (int32_t t = 0; t < routed.tokens(); ++t) {
@@ -218,7 +218,7 @@ TEST(ReferenceRouters, RunningBudgetsHoldAtEveryRow) {
 TEST(ReferenceRouters, OverflowFindsRoomInTimeOrder) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     RoutingSpec spec = Small(RouterPolicy::kGreedyOverflow, seed);
-    spec.pool = testing::PoolUnit::kMicrobatch;
+    spec.pool = rules::testing::PoolUnit::kMicrobatch;
     spec.quantum = 0;
     const Routed routed(spec);
     std::vector<int64_t> held(static_cast<size_t>(routed.experts()), 0);
@@ -285,7 +285,7 @@ TEST(ReferenceRouters, BalancingBalances) {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
       RoutingSpec spec;
       spec.seed = seed;
-      spec.shape = testing::ScoreShape::kSkewed;
+      spec.shape = rules::testing::ScoreShape::kSkewed;
       spec.length = 128;
       spec.top_k = 1;
       spec.router.function = ScoreFunction::kSoftmax;
@@ -322,4 +322,4 @@ TEST(ReferenceRouters, ScoresThatAreNotFiniteAreRoutedSomewhere) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,12 +8,12 @@
 #include "tests/rules/support/synthetic_routing.h"
 #include "tests/rules/support/verdicts.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::PoolUnit;
-using testing::RoutingSpec;
-using testing::SyntheticRouting;
+using rules::testing::PoolUnit;
+using rules::testing::RoutingSpec;
+using rules::testing::SyntheticRouting;
 
 constexpr const char* kRule = "causality/moe-future-leak";
 
@@ -84,23 +84,24 @@ bool Proved(const v1::Verdict& verdict) {
 }
 
 TEST(StoredNumbersInTheRule, OnePoolIsAHintAndSaysWhatToRecord) {
-  const v1::Verdict verdict = testing::Only(testing::VerdictsOf(kRule, {Call(1, 0)}), kRule);
+  const v1::Verdict verdict =
+      rules::testing::Only(rules::testing::VerdictsOf(kRule, {Call(1, 0)}), kRule);
   ASSERT_EQ(verdict.kind(), v1::Verdict::KIND_FINDING) << verdict.reason();
   EXPECT_EQ(verdict.finding().strength(), v1::STRENGTH_HEURISTIC);
   EXPECT_NE(verdict.finding().fix().find("several pools"), std::string::npos);
 }
 
 TEST(StoredNumbersInTheRule, SeveralPoolsProve) {
-  EXPECT_TRUE(
-      Proved(testing::Only(testing::VerdictsOf(kRule, {Call(1, 0, PoolUnit::kPack)}), kRule)));
+  EXPECT_TRUE(Proved(rules::testing::Only(
+      rules::testing::VerdictsOf(kRule, {Call(1, 0, PoolUnit::kPack)}), kRule)));
 }
 
 TEST(StoredNumbersInTheRule, TheNextStepProvesAndTheSameAgainDoesNot) {
-  const auto other = testing::VerdictsOf(kRule, {Call(1, 0), Call(2, 1)});
+  const auto other = rules::testing::VerdictsOf(kRule, {Call(1, 0), Call(2, 1)});
   ASSERT_EQ(other.size(), 2u);
   EXPECT_FALSE(Proved(other[0]));
   EXPECT_TRUE(Proved(other[1])) << other[1].finding().fix();
-  const auto same = testing::VerdictsOf(kRule, {Call(1, 0), Call(1, 1)});
+  const auto same = rules::testing::VerdictsOf(kRule, {Call(1, 0), Call(1, 1)});
   ASSERT_EQ(same.size(), 2u);
   EXPECT_FALSE(Proved(same[1])) << "a text that comes again asks for the same numbers";
 }
@@ -110,7 +111,8 @@ TEST(StoredNumbersInTheRule, APolicyThatIsNotTheConfigurationsProvesNothing) {
   auto* config = batch.mutable_evidence(0)->mutable_routing()->mutable_config();
   for (const char* policy : {"", "fifo-capacity"}) {
     config->set_policy(policy);
-    EXPECT_FALSE(Proved(testing::Only(testing::VerdictsOf(kRule, {batch}), kRule))) << policy;
+    EXPECT_FALSE(Proved(rules::testing::Only(rules::testing::VerdictsOf(kRule, {batch}), kRule)))
+        << policy;
   }
 }
 
@@ -179,4 +181,4 @@ TEST(TokenBuckets, DoNotFitDraws) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

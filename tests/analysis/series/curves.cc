@@ -5,7 +5,7 @@
 #include <iterator>
 #include <numbers>
 
-namespace plumbline::rules::testing {
+namespace plumbline::analysis::testing {
 namespace {
 
 double Draw(CurveRandom& random, CurveSpec::Tail tail) {
@@ -151,4 +151,4 @@ HealthyCurve Healthy(uint64_t number) {
   return curve;
 }
 
-}  // namespace plumbline::rules::testing
+}  // namespace plumbline::analysis::testing

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace plumbline::rules::testing {
+namespace plumbline::analysis::testing {
 
 // splitmix64; each seed has its own start.
 class CurveRandom {
@@ -55,4 +55,4 @@ struct HealthyCurve {
 };
 HealthyCurve Healthy(uint64_t number);
 
-}  // namespace plumbline::rules::testing
+}  // namespace plumbline::analysis::testing

@@ -18,7 +18,7 @@
 #include "tests/analysis/series/event_words.h"
 #include "tests/analysis/series/slow_series.h"
 
-namespace plumbline::rules::testing {
+namespace plumbline::analysis::testing {
 namespace {
 
 SlowAnswer Sorted(const std::vector<SeriesEvent>& events) {
@@ -332,4 +332,4 @@ TEST(SeriesDetector, OneOfFewPointsIsKeptAndGoesOn) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules::testing
+}  // namespace plumbline::analysis::testing

@@ -7,7 +7,7 @@
 
 #include "analysis/series/series.h"
 
-namespace plumbline::rules::testing {
+namespace plumbline::analysis::testing {
 
 inline std::string WordsOf(const SeriesEvent& event) {
   char text[256];
@@ -33,4 +33,4 @@ inline std::string WordsOf(const SeriesEvent& event) {
   return text;
 }
 
-}  // namespace plumbline::rules::testing
+}  // namespace plumbline::analysis::testing

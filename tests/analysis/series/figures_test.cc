@@ -18,7 +18,7 @@
 #include "tests/analysis/series/event_words.h"
 #include "tests/support/files.h"
 
-namespace plumbline::rules::testing {
+namespace plumbline::analysis::testing {
 namespace {
 
 uint64_t Times() { return std::getenv("PLUMB_LONG") != nullptr ? 20 : 1; }
@@ -310,4 +310,4 @@ TEST(SeriesFigures, RunsThatNeverLearnStallFromTheBeginning) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules::testing
+}  // namespace plumbline::analysis::testing

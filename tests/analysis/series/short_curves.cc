@@ -8,7 +8,7 @@
 
 #include "tests/analysis/series/curves.h"
 
-namespace plumbline::rules::testing {
+namespace plumbline::analysis::testing {
 namespace {
 
 constexpr const char* kHealthyShort[] = {
@@ -191,4 +191,4 @@ ShortCurve ShortCurveOf(const std::string& family, size_t points, uint64_t seed)
   throw std::runtime_error("no family of short curves: " + family);
 }
 
-}  // namespace plumbline::rules::testing
+}  // namespace plumbline::analysis::testing

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace plumbline::rules::testing {
+namespace plumbline::analysis::testing {
 
 struct ShortCurve {
   std::vector<double> values;
@@ -21,4 +21,4 @@ std::span<const char* const> BrokenShort();
 // family is unknown.
 ShortCurve ShortCurveOf(const std::string& family, size_t points, uint64_t seed);
 
-}  // namespace plumbline::rules::testing
+}  // namespace plumbline::analysis::testing

@@ -13,7 +13,7 @@
 #include "tests/analysis/series/curves.h"
 #include "tests/analysis/series/short_curves.h"
 
-namespace plumbline::rules::testing {
+namespace plumbline::analysis::testing {
 namespace {
 
 constexpr size_t kLengths[] = {10, 20, 60, 200, 1000};
@@ -222,4 +222,4 @@ TEST(ShortRuns, PoisonIsNoEvaluation) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules::testing
+}  // namespace plumbline::analysis::testing

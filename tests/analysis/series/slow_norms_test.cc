@@ -16,7 +16,7 @@
 #include "analysis/series/series.h"
 #include "tests/analysis/series/curves.h"
 
-namespace plumbline::rules::testing {
+namespace plumbline::analysis::testing {
 namespace {
 
 uint64_t Times() { return std::getenv("PLUMB_LONG") != nullptr ? 20 : 1; }
@@ -217,4 +217,4 @@ TEST(SlowNorms, JumpsInThemAreFound) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules::testing
+}  // namespace plumbline::analysis::testing

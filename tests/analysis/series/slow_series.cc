@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <limits>
 
-namespace plumbline::rules::testing {
+namespace plumbline::analysis::testing {
 namespace {
 
 using List = std::vector<double>;
@@ -483,4 +483,4 @@ SlowAnswer JudgeSlowly(const std::vector<SlowPoint>& history, const std::vector<
   return slow.answer;
 }
 
-}  // namespace plumbline::rules::testing
+}  // namespace plumbline::analysis::testing

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace plumbline::rules::testing {
+namespace plumbline::analysis::testing {
 
 struct SlowPoint {
   int64_t step = 0;
@@ -25,4 +25,4 @@ struct SlowAnswer {
 SlowAnswer JudgeSlowly(const std::vector<SlowPoint>& history, const std::vector<SlowPoint>& points,
                        const std::set<uint64_t>& restarts = {});
 
-}  // namespace plumbline::rules::testing
+}  // namespace plumbline::analysis::testing

@@ -14,7 +14,7 @@
 #include "analysis/experts/experts.h"
 #include "analysis/statistics/bias_stream.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 TEST(AlphaShares, TheKthStreamGetsItsShareOfItsRole) {
@@ -124,4 +124,4 @@ TEST(AlphaShares, TheLevelOfBiasStreams) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -11,10 +11,10 @@
 #include "analysis/statistics/sum_error.h"
 #include "tests/rules/support/simulated_sums.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::ErrorOfSum;
+using rules::testing::ErrorOfSum;
 
 TEST(SumErrors, ErrorInUlpWithItsSign) {
   // bf16: 256 + 1 is 256 (ulp 2, tie to even): the only unavoidable rounding.
@@ -104,4 +104,4 @@ TEST(Forecast, FillsAFinding) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -11,12 +11,12 @@
 #include "analysis/statistics/bias_stream.h"
 #include "tests/rules/support/simulated_sums.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
-using testing::CoherentAddends;
-using testing::ErrorOfSum;
-using testing::SequentialSum;
+using rules::testing::CoherentAddends;
+using rules::testing::ErrorOfSum;
+using rules::testing::SequentialSum;
 using Rng = std::mt19937_64;
 
 // Median and 90th percentile of the number of samples until the alarm at 1e-6.
@@ -196,4 +196,4 @@ TEST(BiasPower, GradientAccumulationInBf16) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -15,7 +15,7 @@
 
 #include "analysis/experts/chance.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using Rng = std::mt19937_64;
@@ -314,4 +314,4 @@ TEST(BiasStream, NothingIsSpentOnAnAlphaOfZero) {
 }
 
 }  // namespace
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -8,6 +8,7 @@
 
 #include "analysis/timeline/timeline.h"
 #include "plumbline/v1/batch.pb.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules::testing {
 

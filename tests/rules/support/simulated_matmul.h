@@ -9,6 +9,7 @@
 
 #include "analysis/product/model.h"
 #include "plumbline/v1/evidence.pb.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules::testing {
 

@@ -9,6 +9,7 @@
 #include "analysis/collective/case/call.h"
 #include "base/half.h"
 #include "plumbline/v1/batch.pb.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules::testing {
 

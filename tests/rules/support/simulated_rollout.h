@@ -13,6 +13,7 @@
 
 #include "analysis/rollout/sequence.h"
 #include "plumbline/v1/batch.pb.h"
+#include "rules/analysis_names.h"
 #include "tests/rules/support/rollout_cells.h"
 #include "tests/rules/support/spec_values.h"
 

@@ -9,6 +9,7 @@
 #include "analysis/statistics/sum_error.h"
 #include "base/exact_sum.h"
 #include "base/half.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules::testing {
 

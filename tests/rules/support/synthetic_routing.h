@@ -10,6 +10,7 @@
 #include "analysis/routing/routers/routers.h"
 #include "base/dtype.h"
 #include "plumbline/v1/batch.pb.h"
+#include "rules/analysis_names.h"
 
 namespace plumbline::rules::testing {
 

@@ -392,13 +392,13 @@ TEST_F(AlertSites, TheTokensOfARetokenisedPromptAreForARouteThatAsks) {
   asks.raw_ids = true;
   config_.routes = {RouteTo("all"), asks};
   Restart(0);
-  rules::TurnPrefixes turns;
+  analysis::TurnPrefixes turns;
   turns.compared = turns.retokenised = 1;
   turns.sequence = "conversation-778899";
   turns.position = 17;
   turns.logged_token = 50'257;
   turns.found_token = 31'337;
-  v1::Finding finding = rules::OtherPrompts(turns).finding();
+  v1::Finding finding = analysis::OtherPrompts(turns).finding();
   finding.set_rule("drift/record-invalid");
   finding.set_level(v1::LEVEL_ERROR);
   finding.set_fingerprint("0123abcd");

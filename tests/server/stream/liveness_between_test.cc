@@ -22,7 +22,7 @@ class BetweenStepsTest : public LivenessTest {
     for (Rank& rank : ranks_) rank.stage = stage;
   }
   v1::Level Level(size_t i) const {
-    return rules::StepsStoppedVerdict(stopped_.at(i)).finding().level();
+    return analysis::StepsStoppedVerdict(stopped_.at(i)).finding().level();
   }
 };
 

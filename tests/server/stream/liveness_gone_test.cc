@@ -17,7 +17,7 @@ TEST_F(LivenessTest, GoneIsNotUnreachable) {
   ASSERT_EQ(told_.size(), 1u);
   EXPECT_EQ(told_[0].cause(), v1::RanksHung::CAUSE_GONE);
   EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
-  EXPECT_EQ(rules::HangVerdict(told_[0]).finding().cause().id(), "process-gone");
+  EXPECT_EQ(analysis::HangVerdict(told_[0]).finding().cause().id(), "process-gone");
   EXPECT_EQ(State("gone"), 1u);
 }
 
@@ -39,7 +39,7 @@ TEST_F(LivenessTest, WhoFallsSilentIsNamedWhereTheOthersStand) {
   EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0}));
   EXPECT_GE(told_[0].still_ns(), 10'000'000'000u);
   EXPECT_LE(told_[0].still_ns(), 11'000'000'000u);
-  EXPECT_EQ(rules::HangVerdict(told_[0]).finding().cause().id(), "network-lost");
+  EXPECT_EQ(analysis::HangVerdict(told_[0]).finding().cause().id(), "network-lost");
   // Reported once, also when keepalive gives up.
   Pass(milliseconds(10000));
   Leave(1);

@@ -20,7 +20,7 @@ TEST_F(LivenessTest, TheRankThatStandsIsNamedAndTheOthersWait) {
   EXPECT_EQ(told_[0].step(), 19);
   EXPECT_EQ(told_[0].cause(), v1::RanksHung::CAUSE_STUCK);
   EXPECT_EQ(State("still"), 4u);
-  const v1::Verdict verdict = rules::HangVerdict(told_[0]);
+  const v1::Verdict verdict = analysis::HangVerdict(told_[0]);
   EXPECT_EQ(verdict.finding().level(), v1::LEVEL_ERROR);
   EXPECT_EQ(verdict.finding().strength(), v1::STRENGTH_BOUNDED);
   EXPECT_EQ(Of(verdict.site().ranks()), (std::vector<uint32_t>{2}));
@@ -44,10 +44,10 @@ TEST_F(LivenessTest, AllInOneStepNameNobodyAndBecomeAnErrorLate) {
   Pass(milliseconds(12000));
   ASSERT_EQ(told_.size(), 1u);
   EXPECT_TRUE(told_[0].ranks().empty());
-  EXPECT_EQ(rules::HangVerdict(told_[0]).finding().level(), v1::LEVEL_WARNING);
+  EXPECT_EQ(analysis::HangVerdict(told_[0]).finding().level(), v1::LEVEL_WARNING);
   Pass(milliseconds(300000));
   ASSERT_EQ(told_.size(), 2u);
-  EXPECT_EQ(rules::HangVerdict(told_[1]).finding().level(), v1::LEVEL_ERROR);
+  EXPECT_EQ(analysis::HangVerdict(told_[1]).finding().level(), v1::LEVEL_ERROR);
 }
 
 // All in one step, and the others within a collective: the rank that is not in it is awaited.
@@ -61,7 +61,7 @@ TEST_F(LivenessTest, WhoHasNotEnteredTheCollectiveIsNamed) {
   ASSERT_EQ(told_.size(), 1u);
   EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
   EXPECT_EQ(Of(told_[0].waiting()), (std::vector<uint32_t>{0, 2, 3}));
-  EXPECT_EQ(rules::HangVerdict(told_[0]).finding().level(), v1::LEVEL_ERROR);
+  EXPECT_EQ(analysis::HangVerdict(told_[0]).finding().level(), v1::LEVEL_ERROR);
 }
 
 // All are within it: no rank is named. A declared stage takes precedence over a collective.
@@ -110,7 +110,7 @@ TEST_F(LivenessTest, AFastLoopThatStopsEarlyIsToldLate) {
   Pass(milliseconds(20000));
   ASSERT_EQ(told_.size(), 1u);
   EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
-  const v1::Verdict verdict = rules::HangVerdict(told_[0]);
+  const v1::Verdict verdict = analysis::HangVerdict(told_[0]);
   EXPECT_EQ(verdict.finding().level(), v1::LEVEL_WARNING);
   EXPECT_NE(verdict.finding().explanation().find("too few steps were observed"), std::string::npos);
   EXPECT_EQ(verdict.finding().explanation().find("longest pause"), std::string::npos);

@@ -98,7 +98,7 @@ TEST_F(LivenessTest, WhoHasEndedItsStepDoesNotWait) {
   ASSERT_EQ(told_.size(), 1u);
   EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
   EXPECT_TRUE(told_[0].waiting().empty());
-  EXPECT_EQ(rules::HangVerdict(told_[0]).finding().level(), v1::LEVEL_WARNING);
+  EXPECT_EQ(analysis::HangVerdict(told_[0]).finding().level(), v1::LEVEL_WARNING);
 }
 
 TEST_F(LivenessTest, OneThatGoesOnIsEnough) {
