@@ -117,7 +117,7 @@ class Watch:
         self._parting = None
         self._modules = Modules(run, self._model, activations, self._guarded, self._prefix)
         self._undo.append(self._modules.remove)
-        self._light = Light(self, run, self._loop)
+        self._light, self.noted = Light(self, run, self._loop), None  # why a look is due in the next step
         self._hook()
         self._watch_sums()
         self._light.plain = self._is_plain()
@@ -220,8 +220,8 @@ class Watch:
                 self._guarded(self._modes.step_ends)
             if self._averages.seen:
                 self._charged(self._averages.step_ends)
-            if self._untrained.scans():
-                self._guarded(self._untrained.scan)
+            if self._untrained.scans(self._run._step):
+                self._guarded(self._untrained.scan, self._run._step)
             if self._untrained.looks:
                 self._guarded(self._untrained.step_ends)
             if self._shares.open or self._loop.backwards > 1:
@@ -358,6 +358,8 @@ class Watch:
             self._left = left
 
     def _begin_update(self, optimizer):
+        why, self.noted = self.noted, None
+        look(self._run, why)
         self._zeroed.discard(id(optimizer))
         self._leftover.before_update()
         self._averages.disarm()
@@ -466,12 +468,22 @@ class Watch:
         """What the ranks hold copies of is told as one number; a parameter that stands still is looked at."""
         began = thread_time()
         sums = self._checksums()
-        self._moved = self._ratio.after()
+        self._moved, why = self.screen_moved(sums)
         if self._replicas and not self._gradients.poisoned:
             self._run._own_scalar(self._checksum_name, combined(sums))
-        moving = self._gradients.moving if all(g["lr"] for o in self.optimizers for g in o.param_groups) else ()
-        look(self._run, self.screen.weights(self._names, sums, moving))
+        look(self._run, why)
         self._run._spent += self._pace.cost(self._screening + self._gradients.seconds + thread_time() - began)
+
+    def scan_light(self, step):
+        """After the update of a light step. Returns True if the next steps must be whole ones."""
+        if self._untrained.scans(step):
+            self._untrained.scan(step)
+        return not self._untrained.settled
+
+    def screen_moved(self, sums):
+        """(the update ratio or None, why a look is due)."""
+        moving = self._gradients.moving if all(g["lr"] for o in self.optimizers for g in o.param_groups) else ()
+        return self._ratio.after(), self.screen.weights(self._names, sums, moving)
 
     def _observe_used_weights(self):
         """In front of their update, as the forward pass used them: was it a weight that brought it in?
@@ -560,8 +572,8 @@ class Watch:
         self._looks.light = self._light.worth()
         self._looks.step_ended(self._run._spent_last)
         if budget.period is not None:
+            self._pace.step_ended(budget.period / 1e9, 0.0, self._run._next_step)
             apart = budget.base if self._looks.light else 0  # a whole step is made for it
-            self._pace.step_ended(budget.period / 1e9, apart / 1e9, self._run._next_step)
             if self._routers is not None:
                 self._routers.pace.follow(budget.period / 1e9, apart / 1e9, self._run._next_step)
         if first and of == 1:
@@ -598,7 +610,7 @@ class Watch:
         """The next step in which something is due."""
         budget, looks = self.budget, self._looks
         debt = -budget.balance / max(1.0, budget.left(True)) if budget.balance < 0 else 0
-        steps = [picked(step + int(debt), looks.every), picked(step, self._pace.every), max(32, 1 << (step - 1).bit_length())]
+        steps = [picked(step + int(debt), looks.every), max(64, 1 << 2 * ((step - 1).bit_length() + 1 >> 1))]
         if self._routers is not None and self._routers.routers:
             steps.append(picked(step, self._routers.pace.every))
         return min(steps)
