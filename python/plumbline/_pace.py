@@ -2,7 +2,7 @@
 
 _MOST_EVERY = 1024  # steps between two of them at most
 _DENSE = 8  # steps between two in the first 256; later a sixteenth to a 32nd of the steps so far: 20 of them, evenly, in 160 steps
-_AHEAD = 0.003  # s that they may cost over their share
+_AHEAD = 0.005  # s that they may cost over their share
 
 
 class Pace:

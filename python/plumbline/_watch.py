@@ -18,7 +18,7 @@ from ._shards import named_parameters, part, shard_names
 from ._tensors import local
 from ._watching.averages import Averages
 from ._watching.batches import Batches
-from ._watching.budget import Looks, picked
+from ._watching.budget import BUFFERS, Looks, picked
 from ._watching.clipping import Clip, Clipping
 from ._watching.collectives import Sums
 from ._watching.copies import Parting, copies_of, gradient_groups
@@ -42,7 +42,6 @@ from ._watching.words import alone, processes, unseen_sums
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0025  # of a step's time, for its screening
-BUFFERS = ""  # among the names of what is looked at in turn: all of them
 
 
 class Watch:
@@ -479,6 +478,10 @@ class Watch:
         if self._untrained.scans(step):
             self._untrained.scan(step)
         return not self._untrained.settled
+
+    def made_light(self, step):
+        """The steps that the optimizer's state has made, to be recorded in a light step; or None."""
+        return self._loop.restarts.made(self.optimizers[0], step)
 
     def screen_moved(self, sums):
         """(the update ratio or None, why a look is due)."""

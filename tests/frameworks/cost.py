@@ -1,6 +1,7 @@
 """What the watch costs in each framework: CPU time of all threads of two processes that train in turn, block by block.
 
-  cost.py [--blocks 24] [--steps 20] [--width 192] [FRAMEWORK ...]    prints a line each, and JSON at the end (table.py --cost FILE takes it)
+  cost.py [--blocks 24] [--steps 20] [--width 192] [FRAMEWORK ...]    prints a line each, the table of docs/frameworks.md with these
+                                                                       costs, and JSON at the end (table.py --cost FILE takes it)
 
 For each framework two processes are forked after its import, one without the watch and one with it, at the default budget. Each trains the same
 transformer through the framework's loop. At each block's end a process waits for its turn, so both meet the same neighbours on a shared machine.
@@ -13,6 +14,7 @@ import functools
 import importlib
 import json
 import os
+import pathlib
 import random
 import statistics
 import struct
@@ -22,7 +24,10 @@ import tempfile
 import time
 import traceback
 
+import table
 from run import ENVIRONMENT, enter_environment
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/frameworks.md"
 
 # Name: the file whose imports are made before the fork; None: the framework is imported in each process.
 FRAMEWORKS = {
@@ -332,7 +337,7 @@ def main():
         low, most, high, first = (f"{100 * cost[part]:+.1f}" for part in ("low", "cost", "high", "first"))
         print(f"{name}: {most} % CPU (95 %: {low} to {high}), the first {cost['steps']} steps {first} %; {cost['blocks']} blocks, "
               f"a step {cost['step_ms']:.1f} CPU ms, load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
-    print(json.dumps(found))
+    print("", *table.with_costs(PAGE.read_text(), table.cost_words(found)), "", json.dumps(found), sep="\n")
     return None
 
 

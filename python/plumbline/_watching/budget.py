@@ -14,6 +14,7 @@ _THREADS_EVERY = 20_000_000  # ns between two looks at our threads' clocks
 _MOST_EVERY = 4096
 _MOST_FIXED = 6  # a power of two
 _SLACK = 8  # of the cost of one look, that is kept for later at most
+BUFFERS = ""  # among the names of what is looked at in turn: all of them
 _LEAST = 0.25  # of the budget: what looks get in any case
 
 
@@ -134,8 +135,10 @@ class Looks:
 
     def _choose(self, step):
         budget = self._budget
-        if not self._names or picked(step, self.every) != step or budget.balance < 0 or (step == 0 and not self._whole):
+        if not self._names or picked(step, self.every) != step or budget.balance < 0:
             return ()
+        if step == 0 and not self._whole and self._names[0] != BUFFERS:
+            return ()  # the first look is the dearest: when the budget has it. Buffers need one look
         most = len(self._names) if self._whole else self.most()
         chosen = [self._names[(self._at + k) % len(self._names)] for k in range(most)]
         self._at = (self._at + most) % len(self._names)

@@ -22,8 +22,8 @@ from .stages import BACKWARD, NONE, NOW
 _HEAD, _WORDS, _STEPS = 8, 16, 1024  # of plumbline_steps_t
 _READ = 1
 _ENDED, _GIVEN, _VALUES = 1, 2, 4  # of one step, which begins with its number
-_SERIES = ("loss", "grad_norm", "lr", "lr.1", "lr.2", "lr.3", "tokens", "update_ratio")
-_TOKENS, _RATIO, _RATES = len(_SERIES) - 2, len(_SERIES) - 1, 4
+_SERIES = ("loss", "grad_norm", "lr", "lr.1", "lr.2", "lr.3", "tokens", "update_ratio", "optimizer.step")
+_TOKENS, _RATES = _SERIES.index("tokens"), 4
 _FULL = _STEPS - 64
 _AT_ONCE, _LATEST = 32, 100_000_000  # steps that are stored at once; ns that one waits for that at most
 _FIRST = 4  # steps that are whole in any case
@@ -197,7 +197,7 @@ class Light:
         the caches."""
         light, rows, now, several, number = self, self.rows, monotonic_ns, self._rates, float
 
-        def stepped(norm=None, ratio=None):
+        def stepped(norm=None, more=None):
             try:
                 at, passes, groups = now(), light.passes, optimizer.param_groups
                 rate = groups[0]["lr"]
@@ -206,7 +206,7 @@ class Light:
                 if light.clipped:
                     known = light.norm()
                     norm = known if norm is None else norm
-                rows.append((at, passes, light.loss, light.tokens, rate, norm, ratio))
+                rows.append((at, passes, light.loss, light.tokens, rate, norm, more))
                 light.passes, light.loss, light.tokens, light.zeroed, light.begun = 0, 0.0, 0, False, False
                 if at > light.until or len(rows) >= light.due or not passes or light.waiting:
                     light.ended(passes)
@@ -231,17 +231,18 @@ class Light:
     def screened(self, stepped):
         """After it."""
         self.screening = False
-        ratio, whole = None, False
+        more, whole = None, False
         try:
             step = self.step
-            ratio, self._watch.noted, whole = self._screen.after(step)
+            more, self._watch.noted, whole = self._screen.after(step)
             self._screened = self._screen.next(step + 1)
             self.at = self._screened - self._first
         except Exception as error:
-            self.failed(error)
-        stepped(self._screen.norm, ratio)
+            whole = True
+            self._watch._failed("light step", error)
+        stepped(self._screen.norm, more)
         if whole:
-            self.leave()
+            self._watch._guarded(self.leave)
 
     @staticmethod
     def _rates(groups):
@@ -269,7 +270,7 @@ class Light:
 
     def _store(self):
         words, values, rows, losses = self._words, self._values, self.rows, []
-        for step, (ended, passes, loss, tokens, rate, norm, ratio) in enumerate(rows, self._first):
+        for step, (ended, passes, loss, tokens, rate, norm, more) in enumerate(rows, self._first):
             at = _HEAD + self._written % _STEPS * _WORDS
             place, given = at + _VALUES, 4
             words[at], words[at + _ENDED], values[place + 2] = step, ended, rate if rate.__class__ is float else rate[0]
@@ -283,8 +284,9 @@ class Light:
                     given, values[place + 2 + number] = given | 4 << number, one
             if tokens:
                 given, values[place + _TOKENS] = given | 1 << _TOKENS, tokens
-            if ratio is not None:
-                given, values[place + _RATIO] = given | 1 << _RATIO, ratio
+            for number, one in enumerate(more or (), _TOKENS + 1):  # of a screened step
+                if one is not None:
+                    given, values[place + number] = given | 1 << number, one
             words[at + _GIVEN] = given
             self._written += 1
         words[0] = self._written
@@ -301,7 +303,7 @@ class Light:
         """The next step is a whole one, or the one that has begun."""
         if not self.on:
             return
-        self.on = False
+        self.on = self.screening = False
         self._store()
         watch, run, loop = self._watch, self._run, self._loop
         run._next_step = max(run._next_step, self._first)

@@ -29,14 +29,15 @@ class Screening:
         return why
 
     def after(self, step):
-        """After it. Returns (the update ratio or None, why a look is due or None, whether the next steps must be whole ones)."""
+        """After it. Returns ([the update ratio, the steps that the optimizer's state has made], each None if it is not known; why a look is due, or
+        None; whether the next steps must be whole ones)."""
         began, watch = thread_time_ns(), self._watch
         moved = why = None
         if self.norm is not None:
             moved, why = watch.screen_moved(watch._checksums())
-        whole = watch.scan_light(step)
+        whole, made = watch.scan_light(step), watch.made_light(step)
         spent = thread_time_ns() - began
         watch.budget.screened += spent
         watch._pace.cost((self._spent + spent) / 1e9)
         watch._pace.step_ended(watch.budget.period / 1e9, 0.0, step + 1)
-        return moved, why, whole or why is not None
+        return (moved, made), why, whole or why is not None
