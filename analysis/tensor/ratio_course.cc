@@ -11,6 +11,7 @@ constexpr uint64_t kNewestInside = 16;
 constexpr uint64_t kSlow = 256;
 // If noise alone puts points inside, they are the higher ones.
 constexpr double kDecadesOfDoubt = 0.3;
+constexpr double kFar = 2;  // decades below the limit
 
 // Updates a mean in which the newest points have the largest weight.
 void AddToMean(double x, uint64_t& count, double& mean, uint64_t newest = kNewestInside) {
@@ -104,7 +105,10 @@ void RatioCourse::Add(int64_t step, int side, double log_ratio,
 bool RatioCourse::Outside(const RatioLimits& limits) const {
   if (run_.side == 0) return false;
   if (run_.points >= limits.points) return true;
-  const uint64_t few = std::max<uint64_t>(20, limits.points / 5);
+  const bool far =
+      run_.side < 0 && rated() && run_.points == counted_ && highest_ <= limits.low - kFar;
+  const uint64_t few =
+      far ? std::max<uint64_t>(8, limits.points / 12) : std::max<uint64_t>(20, limits.points / 5);
   return run_.points >= few && static_cast<uint64_t>(run_.span()) >= 2 * limits.points;
 }
 

@@ -83,7 +83,8 @@ class RatioCourse {
 
   const OutsideRun& run() const { return run_; }
   // True if the run is long enough: limits.points points, or a fifth of them (at least 20) over
-  // three times as many steps.
+  // twice as many steps. A twelfth (at least 8) is enough if no point was ever nearer than two
+  // decades below the limit.
   bool Outside(const RatioLimits& limits) const;
   // True if a rate was known for every point of the run.
   bool rated() const { return run_unrated_ == 0; }

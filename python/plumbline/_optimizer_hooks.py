@@ -86,15 +86,20 @@ def _stepping(watch, updates, plain, inner):
     """The method that takes the place of step. `inner`: the optimizer that is watched, where `self` is one around it."""
 
     light = watch._light
-    stepped = light.keeper(inner)
+    stepped, rows = light.keeper(inner), light.rows
 
     def step(self, *arguments, **options):
         if light.on:
-            if not arguments and not options:
+            if arguments or options:
+                light.leave()
+            elif len(rows) != light.at:
                 result = plain()
                 stepped()
                 return result
-            light.leave()
+            elif light.screens():
+                result = plain()
+                light.screened(stepped)
+                return result
         watch.scale = 1.0
         if (arguments or options) and any(callable(given) for given in (*arguments, *options.values())):
             return by_closure(arguments, options) if updates.kind is None else before_update(arguments, options)
@@ -141,17 +146,18 @@ def _stepping(watch, updates, plain, inner):
 def _by_hooks(watch, optimizer, updates):
     """torch's own hooks of it, where a wrapper calls the step that it found before."""
 
-    stepped = watch._light.keeper(optimizer)
+    light = watch._light
+    stepped, rows = light.keeper(optimizer), light.rows
 
     def before(*_):
-        if watch.light is not None:
+        if watch.light is not None and (len(rows) != light.at or light.screens()):
             return
         watch.scale = 1.0
         begins(watch, updates, optimizer)
 
     def after(*_):
         if watch.light is not None:
-            stepped()
+            light.screened(stepped) if light.screening else stepped()
         elif watch.scale is not None:
             ends(watch, updates, optimizer)
 

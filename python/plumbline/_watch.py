@@ -10,7 +10,7 @@ from ._ddp import Hook, around
 from ._kinds import KIND_TENSOR
 from ._library import CAPTURING, NO_STEP
 from ._optimizer_hooks import hook
-from ._pace import Pace
+from ._pace import DENSE, Pace
 from ._process_groups import describe_group
 from ._routers import OnlyHere, Routers, hook_forward
 from ._screen import Checksums, combined, look
@@ -18,7 +18,7 @@ from ._shards import named_parameters, part, shard_names
 from ._tensors import local
 from ._watching.averages import Averages
 from ._watching.batches import Batches
-from ._watching.budget import Looks, picked
+from ._watching.budget import BUFFERS, Looks, picked
 from ._watching.clipping import Clip, Clipping
 from ._watching.collectives import Sums
 from ._watching.copies import Parting, copies_of, gradient_groups
@@ -42,7 +42,6 @@ from ._watching.words import alone, processes, unseen_sums
 
 _MOST_RATES = 4  # learning rates of so many parameter groups
 _SHARE = 0.0025  # of a step's time, for its screening
-BUFFERS = ""  # among the names of what is looked at in turn: all of them
 
 
 class Watch:
@@ -76,7 +75,7 @@ class Watch:
         self.framed_due = False  # within a framework's step: updates are due
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
-        self._pace = Pace(_SHARE, run._budget.every)
+        self._pace = Pace(_SHARE, DENSE if run._budget.governed else run._budget.every)
         copies = copies_of(ddp, self._frames.values(), self._model)
         self._replicas, self._ignored = (None, ()) if copies is None else ("world", copies.ignored)
         self._copies = [(self._prefix + name, part(p)) for name, p in named_parameters(self._model) if name not in self._ignored]
@@ -117,7 +116,7 @@ class Watch:
         self._parting = None
         self._modules = Modules(run, self._model, activations, self._guarded, self._prefix)
         self._undo.append(self._modules.remove)
-        self._light = Light(self, run, self._loop)
+        self._light, self.noted = Light(self, run, self._loop), None  # why a look is due in the next step
         self._hook()
         self._watch_sums()
         self._light.plain = self._is_plain()
@@ -220,8 +219,8 @@ class Watch:
                 self._guarded(self._modes.step_ends)
             if self._averages.seen:
                 self._charged(self._averages.step_ends)
-            if self._untrained.scans():
-                self._guarded(self._untrained.scan)
+            if self._untrained.scans(self._run._step):
+                self._guarded(self._untrained.scan, self._run._step)
             if self._untrained.looks:
                 self._guarded(self._untrained.step_ends)
             if self._shares.open or self._loop.backwards > 1:
@@ -358,6 +357,8 @@ class Watch:
             self._left = left
 
     def _begin_update(self, optimizer):
+        why, self.noted = self.noted, None
+        look(self._run, why)
         self._zeroed.discard(id(optimizer))
         self._leftover.before_update()
         self._averages.disarm()
@@ -466,12 +467,26 @@ class Watch:
         """What the ranks hold copies of is told as one number; a parameter that stands still is looked at."""
         began = thread_time()
         sums = self._checksums()
-        self._moved = self._ratio.after()
+        self._moved, why = self.screen_moved(sums)
         if self._replicas and not self._gradients.poisoned:
             self._run._own_scalar(self._checksum_name, combined(sums))
-        moving = self._gradients.moving if all(g["lr"] for o in self.optimizers for g in o.param_groups) else ()
-        look(self._run, self.screen.weights(self._names, sums, moving))
+        look(self._run, why)
         self._run._spent += self._pace.cost(self._screening + self._gradients.seconds + thread_time() - began)
+
+    def scan_light(self, step):
+        """After the update of a light step. Returns True if the next steps must be whole ones."""
+        if self._untrained.scans(step):
+            self._untrained.scan(step)
+        return not self._untrained.settled
+
+    def made_light(self, step):
+        """The steps that the optimizer's state has made, to be recorded in a light step; or None."""
+        return self._loop.restarts.made(self.optimizers[0], step)
+
+    def screen_moved(self, sums):
+        """(the update ratio or None, why a look is due)."""
+        moving = self._gradients.moving if all(g["lr"] for o in self.optimizers for g in o.param_groups) else ()
+        return self._ratio.after(), self.screen.weights(self._names, sums, moving)
 
     def _observe_used_weights(self):
         """In front of their update, as the forward pass used them: was it a weight that brought it in?
@@ -560,8 +575,8 @@ class Watch:
         self._looks.light = self._light.worth()
         self._looks.step_ended(self._run._spent_last)
         if budget.period is not None:
+            self._pace.step_ended(budget.period / 1e9, 0.0, self._run._next_step)
             apart = budget.base if self._looks.light else 0  # a whole step is made for it
-            self._pace.step_ended(budget.period / 1e9, apart / 1e9, self._run._next_step)
             if self._routers is not None:
                 self._routers.pace.follow(budget.period / 1e9, apart / 1e9, self._run._next_step)
         if first and of == 1:
@@ -598,7 +613,7 @@ class Watch:
         """The next step in which something is due."""
         budget, looks = self.budget, self._looks
         debt = -budget.balance / max(1.0, budget.left(True)) if budget.balance < 0 else 0
-        steps = [picked(step + int(debt), looks.every), picked(step, self._pace.every), max(32, 1 << (step - 1).bit_length())]
+        steps = [picked(step + int(debt), looks.every), max(64, 1 << 2 * ((step - 1).bit_length() + 1 >> 1))]
         if self._routers is not None and self._routers.routers:
             steps.append(picked(step, self._routers.pace.every))
         return min(steps)

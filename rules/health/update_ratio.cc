@@ -47,8 +47,8 @@ what the weights held, and nothing that was learned stays.
   and of the weight that was observed with it. Biases and gains are left out: near 0 a bias has no scale.
 
 A point counts if the weight is not zero and the learning rate is in use: recorded ten times without a new maximum (not in a warm-up), and at least a tenth of its
-maximum. A finding needs 100 consecutive points on one side (option `points`), or 20 of them that lie over 200 steps or more. A ratio that was inside before must lie
-twice as far from there, and by two deviations of what was inside, as the gradient's fall explains: noise that stays near a limit for tens of steps is not a wrong
+maximum. A finding needs 100 consecutive points on one side (option `points`), or 20 of them that lie over 200 steps or more; 8 over 200 steps are enough if every
+point of the run lies two decades below `low`. A ratio that was inside before must lie twice as far from there, and by two deviations of what was inside, as the gradient's fall explains: noise that stays near a limit for tens of steps is not a wrong
 rate.
 
 **In checkpoints** many steps lie between two weights, and no limit fits: the ratio is shown (the verdict of `weights`: median, lowest and highest over 2,048 sampled

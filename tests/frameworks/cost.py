@@ -1,11 +1,13 @@
 """What the watch costs in each framework: CPU time of all threads of two processes that train in turn, block by block.
 
-  cost.py [--blocks 24] [--steps 20] [--width 192] [FRAMEWORK ...]    prints a line each, and JSON at the end (table.py --cost FILE takes it)
+  cost.py [--blocks 24] [--steps N] [--width 192] [FRAMEWORK ...]    prints a line each, the table of docs/frameworks.md with these
+                                                                      costs, and JSON at the end (table.py --cost FILE takes it)
 
 For each framework two processes are forked after its import, one without the watch and one with it, at the default budget. Each trains the same
 transformer through the framework's loop. At each block's end a process waits for its turn, so both meet the same neighbours on a shared machine.
 A block's cost is (watched - plain) / plain. The first block has the first steps with their looks; it is stated apart. The figure is the median of
-the others with a 95 % interval (order statistics), so a reader sees what the machine's noise leaves open. Wall times mean nothing here.
+the others with a 95 % interval (order statistics), so a reader sees what the machine's noise leaves open. Wall times mean nothing here. All
+frameworks take less than six minutes on an idle machine.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import functools
 import importlib
 import json
 import os
+import pathlib
 import random
 import statistics
 import struct
@@ -22,7 +25,10 @@ import tempfile
 import time
 import traceback
 
+import table
 from run import ENVIRONMENT, enter_environment
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/frameworks.md"
 
 # Name: the file whose imports are made before the fork; None: the framework is imported in each process.
 FRAMEWORKS = {
@@ -31,6 +37,7 @@ FRAMEWORKS = {
 }  # fmt: skip
 ALL = ("deepspeed", "megatron", "torchtitan")  # of the large environment
 ROWS = 32
+STEPS = {"transformers": 10, "trl": 8, "megatron": 6}  # of a block, where a step takes longer than in the others
 
 
 # ---- one training; returns what must be finished -------------------------------------------------
@@ -306,7 +313,7 @@ def one(name, options):
 
 def measured(name, options):
     path = os.pathsep.join([ENVIRONMENT["PYTHONPATH"], os.path.dirname(os.path.abspath(__file__))])
-    command = [sys.executable, os.path.abspath(__file__), "--one", name, *(f"--{o}={getattr(options, o)}" for o in ("blocks", "steps", "width"))]
+    command = [sys.executable, os.path.abspath(__file__), "--one", name, *(f"--{o}={getattr(options, o)}" for o in ("blocks", "steps", "width") if getattr(options, o))]
     environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": path}
     del environment["PLUMBLINE_BUDGET"]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -317,11 +324,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("frameworks", nargs="*", choices=[*FRAMEWORKS, []])
     parser.add_argument("--blocks", type=int, default=24)
-    parser.add_argument("--steps", type=int, default=20, help="of a block")
+    parser.add_argument("--steps", type=int, help="of a block; 20, or fewer where a step is longer")
     parser.add_argument("--width", type=int, default=192)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
+        options.steps = options.steps or STEPS.get(options.one, 20)
         return one(options.one, options)
     names = options.frameworks or FRAMEWORKS
     enter_environment(bool(set(names) & set(ALL)))
@@ -332,7 +340,7 @@ def main():
         low, most, high, first = (f"{100 * cost[part]:+.1f}" for part in ("low", "cost", "high", "first"))
         print(f"{name}: {most} % CPU (95 %: {low} to {high}), the first {cost['steps']} steps {first} %; {cost['blocks']} blocks, "
               f"a step {cost['step_ms']:.1f} CPU ms, load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
-    print(json.dumps(found))
+    print("", *table.with_costs(PAGE.read_text(), table.cost_words(found)), "", json.dumps(found), sep="\n")
     return None
 
 

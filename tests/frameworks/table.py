@@ -86,9 +86,11 @@ def too_few(folder):
 
 def costs(path):
     """{row: words} of cost.py's last line."""
-    if path is None:
-        return {}
-    measured = json.loads(pathlib.Path(path).read_text().splitlines()[-1])
+    return {} if path is None else cost_words(json.loads(pathlib.Path(path).read_text().splitlines()[-1]))
+
+
+def cost_words(measured):
+    """{row: words}. measured: {name in cost.py: its figures}."""
     words = {}
     for name, one in measured.items():
         most, low, high = (f"{100 * one[part]:+.1f}" for part in ("cost", "low", "high"))
@@ -139,6 +141,11 @@ def differences(page, found, files=None):
             ours = str(counted[column] or "")
             if stated.get(column) != ours:
                 yield f"{row}, {column}: the page has {stated.get(column)!r}, the cases have shown {ours!r}"
+
+
+def with_costs(text, cost):
+    """The lines of the page's table with these costs, {row: words}, in the place of its own."""
+    return lines({}, {}, {row: [*kept[:-1], cost.get(row, kept[-1])] for row, kept in of_page(text).items()})
 
 
 def compare(page, folder, files):

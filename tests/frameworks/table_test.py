@@ -40,6 +40,10 @@ def main():
         assert "| Fabric |" in page.read_text() and "| Lightning |" not in page.read_text()
         assert run(cases, "--check", page).returncode == 0
         assert run(cases, "--write", page).returncode == 0 and "+1.2 % (+0.4 to +2.0) of 31 ms" in page.read_text()  # the cost stays
+        shown = list(table.with_costs(page.read_text(), table.cost_words({"fabric": {"cost": 0.01, "low": -0.001, "high": 0.03, "step_ms": 13}})))
+        rows = {table.cells(line)[0]: table.cells(line)[1:] for line in shown[2:]}
+        assert rows["Fabric"] == [*table.of_page(page.read_text())["Fabric"][:-1], "+1.0 % (-0.1 to +3.0) of 13 ms"]
+        assert {**rows, "Fabric": 0} == {**table.of_page(page.read_text()), "Fabric": 0}
         leave(cases, "deepspeed/stage_3")
         again = run(cases, "--check", page)
         assert again.returncode == 1 and "DeepSpeed: ZeRO 0 to 3, bf16, two ranks, steps: the page has '3', the cases have shown '4'" in again.stdout

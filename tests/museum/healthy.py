@@ -193,13 +193,13 @@ class Thawed(FrozenBase):
 
 @recipe("classifier", "regression")
 class Lbfgs(Trainer):
-    steps, rows = 40, 256
+    steps, rows, batch = 40, 256, None
 
     def optimize(self):
-        return torch.optim.LBFGS(self.parameters(), lr=0.02, max_iter=3)
+        return torch.optim.LBFGS(self.parameters(), lr=0.02, max_iter=3, line_search_fn="strong_wolfe")
 
     def one_step(self):
-        batch = self.data()
+        batch = self.batch = self.batch or self.data()  # one batch: its curvature is of one loss
 
         def closure():
             self.optimizer.zero_grad()

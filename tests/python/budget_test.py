@@ -43,7 +43,7 @@ def test_looks_keep_to_the_budget_from_the_first_fifth_on(monkeypatch, step_ms, 
     for first, last in ((0, 40), (40, 400), (400, 1000)):
         one.steps(first, last)
         own = last * one.step_ns
-        assert one.ours <= 1.02 * 0.01 * (own + min(own, _budget._BEGINS)) + one.base + 20 * one.unit, "the share is twice as large in the first seconds"
+        assert one.ours <= 1.02 * 0.01 * own + one.base + 20 * one.unit
     assert len(one.seen) > 100
 
 
@@ -51,7 +51,6 @@ def test_looks_of_light_steps_get_what_the_stores_leave_and_a_quarter_at_least(m
     spent = {}
     for step_ms in (1, 3, 30):
         one = Trainer(monkeypatch, step_ms * MS, 10)
-        one.budget.own = _budget._BEGINS
         one.steps(0, 3)
         one.looks.light = True
         for step in range(3, 20_000, 32):

@@ -148,4 +148,56 @@ def test_the_record_of_light_steps_is_what_the_trainer_computed(tmp_path):
     for name, values in answer["series"].items():
         steps = answer["light"] if name != "grad_norm" else [step for step in answer["light"] if step in seen[name]]
         assert len(steps) > 150 and all(seen[name][step] == pytest.approx(values[step], rel=1e-6) for step in steps), name
-    assert list(seen["loss"]) == sorted(seen["loss"]) and len(seen["loss"]) == 300
+    assert sorted(seen["loss"]) == list(range(300))
+
+
+SCREENED = """
+import json, math, sys, torch, plumbline
+torch.manual_seed(0); torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+run = plumbline.init(run="light", record=sys.argv[1], strict=True)
+watch = run.watch(model, optimizer)
+x, y, norms, ratios, bad = torch.randn(16, 32), torch.randint(0, 8, (16,)), {}, {}, None
+weights = [p for p in model.parameters() if p.dim() > 1]
+for step in range(300):
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    screened = watch.light is not None and len(watch.light.rows) == watch.light.at
+    if screened and sys.argv[2] == "bad" and bad is None:
+        bad, model[0].bias.grad[3] = step, float(sys.argv[3])
+    elif screened:
+        norms[step] = math.sqrt(sum(float(p.grad.double().pow(2).sum()) for p in model.parameters()))
+        before = [p.detach().clone() for p in weights]
+    optimizer.step()
+    if screened and step in norms:
+        moved = sum(float((p.detach() - b).double().pow(2).sum()) for p, b in zip(weights, before))
+        ratios[step] = math.sqrt(moved / sum(float(b.double().pow(2).sum()) for b in before))
+    if step == bad:
+        assert watch.light is None, "the step is a whole one"
+        break
+    optimizer.zero_grad()
+assert run.finish()
+print(json.dumps({"grad_norm": norms, "update_ratio": ratios, "bad": bad}))
+"""
+
+
+def screened(record, *arguments):
+    done = subprocess.run([warm.python(), "-c", SCREENED, str(record), *arguments], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    record_json = subprocess.run([BUILD / "bin/agent_record_json", *record.iterdir()], capture_output=True, text=True, check=True).stdout
+    return json.loads(done.stdout), [json.loads(line).get("evidence", {}) for line in record_json.splitlines()]
+
+
+def test_a_light_step_that_is_screened_has_the_norm_and_the_movement(tmp_path):
+    answer, items = screened(tmp_path / "r", "healthy")
+    for name in ("grad_norm", "update_ratio"):
+        seen = {one.get("step", "0"): one["scalar"]["value"] for one in items if "scalar" in one and one["site"]["op"] == name}
+        assert answer[name] and all(seen[step] == pytest.approx(value, rel=0.3 if name == "update_ratio" else 1e-5)
+                                              for step, value in answer[name].items())  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_gradient_that_is_notable_in_a_light_step_is_looked_at_in_it(tmp_path, value):
+    answer, items = screened(tmp_path / "r", "bad", value)
+    looked = {(one["site"].get("layer"), one.get("step", "0")) for one in items if "tensor" in one and one["tensor"].get("role") == "gradient"}
+    assert answer["bad"] and ("0.bias", str(answer["bad"])) in looked

@@ -18,6 +18,7 @@ from .._tensors import Scratch
 from .choices import Choices, recipe
 
 _SHARE = 0.0025  # of a step's time, all routers together
+_PLANNED, _AHEAD = 4, 0.02  # as of Pace: a fault of a short run is found on a quick machine too
 _EVERY = 8  # steps between two looks at least, where no budget governs them
 _MEASURED_LATER = 4  # what a call costs in all, over its part here: the library counts on a thread of its own
 _OPERATION = 3e-6  # seconds that torch takes to tell of one (docs/measurements/watch.md)
@@ -184,7 +185,7 @@ class LoadsPace:
     """In which steps the routers of one model are asked, so that it stays a small share of the time."""
 
     def __init__(self, budget):
-        self._pace, self._spent = Pace(_SHARE), 0.0
+        self._pace, self._spent = Pace(_SHARE, planned=_PLANNED, ahead=_AHEAD), 0.0
         if not budget.governed:
             self._pace.every = max(_EVERY, budget.every)
 

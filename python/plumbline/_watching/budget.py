@@ -6,7 +6,7 @@ from time import clock_gettime_ns, thread_time_ns
 SHARE = 0.01  # of a trainer that names none
 _UNIT = 200_000.0  # ns of a look at one parameter, until it was measured
 _APART, _AT_ONCE = 16, 4  # steps between two looks if each step is whole; what a look costs over the step that is made for it
-_LIGHT, _LIGHT_COLD = 4000.0, 25_000.0  # ns of a step that is recorded by stores alone (docs/measurements/watch.md): its caches are the trainer's,
+_LIGHT, _LIGHT_COLD = 4000.0, 20_000.0  # ns of a step that is recorded by stores alone (docs/measurements/watch.md): its caches are the trainer's,
 _COLD_AFTER = 3_000_000.0  # all of it after steps of 3 ms
 _EVICTED = 1.3  # times what hooks of whole steps and our threads spend: they take the caches from the trainer (docs/measurements/precision.md)
 _LATER = 1.5  # what an observation costs in all, over its part on the trainer's thread
@@ -14,8 +14,8 @@ _THREADS_EVERY = 20_000_000  # ns between two looks at our threads' clocks
 _MOST_EVERY = 4096
 _MOST_FIXED = 6  # a power of two
 _SLACK = 8  # of the cost of one look, that is kept for later at most
+BUFFERS = ""  # among the names of what is looked at in turn: all of them
 _LEAST = 0.25  # of the budget: what looks get in any case
-_BEGINS = 5_000_000_000.0  # ns of the trainer's own time in which the share is twice as large, for the looks of short runs
 
 
 def picked(step, every):
@@ -56,6 +56,7 @@ class Budget:
         self.share = None if every or share >= 1 else share
         self.every = 1 << min(_MOST_FIXED, (every or 1).bit_length() - 1)  # steps between two screenings, where it does not govern
         self.spent, self.balance = 0, 0.0
+        self.screened = 0  # the same, of light steps that were screened
         self.period = None  # ns of a step of the trainer's own, smoothed
         self.base = None  # ns that a step without a look costs, smoothed
         self.income = 0.0  # ns a step for looks: of the share, without its bookkeeping; smoothed
@@ -70,13 +71,14 @@ class Budget:
         """At a step's end. `light`: steps in front of it that were recorded by stores alone. `looked`: parameters that were looked at in it."""
         now, spent, self.spent = thread_time_ns(), self.spent, 0
         before, self._cpu = self._cpu, now
-        looks = _EVICTED * spent
+        screened, self.screened = self.screened, 0
+        looks = _EVICTED * (spent + screened)
         if before is None or now < before:  # the first one, or another thread steps now
             self.balance -= looks if before is None else 0
             return
         book = light * self._light() + _EVICTED * self._of_threads(now)
-        own = max(0.0, now - before - spent - light * self._light())
-        allowed = self.share * own * (2 if self.own < _BEGINS else 1)
+        own = max(0.0, now - before - spent - screened - light * self._light())
+        allowed = self.share * own
         income = max(allowed - book, _LEAST * allowed)
         self.own, self.paid, self.balance = self.own + own, self.paid + book + looks, self.balance + income - looks
         steps, period = light + 1, own / (light + 1)
@@ -107,7 +109,7 @@ class Budget:
         """ns a step for looks: what its bookkeeping leaves, and a quarter of the budget where that leaves nothing. `light`: most steps are."""
         if self.period is None:
             return 0.0
-        allowed = self.share * self.period * (2 if self.own < _BEGINS else 1)
+        allowed = self.share * self.period
         return self.income if light else max(allowed - _EVICTED * (self.base or 0), _LEAST * allowed)
 
 
@@ -133,8 +135,10 @@ class Looks:
 
     def _choose(self, step):
         budget = self._budget
-        if not self._names or (step > 0 and (picked(step, self.every) != step or budget.balance < 0)):
+        if not self._names or picked(step, self.every) != step or budget.balance < 0:
             return ()
+        if step == 0 and not self._whole and self._names[0] != BUFFERS:
+            return ()  # the first look is the dearest: when the budget has it. Buffers need one look
         most = len(self._names) if self._whole else self.most()
         chosen = [self._names[(self._at + k) % len(self._names)] for k in range(most)]
         self._at = (self._at + most) % len(self._names)

@@ -128,10 +128,19 @@ class Gradients:
         if made and total is not None:
             self._run._own_scalar(self._series[id(self._optimizers[0])], total)
 
-    def _screened(self, optimizer, names, gradients, scale, clips):
-        began = thread_time()
-        if self.screened != self._run._step:
-            self.screened, self.moving, self.seconds = self._run._step, set(), 0.0
+    def screen_light(self, step, clips):
+        """Of a light step: (the norm in front of a clip, why a look is due). None, None if there is no gradient."""
+        if self._groups != self._count():
+            self.divide_again()
+        optimizer = self._optimizers[0]
+        held = gradients(self._parts[id(optimizer)], self._shards)
+        if not held:
+            return None, None
+        self.screened, self.moving = None, set()
+        return self._norm(optimizer, *zip(*held), 1.0, clips, step)
+
+    def _norm(self, optimizer, names, gradients, scale, clips, step):
+        """(the norm of all in front of a clip, why a look is due)."""
         each = norms(self._run._library.short, gradients)
         if scale != 1:
             each = [norm / scale for norm in each]
@@ -141,13 +150,19 @@ class Gradients:
             total = self._before.total(clips, id(optimizer), self._parts[id(optimizer)], *zip(*kept), self._shards)
         total = total_norm(norm for _, norm in kept) if total is None else total
         self.poisoned |= not math.isfinite(total)
+        self.moving.update(name for name, norm in zip(names, each) if norm > 0)
+        return total, self.screen.gradients(names, each, step)
+
+    def _screened(self, optimizer, names, gradients, scale, clips):
+        began = thread_time()
+        if self.screened != self._run._step:
+            self.screened, self.moving, self.seconds = self._run._step, set(), 0.0
+        total, why = self._norm(optimizer, names, gradients, scale, clips, self._run._step)
         if self._framed is None:
             whole = bool(clips) or not self._shards or processes() == 1
             self._record(optimizer, self._series[id(optimizer)] if whole else f"shard_{self._series[id(optimizer)]}", total)
         else:
             self._framed_total = math.hypot(self._framed_total or 0.0, total)
-        self.moving.update(name for name, norm in zip(names, each) if norm > 0)
-        why = self.screen.gradients(names, each, self._run._step)
         look(self._run, why)
         self.seconds += thread_time() - began
         return why if not math.isfinite(total) else None

@@ -16,15 +16,16 @@ from .averages import Averages
 from .entry import Entry
 from .modules import Backward
 from .scaling import Scaling
+from .screening import Screening
 from .stages import BACKWARD, NONE, NOW
 
 _HEAD, _WORDS, _STEPS = 8, 16, 1024  # of plumbline_steps_t
 _READ = 1
 _ENDED, _GIVEN, _VALUES = 1, 2, 4  # of one step, which begins with its number
-_SERIES = ("loss", "grad_norm", "lr", "lr.1", "lr.2", "lr.3", "tokens")
-_TOKENS, _RATES = len(_SERIES) - 1, 4
+_SERIES = ("loss", "grad_norm", "lr", "lr.1", "lr.2", "lr.3", "tokens", "update_ratio", "optimizer.step")
+_TOKENS, _RATES = _SERIES.index("tokens"), 4
 _FULL = _STEPS - 64
-_AT_ONCE, _LATEST = 8, 20_000_000  # steps that are stored at once; ns that one waits for that at most
+_AT_ONCE, _LATEST = 32, 100_000_000  # steps that are stored at once; ns that one waits for that at most
 _FIRST = 4  # steps that are whole in any case
 _PAID = 0.25  # of the budget: what a whole step may cost before steps are light
 _MOST = 4096  # light steps in a row
@@ -39,14 +40,17 @@ class Light:
 
     # All of it is out of the caches in each step: what a light step reads comes first and lies together.
     __slots__ = ("on", "running", "thread", "most", "passes", "alarm", "loss", "mark", "marks", "zeroed", "begun", "place", "tokens", "words",
-                 "rows", "until", "due", "clipped", "waiting", "trains", "grad_enabled", "_first", "_left", "_words", "_values", "_written",
-                 "_since", "_level", "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry", "_entered")  # fmt: skip
+                 "rows", "until", "due", "at", "screening", "clipped", "waiting", "trains", "grad_enabled", "_first", "_left", "_words", "_values",
+                 "_written", "_since", "_level", "_watch", "_run", "_loop", "plain", "_rest", "_not_before", "_backward", "_entry", "_entered",
+                 "_screen", "_screened")  # fmt: skip
 
     def __init__(self, watch, run, loop):
         self._watch, self._run, self._loop, self.plain = watch, run, loop, False  # plain: nothing about the trainer forbids it
         self._words = self._values = None  # of the memory
         self._written, self._since, self._first, self._left = 0, 0, 0, 0
         self.rows, self.due, self.until = [], 1, 0  # steps that are not stored yet; how many are stored at once, and when at the latest, in ns
+        self.at, self.screening = -1, False  # place in `rows` of the next step that is screened; the step is being screened
+        self._screen, self._screened = Screening(watch), 0  # the next one's number
         self.alarm, self._level = -math.inf, (0, 0.0, 0.0)  # a loss above it is notable
         self.loss, self.passes, self.most, self.running = 0.0, 0, 1, False
         self.thread, self.waiting, self.mark, self.marks = None, (), 0, [0]
@@ -108,6 +112,7 @@ class Light:
         self._level = watch.screen.level()
         self.most = max(1, watch.standstill.most)  # more passes than in the steps before: their gradients may be divided
         self.waiting = watch._untrained.waiting()
+        self._screened = self._screen.next(self._first)
         self._store()  # none
         self.trains, self.place, self.words, self.tokens = watch.hooked.training, watch.place, None, watch.tokens
         self.marks = self._loop.stages.marks() or [0]
@@ -192,13 +197,16 @@ class Light:
         the caches."""
         light, rows, now, several, number = self, self.rows, monotonic_ns, self._rates, float
 
-        def stepped():
+        def stepped(norm=None, more=None):
             try:
                 at, passes, groups = now(), light.passes, optimizer.param_groups
                 rate = groups[0]["lr"]
                 if len(groups) > 1 or rate.__class__ is not number:
                     rate = several(groups)
-                rows.append((at, passes, light.loss, light.tokens, rate, light.norm() if light.clipped else None))
+                if light.clipped:
+                    known = light.norm()
+                    norm = known if norm is None else norm
+                rows.append((at, passes, light.loss, light.tokens, rate, norm, more))
                 light.passes, light.loss, light.tokens, light.zeroed, light.begun = 0, 0.0, 0, False, False
                 if at > light.until or len(rows) >= light.due or not passes or light.waiting:
                     light.ended(passes)
@@ -206,6 +214,35 @@ class Light:
                 light.failed(error)
 
         return stepped
+
+    def screens(self):
+        """In front of the update of a step that is screened. False: the step is a whole one, since something is notable in it."""
+        try:
+            why = self._screen.before(self.step)
+            if why is None:
+                self.screening = True
+                return True
+            self._watch.noted = why
+            self.leave()
+        except Exception as error:
+            self.failed(error)
+        return False
+
+    def screened(self, stepped):
+        """After it."""
+        self.screening = False
+        more, whole = None, False
+        try:
+            step = self.step
+            more, self._watch.noted, whole = self._screen.after(step)
+            self._screened = self._screen.next(step + 1)
+            self.at = self._screened - self._first
+        except Exception as error:
+            whole = True
+            self._watch._failed("light step", error)
+        stepped(self._screen.norm, more)
+        if whole:
+            self._watch._guarded(self.leave)
 
     @staticmethod
     def _rates(groups):
@@ -233,7 +270,7 @@ class Light:
 
     def _store(self):
         words, values, rows, losses = self._words, self._values, self.rows, []
-        for step, (ended, passes, loss, tokens, rate, norm) in enumerate(rows, self._first):
+        for step, (ended, passes, loss, tokens, rate, norm, more) in enumerate(rows, self._first):
             at = _HEAD + self._written % _STEPS * _WORDS
             place, given = at + _VALUES, 4
             words[at], words[at + _ENDED], values[place + 2] = step, ended, rate if rate.__class__ is float else rate[0]
@@ -247,11 +284,15 @@ class Light:
                     given, values[place + 2 + number] = given | 4 << number, one
             if tokens:
                 given, values[place + _TOKENS] = given | 1 << _TOKENS, tokens
+            for number, one in enumerate(more or (), _TOKENS + 1):  # of a screened step
+                if one is not None:
+                    given, values[place + number] = given | 1 << number, one
             words[at + _GIVEN] = given
             self._written += 1
         words[0] = self._written
         self._first, self._left = self._first + len(rows), self._left - len(rows)
         rows.clear()
+        self.at = self._screened - self._first
         self._set_alarm(losses)
         now = monotonic_ns()
         self.until, self.due, self.mark = now + _LATEST, min(_AT_ONCE, self._left), now << 4 | BACKWARD
@@ -262,7 +303,7 @@ class Light:
         """The next step is a whole one, or the one that has begun."""
         if not self.on:
             return
-        self.on = False
+        self.on = self.screening = False
         self._store()
         watch, run, loop = self._watch, self._run, self._loop
         run._next_step = max(run._next_step, self._first)
@@ -296,5 +337,5 @@ class Light:
 
     def _pause(self):
         """Steps are whole for longer each time."""
-        self._not_before = self._run._next_step + self._rest
+        self._not_before = self.step + self._rest
         self._rest = min(2 * self._rest, _LONGEST)

@@ -72,18 +72,24 @@ class Restarts:
         """In the open step."""
         if self._first:
             self._after_first(optimizer)
+        made = self.made(optimizer, self._run._step)
+        if made is not None:
+            self._run._own_scalar("optimizer.step", made)
+
+    def made(self, optimizer, step):
+        """The steps that its state has made, if they are to be recorded in step `step`; else None."""
         now = _made(optimizer)
         if now is None:
-            return
+            return None
         parameter, made = now
         if self._parameter is None:
             self._parameter = parameter
         if parameter != self._parameter:
-            return
-        step = self._run._step
+            return None
         since, self._step = max(1, step - self._step), step
         anew = made <= since and made <= self._last and self._last >= _ENOUGH  # a step back to a checkpoint has more
-        if anew or since > 1 or (made > self._told and made & (made - 1) == 0):  # since > 1: light steps lie between
-            self._run._own_scalar("optimizer.step", made)
-            self._told = max(self._told, made)
         self._last = made
+        if not (anew or since > 1 or (made > self._told and made & (made - 1) == 0)):  # since > 1: light steps lie between
+            return None
+        self._told = max(self._told, made)
+        return made

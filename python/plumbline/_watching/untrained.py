@@ -12,7 +12,8 @@ from .unwrap import held_by, held_elsewhere
 
 _FIRST = 3  # optimizer steps; then at 8, 32, 128, ...
 _MOST_NAMES, _MOST_MODULES = 8, 512
-_SCANNED, _SCAN_SHARE = 8, 1e-3  # steps between two scans at least; of the time, what they may cost
+_SCANNED, _SCAN_SHARE = 8, 5e-4  # steps between two scans at least, later a quarter of the steps so far; of the time, what they may cost
+_RARELY = 256  # steps between two scans that the share allows to be more frequent
 _STEPS_OF_OTHERS = 64  # of the other optimizers, after which one that never stepped is reported
 _MOST_EACH_STEP = 256  # parameters without a gradient: more are looked at in the first steps and at powers of two
 _GROUPS = (re.compile(r"\.lora_[^.]+"), re.compile(r"(?<=experts)\.\d+\..*"))  # what is left of a name without it names a group
@@ -78,14 +79,14 @@ class Untrained:
 
     # ---- parameters that come later ------------------------------------------------------------
 
-    def scans(self):
-        return self._waiting is not None and self._run._step >= self._scan_at
+    def scans(self, step):
+        return self._waiting is not None and step >= self._scan_at
 
-    def scan(self):
+    def scan(self, step):
         """Are there parameters that are trained now, were not at the watch or are others than then, and are held by no optimizer?
 
         After an update: gradients are still there."""
-        step, began = self._run._step, thread_time()
+        began = thread_time()
         held = held_by(self._found.values()) | held_elsewhere(self._found.values())
         named, seen = self._named(), {id(p) for _, p in self._trained_now}
         new = [(name, p) for name, p in named if id(p) not in held and id(p) not in self._known and p.grad is not None]
@@ -104,7 +105,7 @@ class Untrained:
         period = (now - self._scanned_at[1]) / max(1, step - self._scanned_at[0]) if self._scanned_at else 0
         rest = int((thread_time() - began) / (_SCAN_SHARE * period)) if period else 0
         self._scanned_at = (step, now)
-        self._scan_at = step + (3 if self._new and not self._told_new else max(_SCANNED, rest))
+        self._scan_at = step + (3 if self._new and not self._told_new else max(_SCANNED, rest, min(step // 4, _RARELY)))
 
     def _look_at_idle(self):
         """Several optimizers: has one never stepped, though its parameters have gradients?"""

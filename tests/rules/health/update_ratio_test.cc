@@ -141,6 +141,36 @@ TEST(UpdateRatio, HundredPoints) {
   }
 }
 
+// Few looks are enough if all of them are far below: a run of a second is looked at rarely.
+TEST(UpdateRatio, FewPointsThatAreFarBelow) {
+  struct Looks {
+    int count = 8;
+    int apart = 30;  // steps
+    double ratio = 8e-7;
+    bool rated = true;
+    double first = 8e-7;
+  };
+  const auto findings = [](const Looks& looks) {
+    v1::Batch batch = test::BatchOf(test::SourceOf("run"));
+    const int end = 16 + looks.count * looks.apart;
+    for (int step = 0; step < end; ++step) {
+      if (looks.rated) test::AddScalar(&batch, "lr", step, 5e-2);
+      if (step < 16 || (step - 16) % looks.apart != 0) continue;
+      test::AddScalar(&batch, "update_ratio", step, step == 16 ? looks.first : looks.ratio);
+    }
+    return testing::Findings(VerdictsOf(kRule, {batch}), kRule, "updates-too-small");
+  };
+  EXPECT_EQ(findings({}), 1);
+  EXPECT_EQ(findings({.ratio = 0, .first = 0}), 1);
+  EXPECT_EQ(findings({.count = 7, .apart = 40}), 0);
+  EXPECT_EQ(findings({.apart = 28}), 0);  // over 197 steps
+  EXPECT_EQ(findings({.ratio = 2e-6, .first = 2e-6}), 0);
+  EXPECT_EQ(findings({.first = 2e-6}), 0);
+  EXPECT_EQ(findings({.first = 1e-3}), 0);
+  EXPECT_EQ(findings({.rated = false}), 0);  // it may be a warm-up
+  EXPECT_EQ(findings({.ratio = NAN, .first = NAN}), 0);
+}
+
 // A resume is another run's beginning: what was outside before it does not add.
 TEST(UpdateRatio, ARestartBeginsAnew) {
   std::vector<v1::Batch> batches;

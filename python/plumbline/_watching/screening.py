@@ -1,0 +1,43 @@
+"""A light step that is screened: the norm of its gradients, and how far its weights move. No hook of a whole step is needed for it."""
+
+from time import thread_time_ns
+
+from .budget import picked
+
+
+class Screening:
+    """Of one watch with one optimizer, alone in its run."""
+
+    __slots__ = ("_watch", "_spent", "norm")
+
+    def __init__(self, watch):
+        self._watch, self._spent = watch, 0
+        self.norm = None  # of the gradients, in front of a clip
+
+    def next(self, step):
+        """The first step from `step` on that is screened."""
+        return picked(step, self._watch._pace.every)
+
+    def before(self, step):
+        """In front of the update. Returns why the step must be a whole one, or None."""
+        began, watch = thread_time_ns(), self._watch
+        self.norm, why = watch._gradients.screen_light(step, watch.clips)
+        if why is None and self.norm is not None:
+            watch._ratio.before()
+        self._spent = thread_time_ns() - began
+        watch.budget.screened += self._spent
+        return why
+
+    def after(self, step):
+        """After it. Returns ([the update ratio, the steps that the optimizer's state has made], each None if it is not known; why a look is due, or
+        None; whether the next steps must be whole ones)."""
+        began, watch = thread_time_ns(), self._watch
+        moved = why = None
+        if self.norm is not None:
+            moved, why = watch.screen_moved(watch._checksums())
+        whole, made = watch.scan_light(step), watch.made_light(step)
+        spent = thread_time_ns() - began
+        watch.budget.screened += spent
+        watch._pace.cost((self._spent + spent) / 1e9)
+        watch._pace.step_ended(watch.budget.period / 1e9, 0.0, step + 1)
+        return (moved, made), why, whole or why is not None
