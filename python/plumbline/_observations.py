@@ -52,6 +52,7 @@ class Observations(Gathering, Rollouts):
         self._sequences = {}  # group name -> counter of its hooks' calls
         self._models = {}  # id -> (weak reference, due word of a parameter)
         self._at_step_end = []
+        self._waiting, self._waiting_bytes = [], 0  # calls between steps
         self._models_watched = Models()
         self._spent = 0  # CPU ns of ours around due calls, not yet told: the budget is of all
 

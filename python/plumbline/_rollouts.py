@@ -2,6 +2,19 @@
 
 from . import _pack
 from ._kinds import KIND_LOGITS, KIND_LOGPROBS
+from ._library import NO_STEP
+
+_MOST_WAITING = 64 << 20  # bytes of calls between steps
+
+
+def _copied(value):
+    """The value as it is now, and its bytes."""
+    if hasattr(value, "detach"):
+        value = value.detach().clone()
+        return value, value.numel() * value.element_size()
+    if isinstance(value, (list, tuple)):
+        return list(value), 8 * len(value)
+    return (value.copy(), value.nbytes) if hasattr(value, "nbytes") else (value, 0)
 
 
 class Rollouts:
@@ -28,17 +41,45 @@ class Rollouts:
         top_k: of the sampler. selection "all" | "filtered" (then kept_share, a lower bound on the
         share of sequences kept); cached_tokens of the prompt that a prefix cache served, t_start and
         t_end in seconds: one a sequence; source "sampled" | "rescored" (then rescore_k2). Of each call
-        whole sequences are kept, the same on both sides, within the traffic budget.
+        whole sequences are kept, the same on both sides, within the traffic budget. A call between two
+        steps belongs to the step that opens next.
         """
         if unknown:
             return self._unknown("observe_logprobs", layer, unknown)
-        self._observe(
-            KIND_LOGPROBS, layer, "logprobs", None, _pack.pack_logprobs,
-            (tokens, sequence_id, position, mask, rollout, train, rollout_entropy,
+        columns = (
+            tokens, sequence_id, position, mask, rollout, train, rollout_entropy,
              rollout_varentropy, train_entropy, train_varentropy, versions, advantages, turns,
              cached_tokens, t_start, t_end, train_version, top_k, temperature, top_p, kept_share, rescore_k2, mode, selection,
-             source, worker, behaviour),
-        )  # fmt: skip
+             source, worker, behaviour)  # fmt: skip
+        if not self._waits(layer, columns):
+            self._observe(KIND_LOGPROBS, layer, "logprobs", None, _pack.pack_logprobs, columns)
+
+    def _waits(self, layer, columns):
+        """Keeps a copy of a call between steps until the next one opens. False: a step is open, or too many bytes wait."""
+        if self._light is not None:
+            self._light.interrupted()
+        if self._step != NO_STEP or self._kept is not None:
+            return False
+        try:
+            copies = [_copied(column) for column in columns]
+        except Exception:  # the call itself will state what is wrong
+            return False
+        size = sum(size for _, size in copies)
+        if self._waiting_bytes + size > _MOST_WAITING:
+            return False
+        self._waiting_bytes += size
+        self._waiting.append((layer, tuple(copy for copy, _ in copies)))
+        return True
+
+    def _release_waiting(self):
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        for layer, columns in waiting:
+            self._observe(KIND_LOGPROBS, layer, "logprobs", None, _pack.pack_logprobs, columns)
+
+    def _lose_waiting(self):
+        if self._waiting:
+            self._tell_softly("waiting", f"observe_logprobs: {len(self._waiting)} calls came after the last step and are not recorded; expected a step to open after them")
+            self._waiting = []
 
     def observe_logits(self, layer, train=None, rollout=None, tokens=None, allowed=None, mode=None,
                        temperature=None, **unknown):  # fmt: skip

@@ -164,6 +164,8 @@ class Run(Observations):
         if self._check("step", status) == OK:
             self._step = number
             self._next_step = number + 1
+            if self._waiting:
+                self._release_waiting()
 
     def _end_step(self):
         if self._step != NO_STEP:
@@ -438,6 +440,7 @@ class Run(Observations):
         if self._light is not None:
             self._light.end()
         self._models_watched.run_ends()
+        self._lose_waiting()
         self._step = NO_STEP
         status = self._blocking.plumbline_close(self._handle, _millis(timeout))
         if status == DISABLED:

@@ -349,3 +349,27 @@ def test_a_run_that_does_nothing(tmp_path):
     """
     )
     assert trainer.run_warm(code, tmp_path, PLUMBLINE_DISABLE="1").ok().err == ""
+
+
+BETWEEN = """
+import warnings, torch, plumbline
+warnings.simplefilter("always")
+run = plumbline.init(run="exp1", record="runs", every=1)
+logps = torch.tensor([[-0.5, -1.5]])
+for i in range(3):
+    run.observe_logprobs("policy", torch.tensor([[7, 8]]), rollout=logps, train=logps, sequence_id=[i], train_version=i)
+    logps.fill_(9.)  # the trainer's own memory
+    if i == 2:
+        break
+    with run.step(i):
+        logps.copy_(torch.tensor([[-0.5, -1.5]]))
+run.finish()
+"""
+
+
+def test_log_probabilities_between_steps_belong_to_the_step_that_opens_next(tmp_path):
+    outcome = trainer.run_warm(BETWEEN, tmp_path).ok()
+    lines = outcome.only("logprobs ")
+    assert [line.split()[1:3] for line in lines] == [["policy/logprobs", "step=0"], ["policy/logprobs", "step=1"]], lines
+    assert all(line.endswith("rollout=2:32[1,2]-3.5 train=2:32[1,2]-3.5") for line in lines), lines
+    assert "1 calls came after the last step" in outcome.err, outcome.err
