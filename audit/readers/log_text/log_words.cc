@@ -291,15 +291,16 @@ std::optional<LogMark> FindMark(std::string_view line) {
   return std::nullopt;
 }
 
+size_t ReadLabel(std::string_view line, int64_t* label) {
+  const size_t at = PassBlanks(line, 0);
+  const size_t end = ReadLogCount(line, at, label);
+  return end > at && line.substr(end, 2) == ": " ? end + 2 : 0;
+}
+
 int64_t RankInPrefix(std::string_view prefix) {
   constexpr int64_t kMostRank = 1 << 20;
-  // srun --label: "  3: ..."
-  size_t at = PassBlanks(prefix, 0);
   int64_t rank = -1;
-  const size_t end = ReadLogCount(prefix, at, &rank);
-  const bool label =
-      end > at && end + 1 < prefix.size() && prefix[end] == ':' && prefix[end + 1] == ' ';
-  if (!label) rank = CountBehind(prefix, "rank");
+  if (ReadLabel(prefix, &rank) == 0) rank = CountBehind(prefix, "rank");
   // torchrun --tee: "[default3]:..."
   if (rank < 0 && prefix.starts_with('[')) {
     rank = CountBehind(prefix.substr(0, 24), "default");

@@ -45,6 +45,10 @@ bool HasWordAt(std::string_view text, size_t at, std::string_view word);
 // True if the word before `at` makes a setting or a limit of the count: "max epoch", "every step".
 bool IsLimitBefore(std::string_view text, size_t at);
 
+// Reads "3: " at the line's beginning, spaces before it allowed. Returns its end; 0: there is none.
+// It is a rank (srun --label), or an epoch.
+size_t ReadLabel(std::string_view line, int64_t* label);
+
 // What stands before a mark: a time, a host, a logger, a rank.
 int64_t RankInPrefix(std::string_view prefix);   // -1: none
 int64_t EpochInPrefix(std::string_view prefix);  // -1: none

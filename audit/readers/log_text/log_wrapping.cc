@@ -103,6 +103,15 @@ std::string_view LineInJson(std::string_view line, std::string* scratch) {
   return {};
 }
 
+std::string_view WithoutActor(std::string_view line) {
+  constexpr size_t kLongest = 160;
+  if (!line.starts_with('(')) return line;
+  const size_t close = line.substr(0, kLongest).find(") ");
+  if (close == std::string_view::npos) return line;
+  const size_t pid = line.substr(0, close).find(" pid=");
+  return pid != std::string_view::npos && IsPairDigit(line[pid + 5]) ? line.substr(close + 2) : line;
+}
+
 std::string_view WithoutSource(std::string_view line, bool* had) {
   *had = false;
   size_t end = line.size();

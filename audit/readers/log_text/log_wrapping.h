@@ -11,6 +11,9 @@ namespace plumbline::audit {
 // tag before the object. Unescaped into *scratch. Empty: it is no such object.
 std::string_view LineInJson(std::string_view line, std::string* scratch);
 
+// "(TrainWorker pid=12, ip=10.0.0.2) step 10 loss 2.5" of ray: the line without it.
+std::string_view WithoutActor(std::string_view line);
+
 // "step 10 loss 2.5      train.py:52" (rich's handler): the line without its source; *had: it had
 // one.
 std::string_view WithoutSource(std::string_view line, bool* had);

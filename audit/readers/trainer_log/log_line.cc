@@ -42,13 +42,13 @@ bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
     std::string colours;
     line = WithoutEscapes(inner, &colours);
     if (line.data() != inner.data()) line = inner_ = colours;
-    if (ParseLine(line, ended, record)) return KeepAbove(*record);
+    if (ParseLabelled(line, ended, record)) return KeepAbove(*record);
     // It may be a record of its own that has a text besides.
     record->Clear();
     record->mark = {};
     line = own;
   }
-  if (ParseLine(line, ended, record)) {
+  if (ParseLabelled(line, ended, record)) {
     named_ |= !record->mark.nameless;
     return KeepAbove(*record);
   }
@@ -61,8 +61,19 @@ uint32_t LogParser::Signs(std::string_view line) {
   return signs_;
 }
 
+bool LogParser::ParseLabelled(std::string_view line, bool ended, LogRecord* record) {
+  int64_t epoch = -1;
+  if (epoch_labels_) line.remove_prefix(ReadLabel(line, &epoch));
+  const bool whole = ParseLine(line, ended, record);
+  if (whole && record->mark.epoch < 0 && epoch >= 0) {
+    record->mark.epoch = epoch;
+    record->mark.batches |= record->mark.total > 0;
+  }
+  return whole;
+}
+
 bool LogParser::ParseLine(std::string_view line, bool ended, LogRecord* record) {
-  line = WithoutSource(line, &sourced_);
+  line = WithoutSource(WithoutActor(line), &sourced_);
   record->line = line;
   const std::optional<LogMark> mark = FindMark(line);
   if (!mark) {

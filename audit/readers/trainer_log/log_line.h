@@ -58,6 +58,8 @@ class LogParser {
  public:
   // How fractions are written in the whole log.
   void SetDecimals(Decimals decimals) { decimals_ = decimals; }
+  // "3: 5/200 loss 2.5": the lines begin with their epoch, not with a rank.
+  void SetLabelsAreEpochs(bool are) { epoch_labels_ = are; }
   // `ended`: the line is whole. The record is valid until the next call and as long as the line.
   bool Parse(std::string_view line, bool ended, LogRecord* record);
   // The step of the newest bar of the training; -1: none was shown.
@@ -66,6 +68,7 @@ class LogParser {
   uint32_t Signs(std::string_view line);
 
  private:
+  bool ParseLabelled(std::string_view line, bool ended, LogRecord* record);
   bool ParseLine(std::string_view line, bool ended, LogRecord* record);
   bool ParseUnmarked(std::string_view line, bool ended, LogRecord* record);
   bool Continue(std::string_view line, bool ended, LogRecord* record);
@@ -106,6 +109,7 @@ class LogParser {
   OpenDictionary open_dictionary_;
   LogTable table_;
   Decimals decimals_ = Decimals::kPoint;
+  bool epoch_labels_ = false;
   int64_t epoch_ = -1;          // that a line began last; -1: none
   bool headed_ = false;         // by a line of its own: "Epoch 3/10"
   bool stamped_below_ = false;  // "epoch: 3" alone: lines with a time belong to it

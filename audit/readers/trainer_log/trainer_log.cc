@@ -16,6 +16,7 @@
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/scalars/text_file.h"
+#include "audit/readers/trainer_log/line_labels.h"
 #include "audit/readers/trainer_log/log_document.h"
 #include "audit/readers/trainer_log/log_line.h"
 #include "audit/readers/trainer_log/log_recognition.h"
@@ -55,7 +56,9 @@ class TrainerLogFile : public TextPointFile {
                       kind == LogDocument::kNone ? kMostLogLine : kMostDocumentBytes,
                       LineEnds::kNewlineOrReturn),
         kind_(kind) {
-    if (kind_ == LogDocument::kNone) parser_.SetDecimals(DecimalsOf(report->path));
+    if (kind_ != LogDocument::kNone) return;
+    parser_.SetDecimals(DecimalsOf(report->path));
+    parser_.SetLabelsAreEpochs(LabelsAreEpochs(report->path));
   }
 
  protected:
