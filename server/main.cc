@@ -107,7 +107,11 @@ void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
 void AddSubcommands(CLI::App* app, CommandLine* line) {
   const auto add = [&](const char* name, const char* does, std::string* directory) {
     CLI::App* command = app->add_subcommand(name, does)->fallthrough();
-    command->add_option("DIR", *directory, "folder of the backup")->required();
+    command->add_option("DIR", *directory, "folder of the backup")
+        ->required()
+        ->check([](const std::string& path) {
+          return path.empty() ? "expected a folder, found an empty name" : std::string();
+        });
     command->footer("--data DIR, or --config FILE with data.directory, names the data directory.");
   };
   add("backup",

@@ -5,6 +5,8 @@ import os
 import shutil
 import sys
 
+from . import __version__
+
 _ABOUT = """\
 With --model: prints how run.watch(model, optimizer) would classify each module, without training.
 Without: runs `plumb doctor`, which checks the installation and a server, not a model.
@@ -20,6 +22,7 @@ Exit status: 0, everything would be watched; 1, something would not (the reason 
 
 def _arguments(words):
     parser = argparse.ArgumentParser(prog="python -m plumbline", description="Plumbline, inside a trainer's Python.")
+    parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     doctor = commands.add_parser("doctor", help="how run.watch would classify a model; without --model: plumb doctor", description=_ABOUT,
                                  formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip

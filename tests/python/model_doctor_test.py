@@ -109,3 +109,5 @@ def test_without_a_model_it_is_plumb_doctor(tmp_path):
     plumb.unlink()
     without = subprocess.run(words, env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True)
     assert without.returncode == 2 and "--model MODULE:FACTORY is missing" in without.stderr
+    version = subprocess.run([*words[:3], "--version"], capture_output=True, text=True)
+    assert (version.returncode, version.stdout) == (0, plumbline.__version__ + "\n"), version.stderr

@@ -133,6 +133,16 @@ TEST_F(BackupTest, LinksInTheDataDirectoryAreNotFollowed) {
   EXPECT_THAT(Backup(folder_.File("other")).errors, HasSubstr("expected a folder of this user"));
 }
 
+// As of a script whose variable is not set: no server starts.
+TEST_F(BackupTest, AnEmptyNameIsBadUsage) {
+  for (const char* command : {"backup", "restore"}) {
+    const Ended done = RunToEnd({PLUMBD_PROGRAM, command, "", "--data", Data()});
+    EXPECT_EQ(done.status, 2) << command;
+    EXPECT_THAT(done.errors, HasSubstr("expected a folder, found an empty name"));
+  }
+  EXPECT_FALSE(Exists(Data()));
+}
+
 TEST_F(BackupTest, HelpNamesTheOptionOfTheDataDirectory) {
   for (const char* command : {"backup", "restore"})
     EXPECT_THAT(RunToEnd({PLUMBD_PROGRAM, command, "--help"}).output, HasSubstr("--data DIR"));
