@@ -1,7 +1,7 @@
 """How often something of a known cost is done."""
 
 _MOST_EVERY = 1024  # steps between two of them at most
-DENSE = 8  # steps between two in the first 256; later a sixteenth to a 32nd of the steps so far: 20 of them, evenly, in 160 steps
+_DENSE = 8  # steps between two in the first 256; later a sixteenth to a 32nd of the steps so far: 20 of them, evenly, in 160 steps
 _AHEAD = 0.005  # s that they may cost over their share
 
 
@@ -34,9 +34,9 @@ class Pace:
         while every < _MOST_EVERY and self._cost + (apart if every > 1 else 0) > every * allowed:
             every *= 2
         doublings = step.bit_length()
-        planned = max(1, every // self._planned, DENSE, 1 << max(0, doublings - 5))
+        planned = max(1, every // self._planned, _DENSE, 1 << max(0, doublings - 5))
         if self._ahead > 0:
-            planned = min(planned, max(DENSE, 1 << max(0, doublings - 2)))
+            planned = min(planned, max(_DENSE, 1 << max(0, doublings - 2)))
         self.every = min(every, planned)
 
     def cost(self, seconds):

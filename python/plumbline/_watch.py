@@ -10,7 +10,7 @@ from ._ddp import Hook, around
 from ._kinds import KIND_TENSOR
 from ._library import CAPTURING, NO_STEP
 from ._optimizer_hooks import hook
-from ._pace import DENSE, Pace
+from ._pace import Pace
 from ._process_groups import describe_group
 from ._routers import OnlyHere, Routers, hook_forward
 from ._screen import Checksums, combined, look
@@ -75,7 +75,7 @@ class Watch:
         self.framed_due = False  # within a framework's step: updates are due
         self.screen = self._gradients.screen
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
-        self._pace = Pace(_SHARE, DENSE if run._budget.governed else run._budget.every)
+        self._pace = Pace(_SHARE, run._budget.every)
         copies = copies_of(ddp, self._frames.values(), self._model)
         self._replicas, self._ignored = (None, ()) if copies is None else ("world", copies.ignored)
         self._copies = [(self._prefix + name, part(p)) for name, p in named_parameters(self._model) if name not in self._ignored]

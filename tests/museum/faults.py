@@ -42,7 +42,7 @@ class DetachedBody(Trainer):
         return functional.cross_entropy(model.head(hidden.detach()), y)
 
 
-@fault("classifier", "language", finds={"health/no-gradient": 0}, also=("health/unchanged-tensor", "health/not-learning"))
+@fault("classifier", "language", finds={"health/no-gradient": 0}, also=("health/unchanged-tensor", "health/not-learning", "health/gradient-spike"))
 class OtherModelsOptimizer(Trainer):
     def parameters(self):
         return list(type(self.model)().parameters())
