@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/drift/marks.h"
+#include "analysis/drift/plain_cause.h"
 
 namespace plumbline::analysis {
 namespace {
@@ -138,15 +139,11 @@ constexpr char kMaskBoth[] =
 
 Named Truncated(const DriftStatistics& s, const DriftTests& tests) {
   if (tests.record == RecordOutcome::kUp) return {};
-  const ClusteredMean& lost = s.lost_mass;
-  const bool significant = lost.z() > kDriftDeviations && lost.mean() > kLostMass;
-  const bool one_sided = Share(s.fresh.above_fourth(), s.fresh.count()) <= kRisesFar;
-  const bool outliers = s.fresh.above()[3] + s.fresh.below()[3] > 0;
-  if (significant && one_sided && !outliers) {
+  if (LosesMass(s, kDriftDeviations)) {
     return Name(kByLostMass,
                 absl::StrFormat("a share of %.3g of the trainer's probability is outside the "
                                 "sampled set, and d is never far above 0",
-                                1 - std::exp(-lost.mean())),
+                                1 - std::exp(-s.lost_mass.mean())),
                 kMaskBoth);
   }
   if (CoversLess(s)) {
@@ -233,11 +230,13 @@ Named GrowsUntilRestart(const DriftStatistics& s, const Sawtooth& sawtooth) {
               kEmptyCache);
 }
 
-Named MissedSync(const StepChange& jump) {
+Named MissedSync(const DriftStatistics& s, const StepChange& jump) {
   if (!jump.found) return {};
-  return Name(kByJump,
-              absl::StrFormat("drift of tokens labelled lag 0 rose %.1f-fold at step %d and stayed",
-                              std::exp(jump.jump), jump.step),
+  const bool labelled = s.with_lag > 0;
+  return Name(labelled ? kByJump : kByUnlabelledJump,
+              absl::StrFormat("drift of tokens %s rose %.1f-fold at step %d and stayed",
+                              labelled ? "labelled lag 0" : "without versions", std::exp(jump.jump),
+                              jump.step),
               "Check that the weight update of that step reached every worker and every tensor: "
               "compare checksums of the engine's weights with the trainer's after each update.");
 }
@@ -307,17 +306,6 @@ Named Numerics(const DriftStatistics& s, const DriftTests& tests) {
 
 }  // namespace
 
-bool CoversLess(const DriftStatistics& s) {
-  const bool processed = s.declared.mode == v1::LOGPROB_MODE_PROCESSED;
-  const uint64_t below = s.fresh.below()[1], above = s.fresh.above()[1];
-  const uint64_t rest = processed ? below : below - std::min(below, s.unlikely_zeros);
-  // A grammar that leaves most of the probability mass moves d by little, but everywhere.
-  const uint64_t little = s.fresh.below()[0];
-  if (processed && little >= kFewestLittle && kLittleOfOne * s.fresh.above()[0] <= little)
-    return true;
-  return rest >= (processed ? kFewestBelowProcessed : kFewestBelow) && kBelowOfOne * above <= rest;
-}
-
 void DriftCause::Fill(v1::Finding& finding) const {
   finding.mutable_cause()->set_id(id);
   finding.mutable_cause()->set_confidence(confidence);
@@ -367,6 +355,7 @@ StalenessMark FindStaleness(const DriftStatistics& s) {
 
 DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns,
                           const DriftTests& tests) {
+  if (Named plain = PlainCause(s)) return *plain;
   if (Named zeros = ZeroFilled(s)) return *zeros;
   if (Named shifted = Misaligned(s)) return *shifted;
   if (Named temperature = Temperature(s, tests)) return *temperature;
@@ -376,7 +365,7 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
   if (tests.record_failed())
     return {"unknown", 0, "the record is wrong, and no cause is visible", ""};
   if (Named cache = StaleCache(s, patterns.sawtooth)) return *cache;
-  if (Named sync = MissedSync(patterns.jump)) return *sync;
+  if (Named sync = MissedSync(s, patterns.jump)) return *sync;
   if (Named growth = GrowsUntilRestart(s, patterns.sawtooth)) return *growth;
   if (Named rounded = Rounded(s)) return *rounded;
   if (Named numerics = Numerics(s, tests)) return *numerics;
@@ -394,10 +383,12 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
       return Name(both ? kByBothTests : kByRecordTest,
                   absl::StrFormat("the record is correct and no bias is visible; k2 of %.2g is "
                                   "more than rounding causes: dropout or another random layer is "
-                                  "active in one pass, or its weights are strongly quantised",
+                                  "active in one pass, the engine has another model's weights, or "
+                                  "strongly quantised ones",
                                   s.fresh.k2()),
                   "Run the trainer's scoring pass in evaluation mode (no dropout, no router "
-                  "jitter), and score the same batch twice: the results must be equal.");
+                  "jitter), and score the same batch twice: the results must be equal. Compare "
+                  "checksums of the engine's weights with the trainer's.");
     }
     return Name(both ? kByBothTests : kByRecordTest,
                 "the record is correct and no bias is visible: rounding, and different kernels",

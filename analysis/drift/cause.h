@@ -16,7 +16,8 @@ namespace plumbline::analysis {
 
 // Result of drift/record-invalid's test: E[rho | prefix] <= 1 is violated from above or from below.
 // kSupport: violated from below, and the record declares top-p or top-k of the logged values, or
-// declares processed values and no token contradicts a smaller support. The record is then true,
+// declares processed values and no token contradicts a smaller support, or d is hardly ever above 0
+// (LosesMass). The record is then true,
 // and the trainer's probabilities are over more tokens.
 enum class RecordOutcome { kUntested, kQuiet, kUp, kDown, kInconclusive, kSupport };
 // Result of drift/sampler-mismatch's test: -log mu is below or above its entropy.
@@ -89,5 +90,9 @@ DriftCause NameDriftCause(const DriftStatistics& statistics, const StepPatterns&
 // trainer gives less than a half is a single allowed token, or padding. Such values count if the
 // record declares processed values.
 bool CoversLess(const DriftStatistics& s);
+
+// Returns true if d is hardly ever above 0 and the sampled tokens lack some of the trainer's
+// probability, by `deviations` standard errors: top-p or top-k in the engine alone.
+bool LosesMass(const DriftStatistics& s, double deviations);
 
 }  // namespace plumbline::analysis

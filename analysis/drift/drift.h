@@ -5,4 +5,5 @@
 #include "analysis/drift/change.h"   // IWYU pragma: export
 #include "analysis/drift/details.h"  // IWYU pragma: export
 #include "analysis/drift/logits.h"   // IWYU pragma: export
+#include "analysis/drift/marks.h"    // IWYU pragma: export
 #include "analysis/drift/run.h"      // IWYU pragma: export

@@ -3,7 +3,8 @@
 // A confidence is the share of simulated runs so named that have that cause, over a mix of causes
 // at several sizes, rounded down (tests/rules/drift_calibration_test.cc checks each). It is at most
 // 0.95, because reality has causes that no simulation has. The simulation does not produce the
-// evidence of kByThirdPass, kByEngineItself and kByFlips, so these are estimated only.
+// evidence of kByThirdPass, kByEngineItself, kByFlips, kByUnlabelledJump, kByUnits and
+// kByNeverArrived, so these are estimated only.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +66,17 @@ inline constexpr DriftMark kByRestarts = {"stale-cache", 0.6};
 inline constexpr double kBesideGrowth = 3;
 
 inline constexpr DriftMark kByJump = {"missed-sync", 0.9};
+// The same without recorded versions: the tokens after the jump may be honestly stale.
+inline constexpr DriftMark kByUnlabelledJump = {"missed-sync", 0.6};
+
+// One side is the other times ln 10, ln 2, or the sequence's length, to 1 % of d^2.
+inline constexpr DriftMark kByUnits = {"units", 0.95};
+inline constexpr double kUnitsNear = 0.005;
+
+// d is 0 in all tokens of the first step, in no step after it, and d^2 grew fourfold since then.
+inline constexpr DriftMark kByNeverArrived = {"missed-sync", 0.8};
+inline constexpr uint64_t kFewestNeverArrived = 4, kTokensOfFirst = 64;
+inline constexpr double kNeverArrivedGrows = 4;
 
 // All values of a side lie on a 16-bit grid whose half units explain half of d^2. Or: d lies on
 // multiples of a power of 2.

@@ -12,6 +12,11 @@ namespace {
 
 constexpr uint64_t kFewTokens = 1000;  // if a test had fewer tokens, its silence means nothing
 
+std::string OneHalf(const char* whose) {
+  return absl::StrCat("one-half: only the ", whose,
+                      "'s log-probabilities are recorded, so nothing can be compared");
+}
+
 template <typename Site>
 void BeginTests(double share, Site* site) {
   site->record = RecordTest(share * kRecordAlphaWeight * kRunAlpha);
@@ -31,7 +36,9 @@ RecordOutcome OutcomeOf(const RecordTest& test, const DriftStatistics& s) {
   if (test.alarmed_down()) {
     const bool cuts = s.declared.cuts && s.declared.mode != v1::LOGPROB_MODE_RAW;
     const bool masks = s.declared.mode == v1::LOGPROB_MODE_PROCESSED && CoversLess(s);
-    return cuts || masks ? RecordOutcome::kSupport : RecordOutcome::kDown;
+    // The test's alarm may come shortly before the mark has the deviations that name a cause.
+    const bool loses = s.declared.mode != v1::LOGPROB_MODE_RAW && LosesMass(s, 3);
+    return cuts || masks || loses ? RecordOutcome::kSupport : RecordOutcome::kDown;
   }
   if (test.tokens() == 0) return RecordOutcome::kInconclusive;
   return test.tokens() < kFewTokens ? RecordOutcome::kUntested : RecordOutcome::kQuiet;
@@ -87,8 +94,8 @@ void DriftSite::End() {
 }
 
 StepChange DriftSite::Jump() const {
-  if (statistics.with_lag == 0) return {};
-  return FindStepChange(statistics.series.At(0));
+  return FindStepChange(
+      statistics.series.At(statistics.with_lag == 0 ? DriftSeries::kUnknownLag : 0));
 }
 
 StepPatterns DriftSite::Patterns() const {
@@ -98,11 +105,20 @@ StepPatterns DriftSite::Patterns() const {
 
 DriftCause DriftSite::Cause() const { return NameDriftCause(statistics, Patterns(), tests); }
 
+std::string DriftSite::Copied() const {
+  if (!statistics.same_numbers()) return "";
+  return absl::StrCat(
+      "same-numbers: both columns have the same number in each of ", statistics.fresh.count(),
+      " tokens, so nothing was compared: the trainer's column may be a copy of the engine's "
+      "(verl: bypass_mode), or both programs compute the same bits");
+}
+
 std::string DriftSite::RecordDoubt() const {
+  if (std::string copied = Copied(); !copied.empty()) return copied;
   if (!tests.record_failed()) return "";
   if (tests.record == RecordOutcome::kSupport)
-    return "supports-differ: the trainer's probabilities include tokens that the declared top-p or "
-           "top-k excludes, so the drift of the sampled tokens is not noise";
+    return "supports-differ: the trainer's probabilities include tokens that the sampler's top-p "
+           "or top-k excludes, so the drift of the sampled tokens is not noise";
   return "record-invalid: the logged probabilities are not those that were sampled, so their drift "
          "does not describe the weights";
 }
@@ -158,8 +174,15 @@ void DriftRun::Finish() {
   finished_ = true;
   Take(*join_.Finish());
   TakeRouting(routing_.Finish());
+  for (const Key& key : join_.sites()) {
+    if (!sites_.contains(key) && halves(key).given_up_rollout > 0)
+      sites_.try_emplace(key, key.first, key.second).first->second.unreadable = OneHalf("engine");
+  }
   for (auto& [key, site] : sites_) {
     site.keys_differ = halves(key).keys_differ;
+    const bool alone = site.unmatched > 0 && site.statistics.sequences == 0;
+    if (alone && site.unreadable.empty() && halves(key).given_up_rollout == 0)
+      site.unreadable = OneHalf("trainer");
     site.End();
   }
 }

@@ -56,10 +56,12 @@ struct DriftSite {
   void EndStep();
   void End();
 
-  // If no lag is recorded, the jump is not judged.
+  // Of the tokens of lag 0. If no lag is recorded, of all tokens.
   StepChange Jump() const;
   StepPatterns Patterns() const;
   DriftCause Cause() const;
+  // Returns "same-numbers: sentence" if both columns of the record are the same; else "".
+  std::string Copied() const;
   // Returns why `rule`, which requires a true record, reports nothing. If it may report, returns an
   // empty string.
   std::string RecordDoubt() const;

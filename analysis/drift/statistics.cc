@@ -58,6 +58,7 @@ void DriftStatistics::Take(const RolloutSequence& sequence) {
     return;
   }
   ++sequences;
+  from_halves += sequence.from_halves ? 1 : 0;
   last_id_ = sequence.id;
   last_version_ = sequence.train_version;
   last_train_.clear();
@@ -79,6 +80,7 @@ void DriftStatistics::Take(const RolloutSequence& sequence) {
   slopes.ForSequence([](DriftSlopes& part) { part.EndSequence(); });
   for (ClusteredSlope* fit : {&on_advantage, &on_cached}) fit->EndSequence();
   for (ClusteredMean* mean : {&lost_mass, &bounded_k3, &minus_d, &own_k2}) mean->EndSequence();
+  units.EndSequence();
   by_lag.EndSequence();
   jumps.EndSequence();
   split.EndSequence();
@@ -142,6 +144,7 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
   const double square = d * d;
   sizes.Add(std::fabs(d));
   lattice.Add(d);
+  units.Add(token.train, token.rollout);
   drawn.Add({token.train, token.rollout, token.train_entropy, d});
   if (broken_turn_ != TurnPrefixes::kNoTurn && token.turn >= broken_turn_)
     after_other_prompt += std::min(square, 0.25);
@@ -182,6 +185,12 @@ void DriftStatistics::TakeShifts(const RolloutSequence& sequence) {
     shifted_back.Add(back, inverse);
     shifted_forward.Add(forward, inverse);
   }
+}
+
+bool DriftStatistics::same_numbers() const {
+  constexpr uint64_t kFewest = 256;
+  return fresh.count() >= kFewest && stale.count() == 0 && from_halves == 0 &&
+         sizes.zeros() == sizes.count();
 }
 
 DriftMoments DriftStatistics::all() const {

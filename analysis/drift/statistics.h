@@ -18,6 +18,7 @@
 #include "analysis/drift/staleness.h"
 #include "analysis/drift/strata.h"
 #include "analysis/drift/temperature.h"
+#include "analysis/drift/units.h"
 #include "analysis/picture/picture.h"
 #include "analysis/rollout/rollout.h"
 #include "base/archive.h"
@@ -92,7 +93,9 @@ struct DriftStatistics {
   // square that such rounding causes (half units squared over 3), summed over tokens.
   uint64_t gridded_train = 0, gridded_rollout = 0;
   double rounding_squares = 0;
-  DriftLattice lattice;  // of d of fresh tokens
+  DriftLattice lattice;      // of d of fresh tokens
+  UnitsFit units;            // log pi as a multiple of log mu, of fresh tokens
+  uint64_t from_halves = 0;  // sequences whose sides were recorded apart
 
   // Engine against engine, for sequences that were computed again.
   uint64_t rescored = 0;
@@ -103,6 +106,9 @@ struct DriftStatistics {
   // of log pi and log pi_v at lag 0.
   ClusteredMean trainer_k2, own_k2;
 
+  // True if every token of a record with both sides has the same number on both. Then nothing shows
+  // that two programs computed them.
+  bool same_numbers() const;
   DriftMoments all() const;  // fresh and stale tokens
   double rounding_share()
       const;  // share of the fresh tokens' mean square that 16-bit grids explain
@@ -110,7 +116,7 @@ struct DriftStatistics {
   // broken_turn_ is used within a sequence only, so it is not stored.
   void Persist(Archive& a) {
     a(sequences, later_epochs, judged, fresh_tokens, stale_tokens, with_lag, with_entropy);
-    const uint32_t version = a.Version(4, 3);
+    const uint32_t version = a.Version(5, 3);
     a(differing_ids, fresh, stale, sizes, strata, series, declared, slopes);
     a(on_advantage, lost_mass, bounded_k3, minus_d, on_cached, by_lag);
     a(unshifted, shifted_back, shifted_forward, zeros, unlikely_zeros, gridded_train);
@@ -118,6 +124,7 @@ struct DriftStatistics {
     a(jumps, split, with_behaviour, turns, after_other_prompt, lattice, own_k2);
     a(last_id_, last_version_, last_train_);
     if (version >= 4) a(drawn);
+    if (version >= 5) a(units, from_halves);
   }
 
  private:

@@ -109,6 +109,12 @@ class RolloutJoin::State {
     return counts;
   }
 
+  std::vector<SiteKey> sites() const {
+    std::vector<SiteKey> keys;
+    for (const auto& [key, site] : sites_) keys.push_back(key);
+    return keys;
+  }
+
   // Finish sets rest_ at the end of the run, so it is not stored.
   void Persist(Archive& a) {
     const uint32_t version = a.Version(2);
@@ -336,6 +342,8 @@ RolloutJoin::Batches RolloutJoin::Take(const SiteStep& step) {
 RolloutJoin::Batches RolloutJoin::Finish() { return state_->Finish(); }
 
 void RolloutJoin::Persist(Archive& archive) { archive(state_); }
+
+std::vector<SiteKey> RolloutJoin::sites() const { return state_->sites(); }
 
 RolloutJoinCounts RolloutJoin::counts(const std::string& layer, const std::string& op) const {
   return state_->counts({layer, op});

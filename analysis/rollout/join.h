@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/frame/frame.h"
@@ -75,6 +76,8 @@ class RolloutJoin {
   // sharer gets the same.
   Batches Finish();
 
+  // Returns (layer, op) of each site that had evidence.
+  std::vector<std::pair<std::string, std::string>> sites() const;
   RolloutJoinCounts counts(const std::string& layer, const std::string& op) const;
 
   void Persist(Archive& archive);

@@ -7,6 +7,7 @@
 #include "audit/readers/kineto/reader.h"
 #include "audit/readers/nccl_log/reader.h"
 #include "audit/readers/record/run_record.h"
+#include "audit/readers/rollout/column_map.h"
 #include "audit/readers/rollout/jsonl.h"
 #include "audit/readers/scalars/scalar_reader.h"
 
@@ -20,9 +21,11 @@ const std::vector<const Reader*>& Readers() {
   static const RunRecordReader run_record;
   static const NcclLogReader nccl_log;
   static const std::vector<const Reader*> readers = [] {
-    std::vector<const Reader*> list = {
-        &flight_recorder, &kineto,           &checkpoint,        &safetensors,     &run_record,
-        &nccl_log,        &NativeRollouts(), &PrimeRlRollouts(), &NemoRlRollouts()};
+    std::vector<const Reader*> list = {&flight_recorder, &kineto,     &checkpoint,
+                                       &safetensors,     &run_record, &nccl_log};
+    for (const Reader* reader : KnownRollouts()) list.push_back(reader);
+    for (const Reader* reader : {&NativeRollouts(), &PrimeRlRollouts(), &NemoRlRollouts()})
+      list.push_back(reader);
     for (const Reader* reader : ScalarReaders()) list.push_back(reader);
     return list;
   }();
@@ -30,6 +33,7 @@ const std::vector<const Reader*>& Readers() {
 }
 
 const Reader* FindReader(std::string_view format) {
+  if (format == NativeRollouts().format()) return &NativeRollouts();  // not a built-in map
   for (const Reader* reader : Readers()) {
     if (reader->format() == format) return reader;
   }

@@ -76,11 +76,6 @@ class Rollouts:
         for layer, columns in waiting:
             self._observe(KIND_LOGPROBS, layer, "logprobs", None, _pack.pack_logprobs, columns)
 
-    def _lose_waiting(self):
-        if self._waiting:
-            self._tell_softly("waiting", f"observe_logprobs: {len(self._waiting)} calls came after the last step and are not recorded; expected a step to open after them")
-            self._waiting = []
-
     def observe_logits(self, layer, train=None, rollout=None, tokens=None, allowed=None, mode=None,
                        temperature=None, **unknown):  # fmt: skip
         """The trainer's and the rollout's logits [..., V] at the same positions.

@@ -53,14 +53,15 @@ bounded ones): a note. Without scores the share is judged alone, a tenth or what
 *normal* scores' spread move (21 % for 1 of 256), and that assumption is listed. A token counts in the first layer where it flips: above
 that its inputs differ, and it may flip by any margin. So are, as plain facts: recorded choices of -1 where training
 chose (but for a sequence's last token, which is sampled and not fed back), tokens whose gates are all zero
-on one side alone and not dropped, and, in dumps, sequences of which inference holds other than n or
+on one side alone and not dropped; one renumbering of the experts that turns training's choice into inference's in every
+token (an error); and, in dumps, sequences of which inference holds other than n or
 n - 1 of n tokens. The first divergent layer is the one with the lowest number that has such flips in that step.
 
-**Level.** A warning; near ties a note; choices that differ without scores are a note up to that share of all choices (bf16
+**Level.** A warning, an error where experts are numbered otherwise; near ties a note; choices that differ without scores are a note up to that share of all choices (bf16
 scores move 2 to 4 % of them), a warning beyond.
 
 **Strength.** Flips: `heuristic`, 4 times, 0.1 %, a tenth and an eighth are customary; without scores the share of choices
-is derived for scores that are nearly normal over the experts. -1 entries, zero gates and lengths: `proved`,
+is derived for scores that are nearly normal over the experts. -1 entries, zero gates, lengths and numbers: `proved`,
 given that equal ids name the same token.
 
 **Inconclusive when** nothing joins; the sides redacted their ids under different keys (`keys-differ`); ids or
@@ -121,6 +122,7 @@ struct Told {
   const char *measured, *unit;
   std::string text;
   const RoutingComparison::Pair* pair;
+  bool error = false;
 };
 
 class TrainInferRouting : public Rule {
@@ -208,9 +210,9 @@ class TrainInferRouting : public Rule {
     layer.large_flips += c.large_flips;
     layer.differing += (1 - c.overlap) * static_cast<double>(c.compared);
     if (c.unmarked.empty()) layer.marked += c.scored;
-    for (const Told& told : Findings(c, layer, first)) {
-      if (!layer.fired.insert(told.cause).second) continue;
-      v1::Verdict verdict = Found(c, told);
+    for (const Told& one : Findings(c, layer, first)) {
+      if (!layer.fired.insert(one.cause).second) continue;
+      v1::Verdict verdict = Found(c, one);
       if (!first.empty()) Put(*verdict.mutable_details(), "first_divergent_layer", first);
       Place(site, step, step, verdict);
       out.Add(std::move(verdict));
@@ -245,6 +247,16 @@ class TrainInferRouting : public Rule {
                            c.short_rows, c.short_sequence, c.short_of, c.short_sequences),
            nullptr});
     }
+    if (c.renumbered > 0) {
+      list.push_back(
+          {"renumbered", true, static_cast<double>(c.renumbered), "experts with another number",
+           "experts",
+           absl::StrFormat("One renumbering of the experts turns training's choice into "
+                           "inference's in all %d tokens: expert %d of training is expert %d of "
+                           "inference, and %d experts differ.",
+                           c.compared, c.renumbered_from, c.renumbered_to, c.renumbered),
+           nullptr, true});
+    }
     const double share = layer.marked == 0 ? 0
                                            : static_cast<double>(layer.large_flips) /
                                                  static_cast<double>(layer.marked);
@@ -263,7 +275,7 @@ class TrainInferRouting : public Rule {
   }
 
   v1::Verdict Found(const RoutingComparison& c, const Told& told) const {
-    FindingBuilder built(v1::LEVEL_WARNING,
+    FindingBuilder built(told.error ? v1::LEVEL_ERROR : v1::LEVEL_WARNING,
                          told.proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
     built.Title("training and inference route the same tokens differently")
         .Explain(told.text)
@@ -272,18 +284,21 @@ class TrainInferRouting : public Rule {
         .Threshold(told.proved ? 0 : share_,
                    told.proved ? "every token of the input has its experts" : "option flip-share")
         .Samples(c.joined)
-        .Fix(told.proved ? "Record inference's routing for every token that it computes (prefix "
-                           "cache off, no truncation), and never replay -1 or zero gates."
-                         : "Use the same arithmetic (router in fp32) and the same expert bias on "
-                           "both sides, sent with each weight update. Or replay inference's "
-                           "choices in training.");
+        .Fix(told.error    ? "Load the experts' weights and the router's rows in one order on both "
+                             "sides: check the checkpoint's conversion and the expert-parallel "
+                             "ranks' offsets."
+             : told.proved ? "Record inference's routing for every token that it computes (prefix "
+                             "cache off, no truncation), and never replay -1 or zero gates."
+                           : "Use the same arithmetic (router in fp32) and the same expert bias on "
+                             "both sides, sent with each weight update. Or replay inference's "
+                             "choices in training.");
     if (told.pair != nullptr && told.pair->found)
       DescribePair(*told.pair, *built.finding().mutable_witness());
     DescribeRouting(c, *built.verdict().mutable_details());
     built.verdict().add_assumptions("equal sequence ids and positions mean the same token");
     if (!told.proved)
       built.verdict().add_assumptions("layers that were not recorded route in the same way");
-    if (told.pair == nullptr)
+    if (told.pair == nullptr && !told.error)
       built.verdict().add_assumptions("each dump contains complete sequences");
     return built.Take();
   }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numbers>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -37,7 +38,8 @@ they rose, and forgets evidence against it: R = (R + 1)·e, alarm when R reaches
   same run would break the promise.
 - *Without*, each step is ranked among its past; e is made of the rank's p-value. Exact for exchangeable steps. It
   alarms only where the rate has also risen by a quarter.
-`drift/missed-sync` reports growth that one jump explains, and this rule does not repeat it.
+If one jump explains the growth, `drift/missed-sync` reports it, and this rule does not repeat it. Without recorded
+versions that rule cannot judge, so this one reports the jump and its step.
 
 **Strength.** `statistical`: while nothing grows, the mean number of steps to a false alarm is at least a million
 (R − t is a supermartingale). A run length, not a probability: a run of 1,000 steps alarms falsely with a probability
@@ -107,12 +109,15 @@ class DriftGrowth : public DriftRule {
     const Growth growth =
         declared() ? WatchCeiling(points, tail_ceiling_, square_ceiling_, kRunLength)
                    : WatchRanks(points, absl::StrCat(site.layer, "/", site.op), kRunLength);
+    const StepChange jump = FindStepChange(points);
     v1::Verdict verdict;
-    if (!growth.alarmed || !(declared() || growth.after >= kMaterial * growth.before)) {
+    if (jump.found && site.statistics.with_lag == 0) {
+      verdict = Jumped(site, jump);
+    } else if (!growth.alarmed || !(declared() || growth.after >= kMaterial * growth.before)) {
       verdict = Pass(absl::StrFormat("R reached %.3g of a million in %d steps",
                                      std::exp(growth.log_largest), growth.steps));
       PutCeilings(points, *verdict.mutable_details());
-    } else if (const StepChange jump = FindStepChange(points); jump.found) {
+    } else if (jump.found) {
       verdict = Pass(absl::StrFormat(
           "the rise is one jump at step %d: drift/missed-sync reports it", jump.step));
     } else if (!site.ended && StepsAfter(points, growth) < StepChange::kFewestAside) {
@@ -141,6 +146,22 @@ class DriftGrowth : public DriftRule {
     if (std::isnan(ceilings.square)) return;
     Put(details, "tail_ceiling", ceilings.tail);
     Put(details, "square_ceiling", ceilings.square);
+  }
+
+  // Without versions drift/missed-sync cannot judge, so this rule reports the jump.
+  static v1::Verdict Jumped(const DriftSite& site, const StepChange& jump) {
+    return DriftFinding(
+        site, jump.step, site.Cause(),
+        FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL)
+            .Title("drift rose at one step and stayed")
+            .Explain(absl::StrFormat(
+                "At step %d the mean square of d rose %.3g-fold (%.0f standard errors) and stayed "
+                "high. No weight versions are recorded: a weight update that did not arrive, or a "
+                "setting that changed at this step.",
+                jump.step, std::exp(jump.jump), jump.jump / jump.standard_error))
+            .Measured("jump of the log mean square of d", jump.jump, "nats")
+            .Threshold(std::numbers::ln2, "ln 2, 6 standard errors, half of the line's squares"),
+        {"measured", 3e-4}, jump.steps);
   }
 
   v1::Verdict Found(const DriftSite& site, const Growth& growth,

@@ -54,14 +54,17 @@ tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/stale
 **Context.** Healthy dense bf16 has k3 of about 6e-4 and mean |d| of 0.010 to 0.013, mixtures of experts 1.5e-3, FP8
 rollouts up to 3e-3; deterministic stacks have exactly 0.
 
-**Level.** A bias is a warning, an error where the slope passes 0.1. Without one: a warning where k3 or KL(μ‖π) is
+**Level.** A bias is a warning, an error where the slope passes 0.1 (without an entropy column only if it explains 60 %
+of the squares). Without one: an error where k3 or KL is above ten times 5e-3 at lag 0 by 5 standard errors (twenty
+times if no versions are recorded, because such tokens may be stale), a warning where k3 or KL(μ‖π) is
 above 5e-3 (k3 by its 99 % lower bound, KL by 5 standard errors), a note above 3e-3, else a pass. Small drift can collapse a run and large drift can
 be benign: size is reported, harm is not predicted.
 
 **Strength.** A bias `statistical`: the chance of 5 standard errors over sequences and contexts, at each doubling of the tokens. Sizes
 `heuristic`: 5e-3 is customary.
 
-**Inconclusive when** there are fewer than 256 finite tokens of lag 0, or none at all.
+**Inconclusive when** there are fewer than 256 finite tokens of lag 0, or none at all; when only one side is recorded;
+when both columns of one record hold the same numbers, so that nothing shows that two programs computed them.
 
 **What it cannot see.** A temperature in a record of few contexts; a bias that both sides share
 (`drift/sampler-mismatch`); one whose slope explains less
@@ -183,6 +186,7 @@ class LogitDriftRule : public DriftRule {
     }
     if (s.all().count() == 0)
       return Inconclusive("non-finite: no token has finite values on both sides");
+    if (std::string copied = site.Copied(); !copied.empty()) return Inconclusive(copied);
     if (m.count() == 0) {
       return Inconclusive(
           "stale-only: no token has lag 0, so numerical errors and staleness cannot be "
@@ -192,6 +196,13 @@ class LogitDriftRule : public DriftRule {
     if (mark.found()) return Biased(mark, m);
     const AdvantageBias rewarded = FindAdvantageBias(s);
     if (rewarded.found) return Rewarded(rewarded, m);
+    // Tokens without a version may be stale, so that they need twice the size.
+    const double far = (s.with_lag > 0 ? 10 : 20) * kDriftWarning;
+    // The sampler's own top-p, which trainers leave out, is no other policy.
+    const bool cut = site.tests.record == RecordOutcome::kSupport || LosesMass(s, kDriftDeviations);
+    if (!cut && (LowerBound(s.bounded_k3, kDriftDeviations) > far ||
+                 LowerBound(s.minus_d, kDriftDeviations) > far))
+      return Far(m, far);
     // On a true record, -d estimates the same KL as k3 with far more noise, so it needs a higher
     // confidence.
     if (LowerBound(s.bounded_k3, 2.326) > kDriftWarning ||
@@ -207,7 +218,8 @@ class LogitDriftRule : public DriftRule {
 
   static v1::Verdict Biased(const TemperatureMark& mark, const DriftMoments& m) {
     const double c = mark.fit.slope;
-    const bool large = mark.by_entropy && std::fabs(c) > kErrorSlope;
+    const bool explains = mark.by_entropy || mark.fit.r2 >= kSignExplains;
+    const bool large = explains && std::fabs(c) > kErrorSlope;
     v1::Verdict verdict =
         Found(large ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL,
               "the trainer's probabilities are biased relative to the rollout's",
@@ -238,6 +250,17 @@ class LogitDriftRule : public DriftRule {
             by_k3 ? m.k3() : m.k1(), "nats",
             level == v1::LEVEL_NOTE ? kDriftHealthy : kDriftWarning,
             "customary; healthy FP8 rollouts reach 3e-3");
+    return verdict;
+  }
+
+  static v1::Verdict Far(const DriftMoments& m, double limit) {
+    v1::Verdict verdict = Found(
+        v1::LEVEL_ERROR, v1::STRENGTH_STATISTICAL, "inference and training are different policies",
+        absl::StrCat(Figures(m), ". No rounding and no healthy configuration reaches this size"));
+    const bool by_k3 = m.k3() >= m.k1();
+    Measure(*verdict.mutable_finding(), by_k3 ? "mean k3" : "mean k1, an estimate of KL",
+            by_k3 ? m.k3() : m.k1(), "nats", limit,
+            "ten times the customary limit, twenty without versions, by 5 standard errors");
     return verdict;
   }
 

@@ -66,7 +66,9 @@ class MissedSyncRule : public DriftRule {
  private:
   static v1::Verdict Judged(const DriftSite& site) {
     if (const std::string doubt = site.RecordDoubt(); !doubt.empty()) return Inconclusive(doubt);
-    if (site.statistics.with_lag == 0) return Inconclusive("no-lag: no weight version is recorded");
+    if (site.statistics.with_lag == 0)
+      return Inconclusive(
+          "no-lag: no weight version is recorded; drift/drift-growth reports a jump");
     const StepChange jump = site.Jump();
     if (!jump.judged) {
       return Inconclusive(

@@ -53,15 +53,17 @@ apart, but log pi = -inf is rho = 0. Where the halves of a sequence name differe
 no bet. So is a turn of a conversation whose prompt (masked tokens, from the same position on) does not begin with
 the ids that the turn before logged; ids that were only left out, as by templates that drop reasoning, are counted.
 
-**Level.** An error; a warning where the record itself declares the top-p or top-k of what it logs: it is true then, and
-the trainer's probabilities are over more tokens (*supports differ*, downward only).
+**Level.** An error; a warning where the record itself declares the top-p or top-k of what it logs, or where d is hardly
+ever above 0 and the mass is missing evenly, as with a top-p of the engine alone: it is true then, and
+the trainer's probabilities are over more tokens (*supports differ*, downward only). A warning too where a mean below 1 has no known cause and no top_p
+is recorded: a top-p of the engine may be it. Declare `top_p = 1` if there is none.
 
 **Strength.** Upward `statistical`: exact at this site's share of one in a million. For `rescored` values
 `bounded`, as rho is divided by 1 + 2 rescore_k2. Downward `bounded`, by kappa; with full logits `statistical`.
 Different token ids `proved`, in halves an error, in prompts of later turns a warning.
 
 **Inconclusive when** sequences were filtered and kept_share is not recorded; values were rescored and rescore_k2
-(the engine's distance from itself) is not recorded; all values are non-finite; fewer than 1,000 tokens; for
+(the engine's distance from itself) is not recorded; all values are non-finite; both columns are the same numbers; fewer than 1,000 tokens; for
 the downward side alone, when mean rho d^2 over d > 0 exceeds kappa (`downward` in the details); where nothing
 joins because the sides redacted their ids under different keys (`keys-differ`).
 
@@ -186,7 +188,9 @@ class RecordInvalid : public Rule {
     const RecordTest::Leader leader = up ? test.LeaderUp() : test.LeaderDown(kappa_);
     // If declared, the record is true, and the trainer's probabilities are over more tokens.
     const bool support = s.drift != nullptr && s.drift->tests.record == RecordOutcome::kSupport;
-    FindingBuilder found(support ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_STATISTICAL);
+    const bool maybe_cut = !up && !support && MayBeCut(s);
+    FindingBuilder found(support || maybe_cut ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
+                         v1::STRENGTH_STATISTICAL);
     found
         .Title(support ? "the trainer scores tokens that the sampler excludes"
                        : "the logged probabilities are not those that were sampled")
@@ -201,10 +205,10 @@ class RecordInvalid : public Rule {
             wealth, -std::log(alpha)))
         .Cause("unknown", 0)
         .Measured(up ? "ln evidence, upward" : "ln evidence, downward", wealth, "nats")
-        .Threshold(-std::log(alpha), "ln 1/alpha of this site")
-        .Fix(support ? "" : kFix);
+        .Threshold(-std::log(alpha), "ln 1/alpha of this site");
     if (up ? test.rescored_entered() : !s.rows) found.Strength(v1::STRENGTH_BOUNDED);
     if (s.drift != nullptr) s.drift->Cause().Fill(found.finding());
+    if (found.finding().fix().empty() && !support) found.Fix(kFix);
     found.Samples(test.tokens()).FalseAlarm("probability", alpha);
     FillWitness(up ? test.largest() : test.smallest(), *found.finding().mutable_witness());
     if (!leader.name.pool()) Put(*found.verdict().mutable_details(), "part", leader.name.Words());
@@ -217,6 +221,14 @@ class RecordInvalid : public Rule {
         found.Assume("the logged distribution can draw every token that the trainer's can");
     }
     return Complete(s, found.Take());
+  }
+
+  // Returns true if a top-p or top-k of the engine that is not declared, in addition to noise, may
+  // be the reason of a mean below 1.
+  static bool MayBeCut(const RecordSubject& s) {
+    if (s.drift == nullptr || s.drift->Cause().id != "unknown") return false;
+    const DriftDeclared& declared = s.drift->statistics.declared;
+    return declared.mode != v1::LOGPROB_MODE_RAW && std::isnan(declared.top_p);
   }
 
   v1::Verdict DifferingIds(const RecordSubject& s) const {
@@ -268,6 +280,8 @@ class RecordInvalid : public Rule {
     if (test.tokens() == 0 && s.drift != nullptr && s.drift->keys_differ)
       return Inconclusive(s.drift->KeyDoubt());
     if (test.tokens() == 0) return Inconclusive("nothing-joins: no token has values of both sides");
+    if (s.drift != nullptr && s.drift->statistics.same_numbers())
+      return Inconclusive(s.drift->Copied());
     if (test.tokens() < kFewRecorded) {
       return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(),
                                        " tokens were used; the rule needs ", kFewRecorded));

@@ -46,8 +46,8 @@ one of four at 0.9 is hardly seen in 12,000 tokens; by itself it is (`part` name
 simulated runs, with one of 64 tokens in 7 of 10, where the best test of all finds 8.
 
 **Strength.** `statistical`, at this site's share of one in a million; exact for logits and for bets of second order. A
-warning if the record declares the temperature together with raw values (the ratios then use a distribution that was not
-sampled), or where the test is approximate.
+warning where the test is approximate. `proved`, an error, if the record declares a temperature other than 1 (and not 0)
+together with raw values: the ratios then use a distribution that was not sampled, and no statistics are needed.
 
 **Inconclusive when** no entropy is recorded on either side; only the trainer's is and the record is processed with
 top-p or top-k (the trainer's support is another); sequences were filtered without a kept_share, or values rescored;
@@ -146,9 +146,40 @@ class SamplerMismatch : public Rule {
 
   void Look(DriftRun& run, VerdictSink& out) {
     ForEach(run, [&](const SamplerSubject& s) {
+      const auto first = [&] { return told_.insert({s.key, s.rows}).second; };
+      if (Contradicts(s) && first()) out.Add(Declared(s));
       if (s.test.alarmed() == SamplerSide::kNone || s.record_failed()) return;
-      if (told_.insert({s.key, s.rows}).second) out.Add(Found(s, s.test.alarmed()));
+      if (first()) out.Add(Found(s, s.test.alarmed()));
     });
+  }
+
+  // Returns true if the record declares a temperature other than 1, and values of temperature 1.
+  // Greedy sampling (0) has no distribution to log.
+  static bool Contradicts(const SamplerSubject& s) {
+    if (s.drift == nullptr || s.drift->statistics.judged == 0) return false;
+    const DriftDeclared& declared = s.drift->statistics.declared;
+    return declared.mode == v1::LOGPROB_MODE_RAW && declared.heats && declared.temperature != 0;
+  }
+
+  static v1::Verdict Declared(const SamplerSubject& s) {
+    const double temperature = s.drift->statistics.declared.temperature;
+    const std::string at = std::isfinite(temperature) ? absl::StrFormat("%g", temperature)
+                                                      : "other than 1 in some sequences";
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title("the logged probabilities are not those of the sampler")
+        .Explain(absl::StrCat(
+            "The record declares that tokens are sampled at a temperature of ", at,
+            ", and that the rollout's log-probabilities are raw, of temperature 1. Ratios to them "
+            "use a distribution that was not sampled. No statistics are needed."))
+        .Cause(kByDeclaredHeat.cause, 0.95)
+        .Measured("declared temperature", temperature, "")
+        .Threshold(1, "the temperature of raw log-probabilities")
+        .Fix(kFix)
+        .Samples(s.drift->statistics.judged)
+        .Assume("temperature and logprob_mode of the record are correct")
+        .Witness("temperature", at)
+        .Witness("logprob_mode", "raw_logprobs");
+    return Complete(s, found.Take());
   }
 
   static v1::Verdict Found(const SamplerSubject& s, SamplerSide side) {

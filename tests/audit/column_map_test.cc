@@ -216,13 +216,13 @@ worker = "host"
   };
   const std::string path =
       dir.Write("r.jsonl", token(1, "a", 0, "null", "false") + token(1, "a", 1, "-0.25") +
-                               token(1, "b", 5, "-1.5") + token(1, "b", 6, "NaN") +
+                               token(1, "b", 5, "-1.5") + token(1, "b", 6, "-Infinity") +
                                token(1, "b", 7, "-2") + token(2, "b", 0, "-3.125"));
   const RolloutRead read = ReadMapped(map, path);
   EXPECT_THAT(
       read.problems(),
       HasSubstr("expected a finite log-probability of at most 0 at engine.logprob in line 4, "
-                "found NaN"));
+                "found -Infinity"));
   ASSERT_THAT(read.sequences(), SizeIs(3));
   EXPECT_EQ(read.inputs[0].records, 5u);
   EXPECT_THAT(read.steps(), ElementsAre(1, 1, 2));
@@ -300,7 +300,7 @@ TEST(ColumnMap, ByTheCommand) {
       RunPlumb({"audit", "--map", dir.Write("m.toml", "colums = 3\n"), Data("verl.jsonl")});
   EXPECT_EQ(bad.status, 2);
   EXPECT_THAT(bad.errors, HasSubstr("m.toml:1: expected a key of a mapping file"));
-  EXPECT_EQ(RunPlumb({"audit", Data("verl.jsonl")}).status, 2) << "no format without the map";
+  EXPECT_NE(RunPlumb({"audit", Data("verl.jsonl")}).status, 2) << "recognised by its keys";
 }
 
 // A batch as verl holds it: padded sequences whose trainer's values are `slope` times the
@@ -317,7 +317,8 @@ std::string VerlBatches(int64_t steps, double slope) {
       record["responses"].push_back(random() % 32000);
       record["response_mask"].push_back(i < length ? 1 : 0);
       record["rollout_log_probs"].push_back(value);
-      record["old_log_probs"].push_back(i < length ? slope * value : -11.5);
+      const double noise = 1e-5 * static_cast<double>(random() % 3);  // the sides are no copies
+      record["old_log_probs"].push_back(i < length ? slope * value - noise : -11.5);
     }
     text += record.dump() + "\n";
   }

@@ -209,10 +209,9 @@ std::string With(const std::string& key, const std::string& value) {
 }
 
 std::vector<BadLine> BadLines() {
-  const std::string logprob =
-      "expected a finite log-probability of at most 0 at rollout_logprobs[2]";
   const auto nan = [&](const char* name, const std::string& text) {
-    return BadLine{name, With("rollout_logprobs", "[-1.5, -0.25, " + text + "]"), logprob, text};
+    return BadLine{name, With("train_logprobs", "[-1.5, -0.25, " + text + "]"),
+                   "expected a finite log-probability of at most 0 at train_logprobs[2]", text};
   };
   return {
       {"no JSON", "step 3: loss 2.5", "expected a value", "step 3: loss"},
@@ -369,7 +368,7 @@ TEST(RolloutJsonl, ExitStatusAndReport) {
   const TempFolder dir;
   const std::string good = dir.Write("good.jsonl", Lines({Rollout(0, "a")}));
   const std::string bad = dir.Write(
-      "bad.jsonl", With("rollout_logprobs", "[-1, NaN, -2]") + "\n" + Lines({Rollout(0, "a")}));
+      "bad.jsonl", With("train_logprobs", "[-1, NaN, -2]") + "\n" + Lines({Rollout(0, "a")}));
   const std::string cut = dir.Write("cut.jsonl", Lines({Rollout(0, "a")}) + R"({"step": 1, "seq)");
   EXPECT_NE(RunPlumb({"audit", good}).status, 2);
   const Ended refused = RunPlumb({"audit", bad});

@@ -12,6 +12,7 @@
 // - unrecorded staleness and noise.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -187,6 +188,74 @@ void ExpectNamed(const std::string& family, int runs) {
               t.abstained);
   EXPECT_GE(t.right, 0.95 * n);
   EXPECT_LE(t.wrong, 0.01 * n);
+}
+
+// Returns the cause of a run whose sequences are changed by `change` after their step was drawn.
+template <typename Change>
+DriftCause CauseOf(RolloutSpec spec, int steps, const Change& change) {
+  DriftSite site("policy", "logprobs");
+  for (int step = 0; step < steps; ++step) {
+    if (spec.sin == "missed-sync") spec.versions = step;
+    RolloutSimulator simulator(spec);
+    site.BeginStep(0, step);
+    for (RolloutSequence& sequence : simulator.Step(step)) {
+      change(step, sequence);
+      site.Take(sequence);
+    }
+    site.EndStep();
+  }
+  site.End();
+  return site.Cause();
+}
+
+// Tests columns in another unit: logarithms of base 10 and 2, and means over the sequence. Another
+// constant factor is no unit.
+TEST(DriftCause, AnotherUnitIsNamed) {
+  struct Case {
+    double rollout, train;
+    bool by_length;
+    const char* cause;
+  };
+  for (const Case& c :
+       {Case{1 / std::log(10.0), 1, false, "units"}, Case{1, 1 / std::log(10.0), false, "units"},
+        Case{1 / std::log(2.0), 1, false, "units"}, Case{1, 1 / std::log(2.0), false, "units"},
+        Case{1, 1, true, "units"}, Case{1 / 1.5, 1, false, ""}, Case{1, 1, false, "noise"}}) {
+    for (const char* noise : {"none", "dense", "fp8"}) {
+      RolloutSpec spec = BaseRun("small");
+      spec.noise = noise;
+      spec.uneven = true;
+      const DriftCause cause = CauseOf(spec, 4, [&](int /*step*/, RolloutSequence& s) {
+        const double length = c.by_length ? static_cast<double>(s.tokens.size()) : 1;
+        for (RolloutToken& t : s.tokens) {
+          t.rollout *= c.rollout / length;
+          t.train *= c.train;
+        }
+      });
+      if (*c.cause == 0) {
+        EXPECT_NE(cause.id, "units");
+      } else {
+        EXPECT_EQ(cause.id, c.cause)
+            << noise << " " << c.rollout << " " << c.train << " " << cause.words;
+      }
+    }
+  }
+}
+
+// Tests weights that never arrive: the engine has those of the first step. A first step that is
+// equal by chance, before noise of constant size, is none.
+TEST(DriftCause, WeightsThatNeverArrive) {
+  for (const bool versions : {true, false}) {
+    RolloutSpec spec = BaseRun("small", "missed-sync");
+    spec.noise = "none";
+    spec.versions_recorded = versions;
+    const DriftCause never = CauseOf(spec, 8, [](int /*step*/, RolloutSequence& /*s*/) {});
+    EXPECT_EQ(never.id, "missed-sync") << never.words;
+    EXPECT_NE(never.words.find("equal to the last bit in step 0"), std::string::npos);
+    const DriftCause noise = CauseOf(BaseRun("small"), 8, [](int step, RolloutSequence& s) {
+      for (RolloutToken& t : s.tokens) t.rollout = step == 0 ? t.train : t.rollout;
+    });
+    EXPECT_EQ(noise.id, "noise") << noise.words;
+  }
 }
 
 // Tests that flips in the joined routing name a two-component d, and no other cause.

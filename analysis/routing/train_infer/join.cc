@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numbers>
+#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,7 @@ namespace {
 
 constexpr double kGateDifference = 0.01;  // share of the larger gate
 constexpr uint64_t kFewScored = 16;
+constexpr uint64_t kFewRenumbered = 64;  // tokens
 
 bool Complete(const RoutedToken& t) {
   return std::find(t.chosen.begin(), t.chosen.end(), int16_t{-1}) == t.chosen.end();
@@ -184,7 +187,39 @@ class Comparer {
     }
     if (c_.compared > 0) c_.overlap = overlap / static_cast<double>(c_.compared);
     c_.median_flip_margin = Median(margins);
+    if (c_.flips > 0) Renumbering();
     if (train_.whole && infer_.whole) Lengths();
+  }
+
+  // Each expert's new number is in inference's choice for every token that training sends to it.
+  void Renumbering() {
+    std::map<int16_t, std::vector<int16_t>> numbers;
+    uint64_t tokens = 0;
+    for (const Joined& p : pairs_) {
+      if (!Complete(*p.train) || !Complete(*p.infer)) continue;
+      ++tokens;
+      const std::vector<int16_t> there = SetOf(*p.infer);
+      for (const int16_t expert : p.train->chosen) {
+        const auto [at, fresh] = numbers.try_emplace(expert, there);
+        if (!fresh)
+          std::erase_if(at->second, [&](int16_t e) {
+            return !std::binary_search(there.begin(), there.end(), e);
+          });
+        if (at->second.empty()) return;
+      }
+    }
+    std::set<int16_t> taken;
+    uint64_t moved = 0;
+    for (const auto& [expert, there] : numbers) {
+      if (there.size() != 1) continue;  // seen in too few tokens
+      if (!taken.insert(there[0]).second) return;
+      if (there[0] == expert) continue;
+      if (moved++ > 0) continue;
+      c_.renumbered_from = expert;
+      c_.renumbered_to = there[0];
+    }
+    const bool known = 2 * taken.size() > numbers.size();
+    if (tokens >= kFewRenumbered && known) c_.renumbered = moved;
   }
 
   void SameSet(const Joined& p) {

@@ -52,18 +52,23 @@ struct RoutingComparison {
   std::vector<TokenKey> diverged;
   Pair first_sentinel;
   Pair first_zero;
+  // If one fixed renumbering of the experts maps training's choice to inference's in every compared
+  // token: the number of experts whose number differs, and an example. Else 0.
+  uint64_t renumbered = 0;
+  int16_t renumbered_from = 0, renumbered_to = 0;
 
   // True if the sides' values differ by more than an eighth of their spread, for any distribution:
   // more than rounding does. |x| of a normal distribution of deviation 1 has the median 0.6745.
   bool far_apart() const { return difference > 0.6745 / 8 * spread; }
 
   void Persist(Archive& a) {
-    a.Version(3, 3);
+    const uint32_t version = a.Version(4, 3);
     a(blocked, unmarked, experts, top_k, joined, compared, overlap, flips, order_only, weight_only);
     a(largest_gate_difference, difference, unrelated, spread, scored, large_flips,
       median_flip_margin);
     a(sentinels, zero_gates, short_sequences, short_sequence, short_rows, short_of);
     a(large, diverged, first_sentinel, first_zero);
+    if (version >= 4) a(renumbered, renumbered_from, renumbered_to);
   }
 };
 

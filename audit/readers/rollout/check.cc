@@ -179,12 +179,17 @@ class Checker {
     return true;
   }
 
-  // Returns true for null, which JSON writers use for non-finite numbers.
+  // Returns true for null, which JSON writers use for non-finite numbers, and for a NaN of the
+  // engine, which states that it has no value.
   bool IsNull(Column column, size_t index) const {
     const std::vector<OddElement>& odd = Of(column).odd;
     const auto found =
         std::find_if(odd.begin(), odd.end(), [&](const OddElement& e) { return e.index == index; });
-    return found != odd.end() && line_.substr(found->offset).starts_with("null");
+    if (found == odd.end()) return false;
+    const std::string_view text = line_.substr(found->offset);
+    const bool engine = column == Column::kRolloutLogprobs;
+    return text.starts_with("null") ||
+           (engine && (text.starts_with("NaN") || text.starts_with("nan")));
   }
 
   bool Logprobs() {
@@ -225,6 +230,53 @@ class Checker {
   size_t entries_ = 0;
 };
 
+// Marks the rows from `first` on that `keep` refuses as absent.
+template <typename Keep>
+void KeepRows(size_t first, const Keep& keep, ColumnValue* routing) {
+  const auto width = static_cast<std::ptrdiff_t>(routing->layers * routing->choices);
+  const auto begin = routing->flags.begin();
+  auto row = routing->integers.begin() +
+             width * std::count(begin, begin + static_cast<std::ptrdiff_t>(first), 1);
+  auto to = row;
+  for (size_t i = first; i < routing->flags.size(); ++i) {
+    if (routing->flags[i] == 0) continue;
+    routing->flags[i] = keep(i, row) ? 1 : 0;
+    if (routing->flags[i] != 0) to = to == row ? row + width : std::copy(row, row + width, to);
+    row += width;
+  }
+  routing->integers.erase(to, routing->integers.end());
+}
+
+// Marks rows of routing as absent. The last token is sampled and not processed: engines write T - 1
+// rows for T tokens, or a row of zeros there and in the padding after it. Zeros alone are no choice
+// of several experts. Rows of padding that one side leaves out count on neither side.
+void DropFillers(RolloutColumns* columns) {
+  ColumnValue* const sides[] = {&At(*columns, Column::kRolloutRouting),
+                                &At(*columns, Column::kTrainRouting)};
+  const ColumnValue& ids = At(*columns, Column::kTokens);
+  const ColumnValue& tokens = ids.present ? ids : At(*columns, Column::kRolloutLogprobs);
+  const ColumnValue& mask = At(*columns, Column::kLossMask);
+  size_t after = 0;  // the first row after the last judged token
+  for (ColumnValue* side : sides) {
+    if (!side->present || side->flags.empty()) continue;
+    if (side->flags.size() + 1 == tokens.length()) side->flags.push_back(0);
+    after = side->flags.size();
+    while (mask.flags.size() == side->flags.size() && after > 1 && mask.flags[after - 1] == 0)
+      --after;
+    if (side->choices < 2) continue;
+    const auto width = static_cast<std::ptrdiff_t>(side->layers * side->choices);
+    const auto chosen = [&](size_t /*row*/, auto row) {
+      return std::any_of(row, row + width, [](int64_t expert) { return expert != 0; });
+    };
+    KeepRows(after - 1, chosen, side);
+  }
+  if (sides[0]->flags.size() != sides[1]->flags.size()) return;
+  for (const int i : {0, 1}) {
+    const auto both = [&](size_t row, auto /*experts*/) { return sides[1 - i]->flags[row] != 0; };
+    KeepRows(after, both, sides[i]);
+  }
+}
+
 }  // namespace
 
 bool CheckRecord(const ColumnMap& map, std::string_view line, RolloutColumns* columns,
@@ -233,6 +285,11 @@ bool CheckRecord(const ColumnMap& map, std::string_view line, RolloutColumns* co
   for (size_t i = 0; i < kRolloutColumns; ++i) {
     if (!(*columns)[i].present && map.constants[i].present) (*columns)[i] = map.constants[i];
   }
+  ColumnValue& train = At(*columns, Column::kTrainLogprobs);
+  const bool zeros = std::all_of(train.numbers.begin(), train.numbers.end(),
+                                 [](double value) { return value == 0; });
+  if (map.zeros_are_none && zeros && HasRollout(*columns)) train.Clear();
+  DropFillers(columns);
   return Checker(map, line, *columns, shape, problem).Check();
 }
 

@@ -97,7 +97,7 @@ class MapReader {
     if (!column) {
       Unknown(key, "a column", RolloutColumnNames());
     } else if (is_column) {
-      Source(*column, node);
+      Sources(*column, node);
     } else {
       Constant(*column, node);
     }
@@ -110,9 +110,18 @@ class MapReader {
     return keys;
   }
 
+  // A list has several sources: masks are multiplied, and else the first that a record has counts.
+  void Sources(Column column, const toml::node& node) {
+    const toml::array* list = node.as_array();
+    if (list == nullptr) return Source(column, node);
+    if (list->empty()) Wrong(node, "at least one path");
+    for (const toml::node& one : *list) Source(column, one);
+  }
+
   void Source(Column column, const toml::node& node) {
     ColumnSource source;
     source.column = column;
+    source.more = map_.Find(column) != nullptr;
     std::string path = node.value_or(std::string());
     if (const toml::table* table = node.as_table()) {
       for (const auto& [key, value] : *table) Detail(key, value, &path, &source);
@@ -201,6 +210,11 @@ class MapReader {
   absl::Status status_;
 };
 
+// The built-in maps are well formed (tests/audit/column_map_test.cc).
+ColumnMap ReadKnownMap(std::string_view name) {
+  return *MapReader(std::string(name)).Read(std::string(*KnownMap(name)));
+}
+
 }  // namespace
 
 absl::StatusOr<ColumnMap> ReadColumnMap(const std::string& path) {
@@ -216,6 +230,35 @@ absl::StatusOr<ColumnMap> ReadColumnMap(const std::string& path) {
   if (!text.ok())
     return absl::InvalidArgumentError(path + ": " + std::string(text.status().message()));
   return MapReader(path).Read(*text);
+}
+
+std::vector<const Reader*> KnownRollouts() {
+  struct Known {
+    const char* map;
+    std::vector<std::string> keys;
+    size_t enough;
+  };
+  static const std::vector<Known> kKnown = {
+      {"trl",
+       {"completion_ids", "completion_mask", "sampling_per_token_logps", "old_per_token_logps"},
+       3},
+      {"verl", {"responses", "response_mask", "rollout_log_probs", "old_log_probs"}, 3},
+      {"openrlhf", {"sequences", "action_mask", "action_log_probs", "rollout_log_probs"}, 3},
+      {"slime", {"tokens", "response_length", "loss_mask", "rollout_log_probs"}, 4}};
+  static const std::vector<ColumnMap> kMaps = [] {
+    std::vector<ColumnMap> maps;
+    for (const Known& known : kKnown) maps.push_back(ReadKnownMap(known.map));
+    return maps;
+  }();
+  static const std::vector<RolloutReader> kReaders = [] {
+    std::vector<RolloutReader> readers;
+    for (size_t i = 0; i < kKnown.size(); ++i)
+      readers.emplace_back(kMaps[i], kKnown[i].keys, kKnown[i].enough);
+    return readers;
+  }();
+  std::vector<const Reader*> list;
+  for (const RolloutReader& reader : kReaders) list.push_back(&reader);
+  return list;
 }
 
 RolloutReader MappedRollouts(const ColumnMap& map) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "audit/readers/rollout/columns.h"
@@ -13,6 +14,10 @@ namespace plumbline::audit {
 // be the name of a built-in map (known_maps.h). Returns InvalidArgument "FILE:LINE: expected ..."
 // on anything unknown, because an ignored option would be missing from the verdict.
 absl::StatusOr<ColumnMap> ReadColumnMap(const std::string& path);
+
+// Returns the readers of the built-in maps. Each recognises its files by their keys. Static
+// storage.
+std::vector<const Reader*> KnownRollouts();
 
 // Returns a reader of files that contain a key of the map's log-probabilities. `map` must outlive
 // it.

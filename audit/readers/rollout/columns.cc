@@ -47,6 +47,7 @@ static_assert(std::size(kInfos) == kRolloutColumns);
 void Add(ColumnMap& map, Column column, const char* name) {
   ColumnSource source;
   source.column = column;
+  source.more = map.Find(column) != nullptr;
   source.path = {name};
   map.columns.push_back(std::move(source));
 }
@@ -70,6 +71,7 @@ ColumnMap MakePrimeRl() {
   map.format = "prime-rl";
   Add(map, Column::kRun, "run_id");
   Add(map, Column::kStep, "export_step");
+  Add(map, Column::kStep, "step");  // the only one since August 2026
   Add(map, Column::kTokens, "token_ids");
   Add(map, Column::kPosition, "position_ids");
   Add(map, Column::kLossMask, "loss_mask");
@@ -89,6 +91,7 @@ ColumnMap MakeNemoRl() {
   map.lists_of_one = true;
   map.step_from_name = true;
   map.drop_first = 1;
+  map.zeros_are_none = true;  // skip_prev_logprobs writes zeros
   Add(map, Column::kTokens, "token_ids");
   Add(map, Column::kLossMask, "token_loss_mask");
   Add(map, Column::kLength, "input_lengths");
@@ -126,7 +129,7 @@ size_t ColumnValue::length() const {
 }
 
 void ColumnValue::Clear() {
-  present = repeated = false;
+  present = repeated = substitute = false;
   text.clear();
   numbers.clear();
   integers.clear();

@@ -76,8 +76,9 @@ const std::array<std::string_view, kRolloutColumns>& RolloutColumnNames();
 // One column of a record. The column's kind determines which members are set.
 struct ColumnValue {
   bool present = false;
-  bool repeated = false;  // one value for all tokens
-  size_t offset = 0;      // byte of the value in its line
+  bool repeated = false;    // one value for all tokens
+  bool substitute = false;  // of a column that is read only if the first one is absent
+  size_t offset = 0;        // byte of the value in its line
   std::string text;
   int64_t integer = 0;
   double number = 0;
@@ -107,6 +108,9 @@ struct ColumnSource {
   double scale = 1;               // ours = scale * theirs; for numbers only
   bool align_end = false;         // if the list is longer than the others, its last entries are
                                   // used
+  // Not the first source of its column. Masks are multiplied; of other columns, the first source
+  // that the record has counts.
+  bool more = false;
 
   std::string Name() const;  // returns "a.b"
 };
@@ -122,6 +126,7 @@ struct ColumnMap {
   bool needs_all = false;        // tokens, loss_mask and sequence_id are required, as in our own
                                  // format
   bool refuse_misspelt = false;  // refuse a key that is nearly a column's name
+  bool zeros_are_none = false;   // train_logprobs of zeros alone were not computed
   int64_t drop_first = 0;        // entries dropped at the beginning of every list
 
   const ColumnSource* Find(RolloutColumn column) const;

@@ -8,7 +8,7 @@ namespace plumbline::audit {
 struct KnownMapText {
   std::string_view name, text;
 };
-inline constexpr int kKnownMaps = 3;
+inline constexpr int kKnownMaps = 4;
 extern const KnownMapText kKnownMapTexts[kKnownMaps];
 
 }  // namespace plumbline::audit

@@ -18,19 +18,25 @@ struct MapKeys {
 };
 constexpr MapKeys kMapKeys[] = {{"verl", {"responses", "response_mask"}},
                                 {"trl", {"completion_ids", "completion_mask"}},
-                                {"openrlhf", {"action_mask", "action_log_probs"}}};
+                                {"openrlhf", {"action_mask", "action_log_probs"}},
+                                {"slime", {"response_length", "rollout_log_probs"}}};
 constexpr std::string_view kSampleKeys[][2] = {
     {"input", "output"}, {"prompt", "completion"}, {"prompt", "response"}};
 
-// Returns the keys of the first record, as far as the text goes.
-std::set<std::string, std::less<>> KeysOfFirst(std::string_view head) {
+bool IsNumber(JsonCursor::Kind kind) {
+  return kind == JsonCursor::Kind::kNumber || kind == JsonCursor::Kind::kWord;
+}
+
+// Returns the keys of the first record, as far as the text goes. If `texts`, without numbers.
+std::set<std::string, std::less<>> KeysOfFirst(std::string_view head, bool texts = false) {
   std::set<std::string, std::less<>> keys;
   JsonCursor cursor(head);
   if (cursor.Peek() == JsonCursor::Kind::kList && (!cursor.EnterList() || !cursor.NextElement()))
     return keys;
   if (cursor.Peek() != JsonCursor::Kind::kObject || !cursor.EnterObject()) return keys;
   for (std::string_view key; cursor.NextMember(&key);) {
-    keys.emplace(key);
+    const std::string name(key);
+    if (!texts || !IsNumber(cursor.Peek())) keys.insert(name);
     if (!cursor.Skip()) break;
   }
   return keys;
@@ -53,7 +59,7 @@ std::string_view KnownMapFor(std::string_view head) {
 }
 
 bool HoldsSamplesAlone(std::string_view head) {
-  const auto keys = KeysOfFirst(head);
+  const auto keys = KeysOfFirst(head, true);
   return std::any_of(std::begin(kSampleKeys), std::end(kSampleKeys), [&](const auto& pair) {
     return keys.contains(pair[0]) && keys.contains(pair[1]);
   });

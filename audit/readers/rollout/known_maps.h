@@ -13,7 +13,7 @@ std::optional<std::string_view> KnownMap(std::string_view name);
 // first record; "" if none does.
 std::string_view KnownMapFor(std::string_view head);
 
-// Returns true if the file holds samples without log-probabilities (prompts, answers, scores).
+// Returns true if the file holds samples (texts of prompts and answers) without log-probabilities.
 bool HoldsSamplesAlone(std::string_view head);
 
 }  // namespace plumbline::audit

@@ -166,11 +166,12 @@ bool RolloutParser::ReadColumn(JsonCursor& cursor, const ColumnSource& source) {
   const size_t at = cursor.offset();
   ColumnValue& value = At(*columns_, source.column);
   const RolloutColumnInfo& info = InfoOf(source.column);
-  if (value.present) return Wrong(cursor, at, "one " + source.Name());
+  if (value.present) return ReadAnother(cursor, source, at);
   value.offset = at;
   const bool of_token = map_.token_records && IsList(info.kind);
   if (kind == Kind::kNull && !of_token) return cursor.Skip();
   value.present = true;
+  value.substitute = source.more;
   if (map_.lists_of_one && kind == Kind::kList) {
     JsonCursor inner(cursor);
     inner.EnterList();
@@ -186,6 +187,29 @@ bool RolloutParser::ReadColumn(JsonCursor& cursor, const ColumnSource& source) {
   }
   return IsList(info.kind) && !of_token ? ReadList(cursor, source, &value)
                                         : ReadScalar(cursor, source, &value);
+}
+
+// Reads a source of a column that has a value already. Masks are multiplied. Of other columns, the
+// source that comes first in the map counts.
+bool RolloutParser::ReadAnother(JsonCursor& cursor, const ColumnSource& source, size_t at) {
+  ColumnValue& value = At(*columns_, source.column);
+  const bool several = source.more || value.substitute;
+  if (!several) return Wrong(cursor, at, "one " + source.Name());
+  if (cursor.Peek() == Kind::kNull) return cursor.Skip();
+  const bool mask = InfoOf(source.column).kind == ColumnKind::kFlags;
+  if (!mask && source.more) return cursor.Skip();
+  ColumnValue before;
+  std::swap(before, value);
+  if (!ReadColumn(cursor, source)) return false;
+  if (!mask) return true;
+  if (value.repeated) std::swap(before, value);
+  if (!before.repeated && before.flags.size() != value.flags.size())
+    return Wrong(cursor, at, std::to_string(before.flags.size()) + " entries of " + source.Name());
+  for (size_t i = 0; i < value.flags.size(); ++i)
+    value.flags[i] &= before.flags[before.repeated ? 0 : i];
+  value.odd.insert(value.odd.end(), before.odd.begin(), before.odd.end());
+  value.substitute = true;
+  return true;
 }
 
 // Reads the one element of a list column, for one token or for all tokens.

@@ -39,6 +39,7 @@ class RolloutParser {
   static void Insert(std::vector<Key>* keys, const ColumnSource& source, size_t level);
   bool ReadObject(JsonCursor& cursor, const std::vector<Key>& keys);
   bool ReadColumn(JsonCursor& cursor, const ColumnSource& source);
+  bool ReadAnother(JsonCursor& cursor, const ColumnSource& source, size_t at);
   bool ReadScalar(JsonCursor& cursor, const ColumnSource& source, ColumnValue* value);
   bool ReadList(JsonCursor& cursor, const ColumnSource& source, ColumnValue* value);
   bool ReadRouting(JsonCursor& cursor, const ColumnSource& source, ColumnValue* value);

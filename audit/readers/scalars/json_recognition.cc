@@ -141,7 +141,9 @@ bool IsJsonScalars(std::string_view path, std::string_view head, const std::stri
   if (!text.starts_with('{')) return false;
   if (HoldsHistory(text)) return true;
   if (LooksLikeColumns(text)) return !IsRollout(path, head);
-  return LooksLikeLines(path, text, all, step) && !IsRollout(path, head);
+  // Scores of single samples are no series of a training.
+  return LooksLikeLines(path, text, all, step) && !IsRollout(path, head) &&
+         !HoldsSamplesAlone(text);
 }
 
 }  // namespace plumbline::audit

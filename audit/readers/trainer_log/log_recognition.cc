@@ -230,7 +230,7 @@ bool IsTrainerLog(std::string_view path, std::string_view head) {
   constexpr size_t kTail = 64 << 10;
   const LogDocument document = DocumentOf(path, head);
   if (document != LogDocument::kNone) return IsTrainedDocument(document, path, head);
-  if (!KnownMapFor(head).empty()) return false;
+  if (!KnownMapFor(head).empty() || HoldsSamplesAlone(head)) return false;
   const bool collected = IsCollected(path, head) || IsTableOfMessages(path, head);
   if ((IsDocument(path) && !collected) || JsonLinesFormat().recognise(path, head) ||
       CsvFormat().recognise(path, head))

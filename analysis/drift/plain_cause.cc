@@ -1,0 +1,89 @@
+#include "analysis/drift/plain_cause.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/drift/marks.h"
+
+namespace plumbline::rules {
+namespace {
+
+using Plain = std::optional<DriftCause>;
+
+DriftCause OtherUnits(const std::string& words, const std::string& which) {
+  return {kByUnits.cause, kByUnits.confidence, words,
+          absl::StrCat("Log natural logarithms of single tokens' probabilities on both sides: ",
+                       which, ".")};
+}
+
+Plain Units(const DriftStatistics& s) {
+  struct Base {
+    double factor;
+    const char* which;
+  };
+  static constexpr Base kBases[] = {{std::numbers::ln10, "the rollout's column is in log10"},
+                                    {1 / std::numbers::ln10, "the trainer's column is in log10"},
+                                    {std::numbers::ln2, "the rollout's column is in log2"},
+                                    {1 / std::numbers::ln2, "the trainer's column is in log2"}};
+  if (s.units.ByLength())
+    return OtherUnits("log pi is log mu times the length of its sequence, in every sequence",
+                      "the rollout's column is a mean over tokens");
+  if (s.units.ByInverseLength())
+    return OtherUnits("log mu is log pi times the length of its sequence, in every sequence",
+                      "the trainer's column is a mean over tokens");
+  const double factor = s.units.Factor();
+  for (const Base& base : kBases) {
+    if (!(std::fabs(factor / base.factor - 1) < kUnitsNear)) continue;
+    return OtherUnits(absl::StrFormat("log pi is log mu times %.6g, in every token", factor),
+                      base.which);
+  }
+  return {};
+}
+
+// Bit-equal weights give bit-equal values here, so noise does not explain the later steps.
+Plain NeverArrived(const DriftStatistics& s) {
+  const std::vector<DriftPoint> points = s.series.At(s.series.CommonLag());
+  if (points.size() < kFewestNeverArrived || points[0].tokens < kTokensOfFirst) return {};
+  if (points[0].mean_square != 0) return {};
+  const bool zero_again = std::any_of(points.begin() + 1, points.end(),
+                                      [](const DriftPoint& p) { return !(p.mean_square > 0); });
+  const double last = points.back().mean_square;
+  if (zero_again || !(last > kNeverArrivedGrows * points[1].mean_square)) return {};
+  return DriftCause{
+      kByNeverArrived.cause, kByNeverArrived.confidence,
+      absl::StrFormat("both sides are equal to the last bit in step %d and in no step after it: "
+                      "the engine still has the first weights, or an adapter is not merged",
+                      points[0].step),
+      "Check that each weight update reaches the engine, and that a LoRA adapter is merged or "
+      "loaded there: compare checksums of its weights with the trainer's after an update."};
+}
+
+}  // namespace
+
+bool CoversLess(const DriftStatistics& s) {
+  const bool processed = s.declared.mode == v1::LOGPROB_MODE_PROCESSED;
+  const uint64_t below = s.fresh.below()[1], above = s.fresh.above()[1];
+  const uint64_t rest = processed ? below : below - std::min(below, s.unlikely_zeros);
+  // A grammar that leaves most of the probability mass moves d by little, but everywhere.
+  const uint64_t little = s.fresh.below()[0];
+  if (processed && little >= kFewestLittle && kLittleOfOne * s.fresh.above()[0] <= little)
+    return true;
+  return rest >= (processed ? kFewestBelowProcessed : kFewestBelow) && kBelowOfOne * above <= rest;
+}
+
+bool LosesMass(const DriftStatistics& s, double deviations) {
+  const bool significant = s.lost_mass.z() > deviations && s.lost_mass.mean() > kLostMass;
+  const bool one_sided = static_cast<double>(s.fresh.above_fourth()) <=
+                         kRisesFar * static_cast<double>(s.fresh.count());
+  return significant && one_sided && s.fresh.above()[3] + s.fresh.below()[3] == 0;
+}
+
+std::optional<DriftCause> PlainCause(const DriftStatistics& statistics) {
+  if (Plain units = Units(statistics)) return units;
+  return NeverArrived(statistics);
+}
+
+}  // namespace plumbline::rules

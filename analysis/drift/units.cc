@@ -1,0 +1,56 @@
+#include "analysis/drift/units.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace plumbline::rules {
+namespace {
+
+// Rounding and different kernels leave 1e-4 of the squares of log10; a temperature leaves a tenth.
+constexpr double kMostRest = 0.01;
+constexpr uint64_t kFewestTokens = 64, kFewestOfSequence = 4, kFewestSequences = 8;
+
+bool Near(double value, double target) { return std::fabs(value / target - 1) < 0.005; }
+
+}  // namespace
+
+void UnitsFit::Add(double train, double rollout) {
+  const double d = train - rollout;
+  ++open_.tokens;
+  open_.rr += rollout * rollout;
+  open_.tr += train * rollout;
+  open_.tt += train * train;
+  open_.dd += d * d;
+}
+
+void UnitsFit::EndSequence() {
+  if (open_.tokens >= kFewestOfSequence && open_.rr > 0) {
+    const auto length = static_cast<double>(open_.tokens);
+    ++sequences_;
+    const bool constant = open_.rest() < kMostRest;
+    by_length_ += constant && Near(open_.factor(), length);
+    by_inverse_ += constant && Near(open_.factor(), 1 / length);
+    shortest_ = sequences_ == 1 ? open_.tokens : std::min(shortest_, open_.tokens);
+    longest_ = std::max(longest_, open_.tokens);
+  }
+  all_.tokens += open_.tokens;
+  all_.rr += open_.rr;
+  all_.tr += open_.tr;
+  all_.tt += open_.tt;
+  all_.dd += open_.dd;
+  open_ = {};
+}
+
+double UnitsFit::Factor() const {
+  const bool constant = all_.tokens >= kFewestTokens && all_.rr > 0 && all_.rest() < kMostRest;
+  return constant ? all_.factor() : std::numeric_limits<double>::quiet_NaN();
+}
+
+bool UnitsFit::SeveralLengths() const {
+  return sequences_ >= kFewestSequences && longest_ > shortest_;
+}
+bool UnitsFit::ByLength() const { return SeveralLengths() && by_length_ == sequences_; }
+bool UnitsFit::ByInverseLength() const { return SeveralLengths() && by_inverse_ == sequences_; }
+
+}  // namespace plumbline::rules
