@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "audit/readers/input/file.h"
+#include "audit/readers/input/line_reader.h"
 #include "audit/readers/log_text/log_words.h"
 
 namespace plumbline::audit {
