@@ -92,8 +92,8 @@ struct ForeignSign {
 constexpr ForeignSign kForeignSigns[] = {{"：", ": "}, {"，", ", "}, {"；", "; "}, {"。", ". "},
                                          {"、", ", "}, {"（", " ("}, {"）", ") "}, {"＝", "="}};
 
-// Chinese counts: the word stands behind the number.
-constexpr ForeignSign kBehindNumber[] = {
+// Chinese counts: the word follows the number.
+constexpr ForeignSign kAfterNumber[] = {
     {"步", "step "}, {"轮", "epoch "}, {"次迭代", "iteration "}, {"个epoch", "epoch "}};
 
 bool IsForeignLetter(char c) { return IsPairLetter(c) || static_cast<unsigned char>(c) >= 0x80; }
@@ -125,7 +125,7 @@ size_t TakeCount(std::string_view line, size_t at, std::string* out) {
   while (end < line.size() && (IsPairDigit(line[end]) || line[end] == '/')) ++end;
   const size_t word = PassBlanks(line, end);
   if (end == begin || word >= line.size()) return at;
-  for (const ForeignSign& sign : kBehindNumber) {
+  for (const ForeignSign& sign : kAfterNumber) {
     if (!line.substr(word).starts_with(sign.foreign)) continue;
     out->append(sign.english).append(line.substr(begin, end - begin));
     return word + sign.foreign.size();

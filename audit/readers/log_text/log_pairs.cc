@@ -195,7 +195,7 @@ bool LogPairs::TryNumber(LogPair* pair) {
   const bool listed = at_ != begin_ && at_[-1] == '[';
   at_ = ratio ? total : unit_end;
   if (tight == "m") at_ = AddSeconds(at_, end_, &pair->value);
-  // "250.0 ms": a unit behind a space.
+  // "250.0 ms": a unit after a space.
   if (!ratio && tight.empty() && end_ - at_ > 1 && *at_ == ' ') {
     const char* far = UnitEnd(at_ + 1, end_);
     const UnitOf* behind = FindUnit({at_ + 1, static_cast<size_t>(far - at_ - 1)});
@@ -276,9 +276,11 @@ void LogPairs::TakeGroup() {
 bool LogPairs::TakeTuple() {
   static constexpr Bytes kTail(" \t:=");
   std::string_view name(name_, static_cast<size_t>(at_ - name_));
+  Trim(&name, kSpaces, kSpaces);
+  const bool valued = !name.empty() && kSigns[name.back()];
   Trim(&name, kTail, kTail);
   const bool losses = name == "losses" || name == "Losses" || name == "loss" || name == "Loss";
-  if (!losses || !BehindSign(name_, at_) || end_ - at_ < 2 || !IsPairLetter(at_[1])) return false;
+  if (!losses || !valued || end_ - at_ < 2 || !IsPairLetter(at_[1])) return false;
   group_ = name;
   name_ = ++at_;
   return tuple_ = true;

@@ -241,7 +241,7 @@ constexpr std::array<bool, 256> kMarkBytes = MarkBytes();
 bool IsBefore(char c) { return !IsLogLetter(c) && !IsLogDigit(c); }
 
 // The number behind `word` in the text, the word not within another; -1: none.
-int64_t CountBehind(std::string_view text, std::string_view word) {
+int64_t LogCountAfter(std::string_view text, std::string_view word) {
   for (size_t at = 0; at + word.size() < text.size(); ++at) {
     if (Small(text[at]) != word[0] || (at > 0 && !IsBefore(text[at - 1]))) continue;
     bool same = true;
@@ -318,17 +318,17 @@ size_t ReadLabel(std::string_view line, int64_t* label) {
 int64_t RankInPrefix(std::string_view prefix) {
   constexpr int64_t kMostRank = 1 << 20;
   int64_t rank = -1;
-  if (ReadLabel(prefix, &rank) == 0) rank = CountBehind(prefix, "rank");
+  if (ReadLabel(prefix, &rank) == 0) rank = LogCountAfter(prefix, "rank");
   // torchrun --tee: "[default3]:..."
   if (rank < 0 && prefix.starts_with('[')) {
-    rank = CountBehind(prefix.substr(0, 24), "default");
-    if (rank < 0) rank = CountBehind(prefix.substr(0, 24), "trainer");
+    rank = LogCountAfter(prefix.substr(0, 24), "default");
+    if (rank < 0) rank = LogCountAfter(prefix.substr(0, 24), "trainer");
   }
   return rank <= kMostRank ? rank : -1;
 }
 
-int64_t EpochInPrefix(std::string_view prefix) { return CountBehind(prefix, "epoch"); }
-int64_t TaskInPrefix(std::string_view prefix) { return CountBehind(prefix, "task"); }
+int64_t EpochInPrefix(std::string_view prefix) { return LogCountAfter(prefix, "epoch"); }
+int64_t TaskInPrefix(std::string_view prefix) { return LogCountAfter(prefix, "task"); }
 
 bool IsEvaluationPrefix(std::string_view prefix) {
   static constexpr std::string_view kWords[] = {"validation", "validating", "valid", "evaluation",

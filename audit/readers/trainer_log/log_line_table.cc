@@ -18,13 +18,13 @@ bool LogParser::ParseTable(std::string_view line, LogRecord* record) {
 
 void LogParser::TakeRow(const LogRow& row, LogRecord* record) {
   record->mark.step = row.step;
-  record->how = row.epoch ? LogRecord::Step::kEpoch : LogRecord::Step::kSaid;
+  if (row.epoch) record->how = LogRecord::Step::kEpoch;
   record->mark.batches = row.batches;
   record->mark.epoch = row.of_epoch;
   for (const LogRow::Value& v : row.values) record->values.push_back({v.name, v.value});
 }
 
-// AllenNLP: "Training |  Validation" behind a logger's words, and below it "loss | 3.05 | 3.15":
+// AllenNLP: "Training |  Validation" after a logger's words, and below it "loss | 3.05 | 3.15":
 // the means of an epoch.
 bool LogParser::ParseSides(std::string_view line, LogRecord* record) {
   constexpr std::string_view kTraining = "Training", kValidation = "Validation";

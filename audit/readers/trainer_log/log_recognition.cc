@@ -262,7 +262,7 @@ std::string OtherSeriesIn(std::string_view head) {
   while (!head.empty()) {
     const std::string_view line = head.substr(0, head.find_first_of("\r\n"));
     head.remove_prefix(std::min(head.size(), line.size() + 1));
-    if (!parser.Parse(line, true, &record) || record.how != LogRecord::Step::kSaid) continue;
+    if (!parser.Parse(line, true, &record) || record.how == LogRecord::Step::kCounted) continue;
     if (HasTraining(record)) return "";
     ++lines;
     for (const LogRecord::Value& v : record.values)

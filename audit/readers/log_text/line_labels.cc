@@ -1,4 +1,4 @@
-#include "audit/readers/trainer_log/line_labels.h"
+#include "audit/readers/log_text/line_labels.h"
 
 #include <algorithm>
 #include <cstdint>
