@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/drift/marks.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 using Plain = std::optional<DriftCause>;
@@ -86,4 +86,4 @@ std::optional<DriftCause> PlainCause(const DriftStatistics& statistics) {
   return NeverArrived(statistics);
 }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -6,10 +6,10 @@
 
 #include "analysis/drift/cause.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 // Returns the cause if one side's values are the other's in another unit, or if both sides were
 // equal in the first step and never after. Else returns nothing. Pure, thread-safe.
 std::optional<DriftCause> PlainCause(const DriftStatistics& statistics);
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 namespace {
 
 // Rounding and different kernels leave 1e-4 of the squares of log10; a temperature leaves a tenth.
@@ -53,4 +53,4 @@ bool UnitsFit::SeveralLengths() const {
 bool UnitsFit::ByLength() const { return SeveralLengths() && by_length_ == sequences_; }
 bool UnitsFit::ByInverseLength() const { return SeveralLengths() && by_inverse_ == sequences_; }
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

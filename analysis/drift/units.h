@@ -6,7 +6,7 @@
 
 #include "base/archive.h"
 
-namespace plumbline::rules {
+namespace plumbline::analysis {
 
 class UnitsFit {
  public:
@@ -39,4 +39,4 @@ class UnitsFit {
   uint64_t sequences_ = 0, by_length_ = 0, by_inverse_ = 0, shortest_ = 0, longest_ = 0;
 };
 
-}  // namespace plumbline::rules
+}  // namespace plumbline::analysis

@@ -380,12 +380,12 @@ constexpr std::string_view kOfDetector[] = {
     "iou",       "giou", "mask", "ctr", "centerness", "localization", "classification",
     "objectness"};
 
-// Words of a training loss that is minimised as a whole, as against "sync_loss" or "lm_loss".
+// Words of a training loss that is minimised as a whole, as against "sync_loss" or "depth_loss".
 bool NamesTheWhole(const Words& words) {
   static constexpr std::string_view kWhole[] = {
       "loss",    "train",   "training",  "total",    "overall", "global", "mean",  "avg",
       "average", "running", "smooth",    "smoothed", "moving",  "ema",    "batch", "step",
-      "epoch",   "iter",    "iteration", "current",  "last",    "raw"};
+      "epoch",   "iter",    "iteration", "current",  "last",    "raw",    "lm"};
   return std::all_of(words.begin(), words.end(), [](const std::string& word) {
     return std::find(std::begin(kWhole), std::end(kWhole), word) != std::end(kWhole);
   });

@@ -216,6 +216,10 @@ constexpr NameOfRole kNamesOfRoles[] = {
     {"l percep", SeriesRole::kAuxiliaryLoss},
     {"l g *", SeriesRole::kAuxiliaryLoss},
     {"l d *", SeriesRole::kAuxiliaryLoss},
+    {"errd", SeriesRole::kAuxiliaryLoss},  // DCGAN
+    {"errg", SeriesRole::kAuxiliaryLoss},
+    {"trl", SeriesRole::kLoss},  // llm.c's main.log
+    {"tel", SeriesRole::kEvaluationLoss},
     {"current error", SeriesRole::kAuxiliaryLoss},  // FANN
     {"training error", SeriesRole::kAuxiliaryLoss},
     // Names whose words would give another role.

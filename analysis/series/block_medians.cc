@@ -49,4 +49,23 @@ GatheredBlocks Gather(const BlockMedians& of, size_t from, size_t most) {
   return gathered;
 }
 
+bool GoesUpAndDown(const BlockMedians& all, double middle, int64_t onset) {
+  constexpr int kFewestTimes = 3;
+  int times = 0, longest = 0, newest = 0, stay = 0;
+  bool was_below = false;
+  for (const BlockMedians::Block& block : all.blocks()) {
+    const bool above = block.median >= middle;
+    stay = above && was_below ? stay + 1 : stay;
+    if (block.step >= onset) newest = std::max(newest, stay);
+    if (above) continue;
+    if (block.step < onset && stay > 0) {
+      ++times;
+      longest = std::max(longest, stay);
+    }
+    stay = 0;
+    was_below = true;
+  }
+  return times >= kFewestTimes && newest <= 2 * longest;
+}
+
 }  // namespace plumbline::analysis

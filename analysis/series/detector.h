@@ -57,6 +57,11 @@ class SeriesDetector {
   uint64_t best_at() const { return now_.riser.best_at(); }
   StallFigures LookForStall() const { return now_.stall.Look(); }
   bool StallIsDue() const { return now_.stall.Due(); }
+  bool GoesUpAndDown(double middle, int64_t onset) const {
+    return now_.stall.GoesUpAndDown(middle, onset);
+  }
+  double NeighbourSigma() const { return now_.stall.NeighbourSigma(); }
+  FallFigures LookForFall() const { return now_.stall.LookForFall(); }
   EndFigures LookAtEnd() const { return now_.stall.LookAtEnd(); }
   LearningFigures LookForLearning() const { return now_.stall.LookForLearning(); }
   bool EndIsDue() const { return now_.stall.EndIsDue(); }

@@ -49,6 +49,26 @@ int DigitsOf(double value) {
   return digits;
 }
 
+// All points lie within 0.4 % of each other, and at ln k to 0.07 %: by chance one flat loss in
+// fifty.
+void LookForUniform(const std::vector<double>& values, LearningFigures* figures) {
+  constexpr double kNarrow = 0.004, kAtClasses = 0.0007;
+  if (values.size() != figures->points) return;
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  figures->level = LearningMedian(values, 0, values.size());
+  const double loss = std::exp(figures->level);
+  const uint32_t classes = UniformClasses(loss, 0);
+  if (classes == 0 || !(*high - *low <= kNarrow)) return;
+  if (!(std::fabs(loss - std::log(classes)) <= kAtClasses * loss)) return;
+  const size_t third = values.size() / 3;
+  figures->fall =
+      LearningMedian(values, 0, third) - LearningMedian(values, values.size() - third, third);
+  figures->most = *high - *low;
+  figures->sigma = SigmaOfNeighbours(values);
+  figures->classes = classes;
+  figures->known = figures->flat = figures->most < kHiddenFall;
+}
+
 // If all points have one value, the model learns nothing, whatever their number.
 void LookForConstant(const std::vector<double>& values, LearningFigures* figures) {
   const bool one =
@@ -71,9 +91,12 @@ FallFigures LookForFall(const BlockMedians& all, uint64_t points) {
   const SeriesNoise noise = NoiseOf(values);
   const double error =
       1.25 * noise.sigma * std::sqrt(2 * noise.inflation / static_cast<double>(third));
-  const double fall =
-      LearningMedian(values, 0, third) - LearningMedian(values, values.size() - third, third);
-  return {true, fall >= 0.02 && fall >= 4 * error};
+  const double last = LearningMedian(values, values.size() - third, third);
+  const double fall = LearningMedian(values, 0, third) - last;
+  const bool falls = fall >= 0.02 && fall >= 4 * error;
+  constexpr size_t kNewest = 3;  // blocks
+  const double newest = LearningMedian(values, values.size() - kNewest, kNewest);
+  return {true, falls, falls && newest <= last + std::max(0.05, 2 * noise.sigma)};
 }
 
 LearningFigures LookForLearning(std::span<const double> first, const BlockMedians& all,
@@ -85,6 +108,7 @@ LearningFigures LookForLearning(std::span<const double> first, const BlockMedian
   for (const BlockMedians::Block& block : all.blocks()) values.push_back(block.median);
   if (points < kFewestForLearning) {
     LookForConstant(values, &figures);
+    if (!figures.flat) LookForUniform(values, &figures);
     return figures;
   }
   figures.known = true;

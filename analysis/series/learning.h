@@ -32,6 +32,7 @@ inline constexpr int kConstantDigits = 4;
 struct FallFigures {
   bool known = false;
   bool falls = false;  // by 2 % and by 4 standard errors
+  bool stays = false;  // ... and the newest blocks are not above the last third
 };
 FallFigures LookForFall(const BlockMedians& all, uint64_t points);
 

@@ -22,6 +22,12 @@ bool StallFigures::from_the_beginning() const {
 
 bool StallFigures::rose() const { return newest >= lowest + std::log(1.1) + kErrors * noise; }
 
+double Stall::NeighbourSigma() const {
+  std::vector<double> values;
+  for (const BlockMedians::Block& block : blocks_.blocks()) values.push_back(block.median);
+  return SigmaOfNeighbours(values);
+}
+
 void Stall::Take(int64_t step, double y) {
   if (first_.size() < kFirst) first_.push_back(y);
   blocks_.Add(step, y);

@@ -39,6 +39,12 @@ class Stall {
   void Take(int64_t step, double y);
   StallFigures Look() const;
   FallFigures LookForFall() const { return analysis::LookForFall(blocks_, count_); }
+  // Standard deviation of a point, from all neighbours so far: of medians of blocks from 288 points
+  // on.
+  double NeighbourSigma() const;
+  bool GoesUpAndDown(double middle, int64_t onset) const {
+    return analysis::GoesUpAndDown(blocks_, middle, onset);
+  }
   EndFigures LookAtEnd() const { return CompareEnd(first_, blocks_, count_); }
   LearningFigures LookForLearning() const {
     return analysis::LookForLearning(first_, blocks_, count_);

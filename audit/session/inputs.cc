@@ -188,6 +188,7 @@ class Finder {
       heads_ += head.size();
       return;
     }
+    if (head.empty()) return report->Add(0, "expected content, found an empty file");
     report->Add(0, "expected a format that this version reads (" + ReadableFormats() + "), found " +
                        RefusalOf(report->path, head));
   }

@@ -6,6 +6,7 @@
 #include "audit/readers/input/file.h"
 #include "audit/readers/rollout/known_maps.h"
 #include "audit/readers/scalars/step_name.h"
+#include "audit/readers/trainer_log/log_recognition.h"
 
 namespace plumbline::audit {
 namespace {
@@ -156,6 +157,10 @@ std::string RefusalOf(std::string_view path, std::string_view head) {
     return "a notebook without the output of a training run: run its cells and save it, or audit "
            "the log of the training";
   if (!LooksLikeText(head)) return "none of them";
+  if (const std::string names = OtherSeriesIn(head); !names.empty())
+    return "none of them: its lines have a step and the series " + Quoted(names) +
+           ", but none whose name belongs to a training (a loss, a learning rate, an accuracy, a "
+           "reward)";
   const std::string_view line = FirstLineWithNumber(head);
   std::string text =
       "none of them: a line of a log needs a step (or an epoch), a name and a "

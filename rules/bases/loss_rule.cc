@@ -125,6 +125,31 @@ bool Overfits(const LossSeries& series, const Excursion& e) {
   return series.evaluation() && series.training_falls() && (!e.jumped || e.grew());
 }
 
+bool MayBeNoise(const LossSeries& series, const Excursion& e) {
+  constexpr uint64_t kShort = 64;  // points: the scale of fewer is a poor estimate
+  constexpr double kQuiet = 1.5, kWithin = 8;
+  if (e.window >= kShort) return false;
+  const double sigma = series.detector.NeighbourSigma();
+  return sigma > kQuiet * e.scale && e.peak < kWithin * sigma;
+}
+
+void SoftenNoise(const LossSeries& series, const Excursion& e, FindingBuilder* found) {
+  const double peak = e.linear ? e.peak_value : std::log(e.peak_value);
+  if (series.detector.GoesUpAndDown((e.level + peak) / 2, e.onset_step)) {
+    found->Level(v1::LEVEL_NOTE)
+        .Assume(
+            "the loss goes up and down between two levels, as where each step draws one of "
+            "several tasks: it was as high before, and came back");
+    return;
+  }
+  if (!MayBeNoise(series, e)) return;
+  found->Level(v1::LEVEL_NOTE)
+      .Assume(absl::StrFormat("the %d points before it were quiet by chance: the noise of all %d "
+                              "points is %.3g times their scale",
+                              e.window, series.detector.points(),
+                              series.detector.NeighbourSigma() / e.scale));
+}
+
 bool LooksUnlearnt(const LossSeries& series) {
   if (series.role != SeriesRole::kLoss || series.detector.linear()) return false;
   // If the rate is 0, nothing can be learnt: health/learning-rate reports that.

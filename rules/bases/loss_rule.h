@@ -107,6 +107,14 @@ double ThirdOf(double level, double scale, bool linear);
 // Returns true if the evaluation rises step by step while the training loss falls.
 bool Overfits(const LossSeries& series, const Excursion& excursion);
 
+// Returns true if the excursion may be noise: the window that it was compared with was short and
+// quiet, but neighbouring points of the series differ by more than its scale, and the peak is
+// within eight standard deviations of such noise.
+bool MayBeNoise(const LossSeries& series, const Excursion& excursion);
+// Makes such a finding a note, with the reason. So too if the series goes up and down between two
+// levels.
+void SoftenNoise(const LossSeries& series, const Excursion& excursion, FindingBuilder* found);
+
 // Returns true if a training loss stays where it began, at a rate above 0: health/not-learning
 // reports it.
 bool LooksUnlearnt(const LossSeries& series);

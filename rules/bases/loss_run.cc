@@ -309,8 +309,17 @@ bool LossRun::IsGame() const {
 bool LossRun::MayRise(const LossSeries& series, const SeriesRoles& said) const {
   if (series.role != SeriesRole::kLoss || said.said().contains(series.op)) return false;
   if (IsGame()) return true;
+  if (series.share == LossSeries::Share::kWhole) return false;
   const auto whole = whole_.find(series.of);
-  return whole != whole_.end() && series.share < whole->second;
+  return (whole != whole_.end() && series.share < whole->second) || AnotherFalls(series);
+}
+
+// Without a loss that is the whole by its name, each is a part of a sum that is not recorded.
+bool LossRun::AnotherFalls(const LossSeries& series) const {
+  return std::any_of(series_.begin(), series_.end(), [&](const auto& other) {
+    return &other.second != &series && other.second.of == series.of &&
+           other.second.role == SeriesRole::kLoss && other.second.detector.LookForFall().stays;
+  });
 }
 
 void LossRun::NoteWhole(LossSeries* series) {

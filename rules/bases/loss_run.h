@@ -109,7 +109,8 @@ class LossRun {
   const std::vector<const LossSeries*>& touched() const { return touched_; }
   const std::map<Key, LossSeries>& series() const { return series_; }
   // Returns true if a training loss may rise in a healthy run: the sum of a game whose sides have
-  // their own series; a part by its name if there is another training loss (LossSeries::Share). A
+  // their own series; a part by its name if there is another training loss (LossSeries::Share); one
+  // of several losses, none of which is the whole by its name, if another one falls to the end. A
   // role that the user assigned takes precedence.
   bool MayRise(const LossSeries& series, const SeriesRoles& said) const;
   // Returns true if a reward of episodes or a metric of rollouts is recorded.
@@ -167,6 +168,7 @@ class LossRun {
   const LossSeries* Training(v1::Role of);
   void KeepTraining(const LossSeries& series, uint64_t points_before);
   bool IsGame() const;
+  bool AnotherFalls(const LossSeries& series) const;
   void NoteWhole(LossSeries* series);
 
   std::map<Key, LossSeries> series_;

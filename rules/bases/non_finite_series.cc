@@ -118,7 +118,7 @@ NonFiniteSeries::Zero NonFiniteSeries::TakeZero(const NonFiniteRow& row, ZeroLos
 // from the first row on, and no norm shows gradients.
 bool NonFiniteSeries::LooksMasked(bool may_be_zero, bool at_the_end) const {
   constexpr uint64_t kRows = 3, kRowsOfNothing = 8, kRowsToGoOn = 32;
-  constexpr double kFar = 0.02;  // share of the largest value: further than a loss that fades to 0
+  constexpr double kFar = 0.2;  // share of the largest value: further than a hinge that fades to 0
   if (zero.norm == ZeroLoss::Norm::kFinite || zero.rows == 0) return false;
   if (zero.norm == ZeroLoss::Norm::kLost) return zero.rows >= 2 || at_the_end;
   const bool nothing = zero.norm == ZeroLoss::Norm::kZero;

@@ -60,7 +60,10 @@ are apart). Points count, not steps.
   that explodes and falls back to a level above its untrained model, is ruined. Noise is that of neighbours or that about the line
   through the newest half, whichever is more, and counts for more where it is correlated. If all of the end lies above the first points, at twice
   their level, and does not fall, the noise may be that of the parts before and after the loss left that level, times 1.5. If it is lower at a later check, a warning remains.
-- An evaluation that rises while the training loss falls is `health/overfit`'s.
+- An evaluation that rises while the training loss falls is `health/overfit`'s. One that jumped, and ends at twice its beginning or more, is a
+  warning here.
+- *Two levels.* A loss that rose above the middle between its level and its peak three times before, and came back each time, and whose newest
+  stay there is at most twice the longest one before, draws its data from several tasks: no finding of its end, and a note for an excursion.
 
 **Strength.** `statistical`, `measured`: with `health/loss-spike` at most 1.2 warnings in a million points at 95 % confidence, on
 28,000 simulated healthy curves (docs/measurements/losses.md). An error where it diverges, a warning where it drifts.
@@ -83,7 +86,10 @@ finding until the ramp is over.
   it is treated as any loss: declare `"loss" = "auxiliary-loss"` in a map. With `"loss" = "loss"` in a map it is judged in full.
 - *Parts.* `l1_loss`, `l2_loss`, `nll_loss` and `loss_box_reg` are losses. If another training loss is logged, they
   are parts of it, and their rise is a note: weights
-  grow, a detector finds more boxes to place as it learns, and preferred answers become less likely relative to others.
+  grow, a detector finds more boxes to place as it learns, and preferred answers become less likely relative to others. So is the rise of
+  `depth_loss` next to `loss`, `total_loss` or `lm_loss`, and where none of these is logged but another loss falls to the end.
+- *Noise.* If an excursion begins within the first 128 points, after points that were quiet by chance (their scale is under two thirds of the
+  noise of all neighbours so far), and its peak is within 8 standard deviations of that noise, it is a note.
 
 **Cost.** A few comparisons a point; a Theil-Sen line over at most 96 medians where the level is 10 % up.
 
@@ -115,15 +121,21 @@ class LossDivergence : public LossRule {
     auto found =
         event.of_rise() ? TellRise(series, event, said) : TellExcursion(series, event, said);
     if (found && MayRise(series)) Soften(series, &*found);
+    if (found && !event.of_rise()) SoftenNoise(series, event.excursion, &*found);
     return found;
   }
 
   std::optional<FindingBuilder> Look(const LossSeries& series, bool at_the_end,
                                      Said& said) const override {
-    if (series.evaluation() || !(at_the_end || series.detector.EndIsDue())) return std::nullopt;
+    if (series.evaluation()) return at_the_end ? EvaluationEndsAbove(series) : std::nullopt;
+    if (!at_the_end && !series.detector.EndIsDue()) return std::nullopt;
     if (said.attempt != series.attempt) said.open = false;
     const EndFigures end = series.detector.LookAtEnd();
-    if (end.above) return EndsAbove(series, end, said);
+    if (end.above) {
+      const double middle = (end.begin + end.end) / 2;
+      if (series.detector.GoesUpAndDown(middle, end.onset_step)) return std::nullopt;
+      return EndsAbove(series, end, said);
+    }
     if (!said.of.contains(kAbove) || !end.known) return std::nullopt;
     return CameBack(series, end, said);
   }
@@ -281,6 +293,22 @@ class LossDivergence : public LossRule {
     found.Title("the loss ends higher than it started").Cause("divergence", 0.9).Fix(kBackFix);
     PlaceOnset(series, said.onset, series.step_last, "divergence", &found);
     if (MayRise(series)) Soften(series, &found);
+    return found;
+  }
+
+  // An evaluation at twice its beginning that health/overfit does not report: it jumped.
+  static std::optional<FindingBuilder> EvaluationEndsAbove(const LossSeries& series) {
+    const EndFigures end = series.detector.LookAtEnd();
+    if (!end.above || !(end.end - end.begin >= std::log(2.0)) || series.overfit.Look().overfits())
+      return std::nullopt;
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
+    DescribeEnd(series, end, end.onset_step, &found);
+    found.Title("the evaluation loss ends higher than it started")
+        .Cause("divergence", 0.7)
+        .Fix(
+            "If the training loss is as it should be, check the evaluation: its data, the model's "
+            "mode, which weights it loads. Else go back to the best checkpoint.");
+    PlaceOnset(series, end.onset_step, series.step_last, "divergence", &found);
     return found;
   }
 

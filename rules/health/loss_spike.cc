@@ -175,6 +175,7 @@ class LossSpike : public LossRule {
               event.what == SeriesEvent::What::kOpened || event.what == SeriesEvent::What::kGrew);
     // It may rise, and not jump; a policy's loss may do both, because it is centred at 0.
     if ((!e.jumped || e.grew() || IsPolicy()) && MayRise(series)) Soften(series, &found);
+    SoftenNoise(series, e, &found);
     return found;
   }
 

@@ -34,7 +34,7 @@ pretraining of a model that has converged.
 - At ln k: dead units (a lower rate, another initialisation), labels that were shuffled, a head that is not trained.
 
 **What it checks.** Each training loss from 60 points on, at the end of the run and at 96 points, 192, and so on; from 10 points on one whose values
-are all the same, to 4 digits or more (`loss: 0.6931` in each of 50 epochs). It is flat if
+are all the same, to 4 digits or more (`loss: 0.6931` in each of 50 epochs), or lie within 0.4 % of each other and at ln k to 0.07 %. It is flat if
 - its first point, its first 3 and its first 8 lie within their noise (3 standard errors) of the median of all;
 - its last third lies no more than 2 standard errors (and 1.5 %) below its first third, and noise hides no fall of 3 %: the upper end of the 99 %
   interval of the fall is below that;
@@ -42,7 +42,8 @@ are all the same, to 4 digits or more (`loss: 0.6931` in each of 50 epochs). It 
 
 Noise is that of neighbours, or that about the line through the newest half, whichever is more, and counts for more where it is correlated. The
 rate must be above 0 in half of the points or more; a rate of 0 is `health/learning-rate`'s. If the level is ln k for a whole k of 2 to 20 (to
-0.3 % and two standard errors), the model guesses uniformly over k classes: the finding states that. If no fall is
+0.3 % and two standard errors), the model guesses uniformly over k classes: the finding states that. It weighs more than the notes below if the
+mean is known to 0.1 %. If no fall is
 seen, but noise could hide one of 3 to 10 %: a note.
 
 A model that has converged, and is trained further, shows the same curve. The finding is only a note if the log shows that the model may
@@ -126,7 +127,11 @@ class NotLearning : public LossRule {
 
   static FindingBuilder Found(const LossSeries& series, const LearningFigures& figures, bool flat) {
     const std::optional<std::string> converged = MayHaveConverged(series, std::exp(figures.level));
-    const bool warns = flat && (figures.classes > 0 || !converged);
+    // The mean must be known to a thousandth for ln k to be more than a coincidence.
+    constexpr double kKnown = 0.001;
+    const bool guess = figures.classes > 0 &&
+                       figures.sigma <= kKnown * std::sqrt(static_cast<double>(figures.points));
+    const bool warns = flat && (guess || !converged);
     FindingBuilder found(warns ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL);
     std::string text =
         figures.constant
@@ -152,7 +157,7 @@ class NotLearning : public LossRule {
             "Compare the gradient norm with the clip (max_grad_norm), and check that weights "
             "change: bf16 weights need fp32 masters or a higher learning rate. Check labels and "
             "frozen parameters.");
-    if (converged && figures.classes == 0) found.Assume(*converged);
+    if (converged && !guess) found.Assume(*converged);
     Describe(series, figures, "stall", &found);
     return found;
   }

@@ -49,7 +49,35 @@ add("train_valid_losses", lambda r, i: f"epoch {i + 1:3d}: train loss={r.loss[i]
 add("tuple_of_losses", lambda r, i: f"Epoch {i + 1}: losses = (train: {r.loss[i]:.4f}, val: {r.val[i]:.4f})", each(), "train")
 add("tensor", lambda r, i: f"epoch {i} loss tensor({r.loss[i]:.4f}, device='cuda:0', grad_fn=<NllLossBackward0>)", each(1, 0))
 
+add("losses_in_braces", lambda r, i: f"step: {5 * i + 5}, lr: 1e-4, losses: {{'ce': {r.loss[i]:.4f}, 'aux': 0.0012}}, total: {r.loss[i]:.4f}", each(5), "losses/ce")
+add("scientific_step", lambda r, i: f"step {1000 * i + 1000:.4e} loss {r.loss[i]:.4f}", each(1000))
+add("step_of_float", lambda r, i: f"step {float(10 * i + 10)} | loss {r.loss[i]:.4f}", each(10))
+add("iter_alone", lambda r, i: f"ITER {5 * i + 5}: {r.loss[i]:.4f}", each(5))
+add("errors_of_gan", lambda r, i: f"iter {10 * i} | errD {r.loss[i]:.3f} | errG {r.val[i]:.3f}", each(10, 0), "errD", judged=False)
+add("sentence_with_unit", lambda r, i: f"[INFO] Walker. Step: {1000 * i + 1000}. Time Elapsed: {12.3 + i:.1f} s. Mean Loss: {r.loss[i]:.4f}. Training.", each(1000), "Mean Loss")
+add("info_loss_first", lambda r, i: f"INFO:train:loss={r.loss[i]:.4f} step={100 * i + 100}", each(100))
+add("info_loss_comma", lambda r, i: f"INFO:tensorflow:loss = {r.loss[i]:.4f}, step = {100 * i + 100} (1.2 sec)", each(100))
+add("german", lambda r, i: f"Schritt {5 * i + 5}: Verlust {r.loss[i]:.4f}, Lernrate {r.rate[i]:.2e}", each(5))
+add("french", lambda r, i: f"Étape {5 * i + 5}/600 - perte : {r.loss[i]:.4f} - taux d'apprentissage : {r.rate[i]:.2e}", each(5))
+add("spanish", lambda r, i: f"Época {i + 1}/{ROWS}, pérdida: {r.loss[i]:.4f}, precisión: {r.accuracy[i]:.4f}", each())
+add("russian", lambda r, i: f"Шаг {5 * i + 5}: потери = {r.loss[i]:.4f}, скорость обучения = {r.rate[i]:.2e}", each(5))
+add("chinese", lambda r, i: f"第{5 * i + 5}步，损失：{r.loss[i]:.4f}，学习率：{r.rate[i]:.2e}", each(5))
+add("chinese_epoch", lambda r, i: f"第 {i + 1}/{ROWS} 轮 训练损失：{r.loss[i]:.4f} 验证损失：{r.val[i]:.4f}", each(), "train loss")
+add("japanese", lambda r, i: f"エポック {i + 1}/{ROWS}: 損失 = {r.loss[i]:.4f}, 精度 = {r.accuracy[i]:.4f}", each())
+
 # Blocks.
+add("step_and_loss", lambda r, i: f"Step: {5 * i + 5}\nLoss: {r.loss[i]:.4f}\n", each(5), "Loss")
+add("step_and_values", lambda r, i: f"{time(i)},123 - INFO - Step {5 * i + 5}\n{time(i)},124 - INFO - Loss: {r.loss[i]:.4f}\n{time(i)},125 - INFO - LR: {r.rate[i]:.2e}", each(5), "Loss")
+add("tinker", lambda r, i: f"INFO:tinker_cookbook.supervised.train:Step {i + 1}\n                Step {i + 1}                \n┏━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━┓\n┃ Metric         ┃ Value      ┃\n"
+    f"┡━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━┩\n│ epoch          │ {epoch(i):<10} │\n│ learning_rate  │ {r.rate[i]:<10.6f} │\n│ train_mean_nll │ {r.loss[i]:<10.6f} │\n│ time/step      │ {1.5:<10.6f} │\n"
+    "└────────────────┴────────────┘", each(), "train_mean_nll")
+add("ray_tune", lambda r, i: f"Result for PPO_CartPole-v1_abc12_00000:\n  agent_timesteps_total: {4000 * i + 4000}\n  counters:\n    num_agent_steps_sampled: 4000\n  date: 2024-06-01_12-00-00\n"
+    f"  episode_reward_mean: {20 + 0.1 * i:.2f}\n  info:\n    learner:\n      default_policy:\n        learner_stats:\n          total_loss: {r.loss[i]:.4f}\n          vf_loss: {r.val[i]:.4f}\n"
+    f"  timesteps_total: {4000 * i + 4000}\n  training_iteration: {i + 1}\n  trial_id: abc12_00000\n", each(), "total_loss", judged=False)
+add("ray_tune_blank", lambda r, i: f"Result for PPO_CartPole-v1_abc12_00000:\n  info:\n    learner:\n      total_loss: {r.loss[i]:.4f}\n  timesteps_total: {4000 * i + 4000}\n  training_iteration: {i + 1}\n", each(),
+    "total_loss")
+add("allennlp_table", lambda r, i: f"{time(i)},123 - INFO - allennlp.trainer - Epoch {i}/{ROWS - 1}\n{time(i)},123 - INFO - allennlp.console_logger -                        Training |  Validation\n"
+    f"{time(i)},124 - INFO - allennlp.console_logger - gpu_0_memory_MB    |  1234.000  |       N/A\n{time(i)},124 - INFO - allennlp.console_logger - loss               | {r.loss[i]:9.4f}  | {r.val[i]:9.4f}", each(1, 0))
 add("bentrevett", lambda r, i: f"Epoch: {i + 1:02} | Epoch Time: 0m 12s\n\tTrain Loss: {r.loss[i]:.3f} | Train Acc: {100 * r.accuracy[i]:.2f}%\n\t Val. Loss: {r.val[i]:.3f} |  Val. Acc: {98 * r.accuracy[i]:.2f}%",
     each(), "Train Loss")
 add("banner", lambda r, i: f"====== Epoch {i + 1} ======\nloss: {r.loss[i]:.4f}\nval_loss: {r.val[i]:.4f}\n", each())

@@ -23,7 +23,6 @@ KNOWN = {
     "gat": "no step and no epoch on any line",
     "ngcf": "the loss has no name but `train`",
     "lightgcn": "nothing parts the name from its number",
-    "tuple_of_losses": "the losses have no names but `train` and `val`",
 }
 
 

@@ -131,6 +131,19 @@ def losses_of_zero(seed, points):
     yield Case("18 parts", "one rises, others stand", False, "note", run.file())
     run.put("loss", lambda i: run.noisy(3 * run.begin), points // 2)
     yield Case("18 parts", "the whole rises", True, ("health/loss-divergence", "error"), run.file())
+    for whole in ("lm_loss", "lm loss", "train/lm_loss", "seg_loss", "mlm_loss"):
+        run = Run(seed, points, own=False).drop("norm")
+        run.names.of["loss"] = whole
+        part = run.random.choice(("depth_loss", "itc_loss", "loss_cos", "normal_loss"))
+        rise = run.random.choice((0, 0.4))
+        run.put(part, lambda i, rise=rise: run.noisy(0.5 + rise * i / points, 0.005))
+        yield Case("18 parts", f"one rises or stands, {whole} falls", False, "note", run.file())
+        run.put("loss", lambda i: run.noisy(3 * run.begin), points // 2)
+        run.put(part, lambda i: run.noisy(1.7), points // 2)
+        yield Case("18 parts", f"{whole} rises with its part", True, ("health/loss-divergence", "error"), run.file())
+    run = Run(seed, points).drop("norm")
+    run.put("loss", lambda i: max(0.0, round(1.3 - 1.8 * i / points + run.random.uniform(-0.08, 0.08), 2)))
+    yield Case("3 loss of 0", "a hinge fades to 0", False, "note", run.file())
     run = Run(seed, points).drop("norm")
     run.put("loss", lambda i: round(2.0 * math.exp(-14 * i / points), 4))
     yield Case("3 loss of 0", "it fades to 0", False, None, run.file())
@@ -331,6 +344,11 @@ def memory(seed, points):
 
 
 def no_learning(seed, points):
+    run = Run(seed, points, own=False)
+    classes = run.random.choice((2, 5, 10))
+    run.digits = 5
+    run.put("loss", lambda i: run.noisy(math.log(classes), 0.0004)).put("rate", 1e-4)
+    yield Case("16 no learning", f"ln {classes}, noise 0.04 %", True, ("health/not-learning", "warning"), run.file())
     if points < 60:
         return
     run = Run(seed, points)
@@ -363,7 +381,25 @@ def games(seed, points):
     yield Case("19 game", f"DQN with {column}", False, "note", run.file())
 
 
-FAMILIES = (norms_that_are_lost, skipped_steps, losses_of_zero, breaks_at_once, explodes, ruined, rates_of_zero, overfits,
+def two_levels(seed, points):
+    if points < 60:
+        return
+    run = Run(seed, points)
+    apart, share = run.random.choice((0.5, 0.25)), run.random.choice((0.25, 0.5, 0.75))
+    run.put("loss", lambda i: run.noisy((1 + 0.8 * math.exp(-4 * i / points)) * (apart if run.random.random() < share else 1), 0.06))
+    yield Case("two levels", f"one of two tasks per step, {apart}, {share}", False, "note", run.file())
+    run.put("loss", lambda i: run.noisy(8.0, 0.06), points // 2)
+    yield Case("two levels", "both diverge", True, ("health/loss-divergence", "error"), run.file())
+
+
+def evaluations_that_jump(seed, points):
+    for jumps in (True, False):
+        run = Run(seed, max(points, 10), own=False)
+        run.evaluated(points, lambda d: run.noisy((6.5 if jumps and d > 0.5 else 0.9) + math.exp(-6 * d), 0.02))
+        yield Case("evaluation jumps", "7 times" if jumps else "none", jumps, (None, "warning") if jumps else "note", run.file())
+
+
+FAMILIES = (two_levels, evaluations_that_jump, norms_that_are_lost, skipped_steps, losses_of_zero, breaks_at_once, explodes, ruined, rates_of_zero, overfits,
             evaluations_that_are_lost, resumes, norms_of_ranks, overflows, ends, memory, no_learning, games)
 POINTS = (10, 20, 60, 200)
 

@@ -24,6 +24,7 @@ class LogDictionary {
 
   // False: it is none, or cut; what was read before that is in members() all the same.
   bool Read(std::string_view text);
+  size_t end() const { return at_; }  // of what was read
   const std::vector<Member>& members() const { return members_; }
   size_t others() const { return others_; }  // texts and lists that it holds
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
@@ -112,7 +113,7 @@ bool HoldsSeries(std::string_view inside) {
 }
 
 constexpr Bytes kEnds("|;,");
-constexpr Bytes kStops("0123456789+-.nNiI|;,([]\xE2");
+constexpr Bytes kStops("0123456789+-.nNiI|;,()[]\xE2");
 
 }  // namespace
 
@@ -151,6 +152,11 @@ bool LogPairs::TryNumber(LogPair* pair) {
   const UnitOf* known = FindUnit(tight);
   const bool fits = MayStandBehind(unit_end, end_) && tight.size() <= 24 &&
                     (!word || tight.empty() || known != nullptr);
+  // "INFO", "nanogpt": no number.
+  if (word && stop != end_ && IsPairLetter(*stop) && known == nullptr) {
+    for (++at_; at_ != end_ && IsPairLetter(*at_);) ++at_;
+    return false;
+  }
   if (word && IsWordOfName({name_, static_cast<size_t>(at_ - name_)}, unit_end, end_)) {
     at_ = unit_end;
     return false;
@@ -189,12 +195,13 @@ bool LogPairs::TryNumber(LogPair* pair) {
   const bool listed = at_ != begin_ && at_[-1] == '[';
   at_ = ratio ? total : unit_end;
   if (tight == "m") at_ = AddSeconds(at_, end_, &pair->value);
-  // "250.0 ms": a unit behind a space.
+  // "250.0 ms": a unit after a space.
   if (!ratio && tight.empty() && end_ - at_ > 1 && *at_ == ' ') {
     const char* far = UnitEnd(at_ + 1, end_);
     const UnitOf* behind = FindUnit({at_ + 1, static_cast<size_t>(far - at_ - 1)});
     static constexpr Bytes kBehindUnit(" ,;|)]");
-    if (behind != nullptr && (far == end_ || kBehindUnit[*far])) {
+    const bool sentence = far != end_ && *far == '.' && (far + 1 == end_ || IsSpaceByte(far[1]));
+    if (behind != nullptr && (far == end_ || kBehindUnit[*far] || sentence)) {
       known = behind;
       at_ = far;
     }
@@ -265,6 +272,20 @@ void LogPairs::TakeGroup() {
   name_ = at_ + 1;
 }
 
+// At the parenthesis of "losses = (train: 2.5, val: 2.6)": it opens a group.
+bool LogPairs::TakeTuple() {
+  static constexpr Bytes kTail(" \t:=");
+  std::string_view name(name_, static_cast<size_t>(at_ - name_));
+  Trim(&name, kSpaces, kSpaces);
+  const bool valued = !name.empty() && kSigns[name.back()];
+  Trim(&name, kTail, kTail);
+  const bool losses = name == "losses" || name == "Losses" || name == "loss" || name == "Loss";
+  if (!losses || !valued || end_ - at_ < 2 || !IsPairLetter(at_[1])) return false;
+  group_ = name;
+  name_ = ++at_;
+  return tuple_ = true;
+}
+
 // At an opening parenthesis right behind a value: what is in it belongs to that.
 bool LogPairs::PassParentheses() {
   constexpr std::ptrdiff_t kMost = 64;
@@ -329,10 +350,13 @@ bool LogPairs::Next(LogPair* pair) {
     } else if (c == '[' || c == ']') {
       TakeGroup();
       ++at_;
+    } else if (c == ')') {
+      if (std::exchange(tuple_, false)) group_ = {};
+      ++at_;
     } else if (c == '(') {
       const char* open = at_;
       if (TryWrapped(pair)) return true;
-      if (at_ == open && !PassParentheses()) ++at_;
+      if (at_ == open && !TakeTuple() && !PassParentheses()) ++at_;
     } else if (at_ != begin_ && !kBefore[at_[-1]]) {
       ++at_;
     } else if (TryNumber(pair)) {

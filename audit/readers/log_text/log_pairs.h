@@ -50,6 +50,7 @@ class LogPairs {
   bool TakeNameBehind(LogPair* pair);
   void Refuse(std::string_view text);
   void TakeGroup();
+  bool TakeTuple();
   bool PassParentheses();
   bool TakeLimit(const char* stop, LogPair* pair);
   bool TryWrapped(LogPair* pair);
@@ -62,6 +63,7 @@ class LogPairs {
   LogNames* names_;
   Decimals decimals_;
   std::string_view group_;
+  bool tuple_ = false;  // a parenthesis ends the group
   std::string_view first_refused_;
   size_t refused_ = 0;
 };

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "audit/readers/log_text/log_bytes.h"
+#include "audit/readers/scalars/number_text.h"
 
 namespace plumbline::audit {
 
@@ -155,6 +156,19 @@ bool EndsCount(std::string_view text, size_t at) {
   }
 }
 
+// "1.000e+03", "405.0": a whole number. Returns its end; `at`: it is none.
+size_t ReadWholeNumber(std::string_view text, size_t at, int64_t* count) {
+  constexpr double kMost = 1e15;
+  double value = 0;
+  const char* const from = text.data() + at;
+  const char* const stop = ScanNumber(from, text.data() + text.size(), &value);
+  const std::string_view number(from, static_cast<size_t>(stop - from));
+  const bool marked = number.find('e') != number.npos || number.ends_with(".0");
+  if (!marked || !IsWhole(value) || value < 0 || value > kMost) return at;
+  *count = static_cast<int64_t>(value);
+  return at + number.size();
+}
+
 // `at` is behind the word. True: a number follows.
 bool ReadStep(std::string_view text, size_t at, LogMark* mark) {
   at = PassBlanks(text, PassPhase(text, at, mark));
@@ -168,6 +182,10 @@ bool ReadStep(std::string_view text, size_t at, LogMark* mark) {
   const size_t number = at;
   at = ReadLogCount(text, at, &mark->step);
   if (at == number) return false;
+  if (at < text.size() && (text[at] == '.' || text[at] == 'e')) {
+    const size_t end = ReadWholeNumber(text, number, &mark->step);
+    if (end != number) at = end;
+  }
   size_t slash = PassBlanks(text, at);
   if (slash < text.size() && text[slash] == '/') {
     const size_t total = PassBlanks(text, slash + 1);
@@ -223,7 +241,7 @@ constexpr std::array<bool, 256> kMarkBytes = MarkBytes();
 bool IsBefore(char c) { return !IsLogLetter(c) && !IsLogDigit(c); }
 
 // The number behind `word` in the text, the word not within another; -1: none.
-int64_t CountBehind(std::string_view text, std::string_view word) {
+int64_t LogCountAfter(std::string_view text, std::string_view word) {
   for (size_t at = 0; at + word.size() < text.size(); ++at) {
     if (Small(text[at]) != word[0] || (at > 0 && !IsBefore(text[at - 1]))) continue;
     bool same = true;
@@ -300,16 +318,17 @@ size_t ReadLabel(std::string_view line, int64_t* label) {
 int64_t RankInPrefix(std::string_view prefix) {
   constexpr int64_t kMostRank = 1 << 20;
   int64_t rank = -1;
-  if (ReadLabel(prefix, &rank) == 0) rank = CountBehind(prefix, "rank");
+  if (ReadLabel(prefix, &rank) == 0) rank = LogCountAfter(prefix, "rank");
   // torchrun --tee: "[default3]:..."
   if (rank < 0 && prefix.starts_with('[')) {
-    rank = CountBehind(prefix.substr(0, 24), "default");
-    if (rank < 0) rank = CountBehind(prefix.substr(0, 24), "trainer");
+    rank = LogCountAfter(prefix.substr(0, 24), "default");
+    if (rank < 0) rank = LogCountAfter(prefix.substr(0, 24), "trainer");
   }
   return rank <= kMostRank ? rank : -1;
 }
 
-int64_t EpochInPrefix(std::string_view prefix) { return CountBehind(prefix, "epoch"); }
+int64_t EpochInPrefix(std::string_view prefix) { return LogCountAfter(prefix, "epoch"); }
+int64_t TaskInPrefix(std::string_view prefix) { return LogCountAfter(prefix, "task"); }
 
 bool IsEvaluationPrefix(std::string_view prefix) {
   static constexpr std::string_view kWords[] = {"validation", "validating", "valid", "evaluation",

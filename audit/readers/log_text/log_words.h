@@ -52,6 +52,7 @@ size_t ReadLabel(std::string_view line, int64_t* label);
 // What stands before a mark: a time, a host, a logger, a rank.
 int64_t RankInPrefix(std::string_view prefix);   // -1: none
 int64_t EpochInPrefix(std::string_view prefix);  // -1: none
+int64_t TaskInPrefix(std::string_view prefix);   // -1: none
 // "validation loss at iteration 1000", "[eval] step 10".
 bool IsEvaluationPrefix(std::string_view prefix);
 // "Valid metrics: ", "  test: ": of a line below a heading, what stands before its first name.

@@ -109,7 +109,8 @@ std::string_view WithoutActor(std::string_view line) {
   const size_t close = line.substr(0, kLongest).find(") ");
   if (close == std::string_view::npos) return line;
   const size_t pid = line.substr(0, close).find(" pid=");
-  return pid != std::string_view::npos && IsPairDigit(line[pid + 5]) ? line.substr(close + 2) : line;
+  return pid != std::string_view::npos && IsPairDigit(line[pid + 5]) ? line.substr(close + 2)
+                                                                     : line;
 }
 
 std::string_view WithoutSource(std::string_view line, bool* had) {

@@ -10,8 +10,10 @@ namespace plumbline::audit {
 LogDocument DocumentOf(std::string_view path, std::string_view head) {
   if (path.ends_with(".ipynb")) return LogDocument::kNotebook;
   const size_t first = head.find_first_not_of(" \t\r\n");
-  if (!path.ends_with(".json") || first == std::string_view::npos) return LogDocument::kNone;
+  if (first == std::string_view::npos) return LogDocument::kNone;
   const std::string_view json = head.substr(first);
+  const bool kaggle = json.starts_with("[{\"stream_name\"");
+  if (!path.ends_with(".json") && !kaggle) return LogDocument::kNone;
   return LooksLikeExport(json) && !LinesOfExport(json).empty() ? LogDocument::kExport
                                                                : LogDocument::kNone;
 }

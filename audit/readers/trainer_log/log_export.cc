@@ -36,9 +36,10 @@ bool ReadTime(JsonCursor* cursor, std::string* time) {
   return true;
 }
 
-// {"timestamp": 1700000000000, "message": "step 1 loss 2.5"}
+// {"timestamp": 1700000000000, "message": "step 1 loss 2.5"}; Kaggle's {"time": 1.5, "data": ...}
 void ReadMessage(JsonCursor* cursor, TimedLines* lines) {
-  static constexpr std::string_view kKeys[] = {"message", "textPayload", "log", "line", "msg"};
+  static constexpr std::string_view kKeys[] = {"message", "textPayload", "log",
+                                               "line",    "msg",         "data"};
   if (!cursor->EnterObject()) return;
   TimedLine line;
   for (std::string_view key; cursor->NextMember(&key);) {

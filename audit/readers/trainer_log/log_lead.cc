@@ -154,6 +154,11 @@ std::optional<LogMark> LeadingCount(std::string_view text) {
   if (at == text.size()) return std::nullopt;
   if (IsPairDigit(text[at])) return PlainLead(text, at);
   LogMark mark;
+  if (text[at] == 's' && ByteIs(text, at + 1, ':')) {  // "s:20 trl:2.5" of llm.c
+    mark.begin = at;
+    mark.end = ReadLogCount(text, at + 2, &mark.step);
+    return mark.end == at + 2 ? std::nullopt : Checked(text, mark);
+  }
   if (text[at] == '#') {
     mark.begin = at;
     mark.end = ReadLogCount(text, at + 1, &mark.step);

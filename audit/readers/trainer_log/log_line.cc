@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "audit/readers/log_text/log_bytes.h"
+#include "audit/readers/log_text/log_language.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/trainer_log/log_counter.h"
@@ -27,16 +28,18 @@ bool HasLetter(std::string_view text) {
 }
 
 bool HasTraining(const LogRecord& record) {
-  return std::any_of(record.values.begin(), record.values.end(),
-                     [](const LogRecord::Value& v) { return HasTrainingWord(v.name); });
+  return std::any_of(record.values.begin(), record.values.end(), [](const LogRecord::Value& v) {
+    return HasTrainingWord(v.name) || (!v.group.empty() && HasTrainingWord(v.group));
+  });
 }
 
 bool LogParser::Parse(std::string_view line, bool ended, LogRecord* record) {
   record->Clear();
   record->mark = {};
   line = open_dictionary_.Take(WithBars(WithoutEscapes(line, &plain_), &bars_));
+  if (foreign_) line = WithEnglishWords(line, &english_);
   signs_ = kNoSigns;
-  if (line.empty()) return false;
+  if (line.empty() && !result_.open()) return false;
   if (const std::string_view inner = LineInJson(line, &inner_); !inner.empty()) {
     const std::string_view own = line;
     std::string colours;
@@ -75,6 +78,10 @@ bool LogParser::ParseLabelled(std::string_view line, bool ended, LogRecord* reco
 bool LogParser::ParseLine(std::string_view line, bool ended, LogRecord* record) {
   line = WithoutSource(WithoutActor(line), &sourced_);
   record->line = line;
+  if (bool whole = false; result_.Take(line, &whole)) {
+    if (whole) TakeRow(result_.row(), record);
+    return whole;
+  }
   const std::optional<LogMark> mark = FindMark(line);
   if (!mark) {
     const bool whole = ParseUnmarked(line, ended, record);
@@ -104,6 +111,7 @@ bool LogParser::ParseLine(std::string_view line, bool ended, LogRecord* record) 
 bool LogParser::ParseUnmarked(std::string_view line, bool ended, LogRecord* record) {
   if (line.find_first_not_of(" \t") == std::string_view::npos) return false;
   if (Continue(line, ended, record)) return true;
+  if (ParseSides(line, record)) return !record->values.empty();
   if (ParseTable(line, record)) return !record->values.empty();
   if (ParseKeras(line, ended, record)) return true;
   signs_ = SignsIn(line);
@@ -116,6 +124,7 @@ bool LogParser::ParseUnmarked(std::string_view line, bool ended, LogRecord* reco
 
 void LogParser::OpenBlock(const LogRecord& record) {
   continued_ = true;
+  bare_ = false;
   continued_mark_ = record.mark;
   continued_how_ = record.how;
   continued_evaluation_ = record.evaluation;
@@ -138,6 +147,7 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (!continued_) return false;
   if (listed_) return Listed(line, ended, record);
   if (wrapped_) return Wrapped(line, ended, record);
+  if (bare_ && UnderStep(line, ended, record)) return !record->values.empty();
   const bool indented = line.starts_with(' ') || line.starts_with('\t');
   const char first = line[line.find_first_not_of(" \t")];
   if (!indented || IsPairDigit(first) || !HasSign(line)) {
@@ -150,6 +160,31 @@ bool LogParser::Continue(std::string_view line, bool ended, LogRecord* record) {
   if (name > line.data() && name < line.data() + line.size())
     record->evaluation |= IsEvaluationHead(line.substr(0, static_cast<size_t>(name - line.data())));
   return true;
+}
+
+// "Loss: 2.5" or "| loss | 2.5 |" below "Step: 10". True: the line belongs to the block; one
+// without a value is a rule or a header of the box.
+bool LogParser::UnderStep(std::string_view line, bool ended, LogRecord* record) {
+  constexpr size_t kLongest = 120;
+  static constexpr Bytes kEdges(" \t|");
+  if (line.size() > kLongest) return false;
+  std::string_view text = line.substr(heading_.EndIn(line));
+  Trim(&text, kSpaces, kSpaces);
+  const bool boxed = text.starts_with('|');
+  Trim(&text, kEdges, kEdges);
+  if (text.empty() || !HasLetter(text)) return true;
+  if (!IsPairLetter(text[0])) return false;
+  if (!TakeContinued(text, ended, record)) {
+    record->Clear();
+    record->line = line;
+    return boxed;
+  }
+  const LogRecord::Value& first = record->values[0];
+  const char* end = first.name.data() + first.name.size();
+  const bool whole = first.name.data() == text.data() && end < text.data() + text.size() &&
+                     (boxed || HasSign(text.substr(first.name.size(), 3)));
+  if (!whole) record->Clear();
+  return whole;
 }
 
 // VITS: the values of the step whose number is in the list above.
@@ -189,9 +224,21 @@ bool LogParser::ParseStep(std::string_view line, bool ended, LogRecord* record) 
          rest[brace + 1] != '"')
     brace = rest.find('{', brace + 1);
   TakePairs(rest.substr(0, brace), ended || brace != std::string_view::npos, record);
-  if (brace != std::string_view::npos) TakeDictionary(rest.substr(brace), ended, record);
+  if (brace != std::string_view::npos) {
+    const size_t first = record->values.size();
+    const size_t end = TakeDictionary(rest.substr(brace), ended, record);
+    GroupByName(rest.substr(0, brace), first, record);
+    TakePairs(rest.substr(std::min(rest.size(), brace + end)), ended, record);
+  }
   if (record->values.empty()) TakeAfter(rest, ended, record);
-  if (mark.alone || (record->values.empty() && !HasLetter(rest))) OpenBlock(*record);
+  if (record->values.empty() && !HasLetter(record->prefix) && TakeNameless(rest, ended, record))
+    record->mark.nameless = true;
+  const bool bare = record->values.empty() && !HasLetter(rest);
+  if (mark.alone || bare) OpenBlock(*record);
+  if (bare) {
+    bare_ = true;
+    heading_.Keep(record->prefix);
+  }
   NameOptimum(line, record);
   return !record->values.empty();
 }
@@ -203,19 +250,6 @@ void LogParser::NameOptimum(std::string_view line, LogRecord* record) {
   LogRecord::Value& first = record->values[0];
   const bool alone = record->values.size() == 1;
   if ((lbfgs && first.name == "f") || (alone && first.name == "value")) first.name = kLossName;
-}
-
-bool LogParser::ParseTable(std::string_view line, LogRecord* record) {
-  bool whole = false;
-  if (!table_.Take(line, &whole)) return false;
-  if (!whole) return true;
-  const LogRow& row = table_.row();
-  record->mark.step = row.step;
-  record->how = row.epoch ? LogRecord::Step::kEpoch : LogRecord::Step::kSaid;
-  record->mark.batches = row.batches;
-  record->mark.epoch = row.of_epoch;
-  for (const LogRow::Value& v : row.values) record->values.push_back({v.name, v.value});
-  return true;
 }
 
 bool LogParser::ParseBar(std::string_view line, bool ended, LogRecord* record) {

@@ -8,6 +8,7 @@
 
 #include "audit/readers/log_text/log_dictionary.h"
 #include "audit/readers/log_text/log_pairs.h"
+#include "audit/readers/log_text/log_result.h"
 #include "audit/readers/log_text/log_table.h"
 #include "audit/readers/log_text/log_words.h"
 #include "audit/readers/log_text/log_wrapping.h"
@@ -60,6 +61,8 @@ class LogParser {
   void SetDecimals(Decimals decimals) { decimals_ = decimals; }
   // "3: 5/200 loss 2.5": the lines begin with their epoch, not with a rank.
   void SetLabelsAreEpochs(bool are) { epoch_labels_ = are; }
+  // The lines have words that WithEnglishWords knows.
+  void SetForeign(bool foreign) { foreign_ = foreign; }
   // `ended`: the line is whole. The record is valid until the next call and as long as the line.
   bool Parse(std::string_view line, bool ended, LogRecord* record);
   // The step of the newest bar of the training; -1: none was shown.
@@ -74,6 +77,7 @@ class LogParser {
   bool Continue(std::string_view line, bool ended, LogRecord* record);
   bool Wrapped(std::string_view line, bool ended, LogRecord* record);
   bool Listed(std::string_view line, bool ended, LogRecord* record);
+  bool UnderStep(std::string_view line, bool ended, LogRecord* record);
   bool TakeContinued(std::string_view pairs, bool ended, LogRecord* record);
   bool ParseStep(std::string_view line, bool ended, LogRecord* record);
   bool ParseCounter(std::string_view line, const LogMark& mark, bool ended, LogRecord* record);
@@ -85,6 +89,8 @@ class LogParser {
   bool ParseDictionary(std::string_view text, bool ended, LogRecord* record);
   bool ParseKeras(std::string_view line, bool ended, LogRecord* record);
   bool ParseTable(std::string_view line, LogRecord* record);
+  static void TakeRow(const LogRow& row, LogRecord* record);
+  bool ParseSides(std::string_view line, LogRecord* record);
   bool ParseUnder(std::string_view line, bool ended, LogRecord* record);
   bool TakeEvaluationAlone(std::string_view line, bool ended, LogRecord* record);
   bool IsSample() const;
@@ -95,7 +101,9 @@ class LogParser {
   void TakeAfter(std::string_view rest, bool ended, LogRecord* record);
   void TakePairs(std::string_view text, bool ended, LogRecord* record);
   void TakeParts(std::string_view text, bool ended, LogRecord* record);
-  void TakeDictionary(std::string_view text, bool ended, LogRecord* record);
+  // Returns where the dictionary ends in `text`.
+  size_t TakeDictionary(std::string_view text, bool ended, LogRecord* record);
+  static void GroupByName(std::string_view before, size_t first, LogRecord* record);
   void OpenBlock(const LogRecord& record);
 
   static constexpr std::string_view kLossName = "loss";  // of a value that has no name
@@ -108,13 +116,17 @@ class LogParser {
   LogDictionary dictionary_;
   OpenDictionary open_dictionary_;
   LogTable table_;
+  LogResult result_;
   Decimals decimals_ = Decimals::kPoint;
-  bool epoch_labels_ = false;
+  bool epoch_labels_ = false, foreign_ = false;
+  std::string english_;
   int64_t epoch_ = -1;          // that a line began last; -1: none
   bool headed_ = false;         // by a line of its own: "Epoch 3/10"
   bool stamped_below_ = false;  // "epoch: 3" alone: lines with a time belong to it
   LogHeading heading_;
-  bool under_evaluation_ = false;         // "Test Error:" stands above
+  bool under_evaluation_ = false;  // "Test Error:" stands above
+  bool sides_ = false;             // "Training |  Validation" stands above
+  LogHeading sides_heading_;
   static constexpr int kNearAbove = 2;    // lines
   int64_t above_ = -1;                    // the step of a line above that has nothing else
   bool from_above_ = false;               // the record took its step from there
@@ -123,6 +135,7 @@ class LogParser {
   // A line that has the step, and what goes on below it.
   bool continued_ = false;
   bool listed_ = false;  // by a list that has the step: the next line alone
+  bool bare_ = false;    // by a step alone: "Step: 10", and "Loss: 2.5" or a box below it
   LogMark continued_mark_;
   LogRecord::Step continued_how_ = LogRecord::Step::kSaid;
   bool continued_evaluation_ = false;

@@ -233,16 +233,37 @@ bool LogParser::ParseUnder(std::string_view line, bool ended, LogRecord* record)
   return true;
 }
 
+// Where a name of an evaluation begins a line, or follows the words of a logger: "[12:00:22 INFO] -
+// eval_loss: 2.5", "[12:00:22 INFO] Validation perplexity: 5.4".
+static size_t EvaluationAt(std::string_view line) {
+  static constexpr std::string_view kNames[] = {"eval_loss", "Validation perplexity",
+                                                "Validation accuracy", "Validation loss"};
+  constexpr size_t kFar = 64;
+  for (const std::string_view name : kNames) {
+    const size_t at = line.substr(0, kFar).find(name);
+    if (at == std::string_view::npos) continue;
+    const size_t sign = PassBlanks(line, at + name.size());
+    const bool valued = sign < line.size() && (line[sign] == ':' || line[sign] == '=');
+    const std::string_view before = line.substr(0, at);
+    if (valued && (at == 0 || before.ends_with("] ") || before.ends_with("- "))) return at;
+  }
+  return std::string_view::npos;
+}
+
 // "val loss 4.998", a line of its own (llm.c): of the newest step.
 bool LogParser::TakeEvaluationAlone(std::string_view line, bool ended, LogRecord* record) {
   static constexpr std::string_view kNames[] = {"val loss ", "val_loss ", "validation loss ",
                                                 "eval loss ", "test loss "};
   Trim(&line, kSpaces, kSpaces);
+  record->how = LogRecord::Step::kEpoch;
+  record->mark.step = std::max<int64_t>(0, epoch_);
+  if (const size_t at = EvaluationAt(line); at != std::string_view::npos) {
+    TakePairs(line.substr(at), ended, record);
+    return !record->values.empty();
+  }
   for (const std::string_view name : kNames) {
     if (!line.starts_with(name) || line.find(' ', name.size()) != std::string_view::npos) continue;
     TakePairs(line, ended, record);
-    record->how = LogRecord::Step::kEpoch;
-    record->mark.step = std::max<int64_t>(0, epoch_);
     return record->values.size() == 1;
   }
   return false;

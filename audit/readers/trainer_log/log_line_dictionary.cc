@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "audit/readers/log_text/log_bytes.h"
 #include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/trainer_log/log_line.h"
@@ -75,7 +76,20 @@ bool LogParser::IsSample() const {
                      });
 }
 
-void LogParser::TakeDictionary(std::string_view text, bool ended, LogRecord* record) {
+// "losses: {'ce': 2.5, 'aux': 0.1}": members, from number `first` on, whose names are none of a
+// training belong to the name before the brace.
+void LogParser::GroupByName(std::string_view before, size_t first, LogRecord* record) {
+  static constexpr Bytes kTail(" \t:=");
+  const auto begin = record->values.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto training = [](const LogRecord::Value& v) { return HasTrainingWord(v.name); };
+  if (std::any_of(begin, record->values.end(), training)) return;
+  Trim(&before, kSpaces, kTail);
+  before.remove_prefix(std::min(before.size(), before.find_last_of(" \t,|") + 1));
+  if (before.empty() || !IsPairLetter(before[0]) || !HasTrainingWord(before)) return;
+  for (auto v = begin; v != record->values.end(); ++v) v->group = before;
+}
+
+size_t LogParser::TakeDictionary(std::string_view text, bool ended, LogRecord* record) {
   dictionary_.Read(text);
   for (const LogDictionary::Member& member : dictionary_.members()) {
     if (!ended && member.at_end && std::isfinite(member.value)) {
@@ -84,6 +98,7 @@ void LogParser::TakeDictionary(std::string_view text, bool ended, LogRecord* rec
       record->values.push_back({member.name, member.value, {}, false, member.total});
     }
   }
+  return dictionary_.end();
 }
 
 }  // namespace plumbline::audit

@@ -25,9 +25,9 @@ bool NamesThePlace(std::string_view name) {
       "gpu",    "node",       "worker",      "process",    "host",        "job",     "world_size",
       "device", "thread",     "time",        "timestamp",  "ts",          "line",    "lineno",
       "ep",     "batch",      "batches",     "batch_idx",  "eta",         "elapsed", "remaining",
-      "run",    "v_num",      "seed",        "jan",        "feb",         "mar",     "apr",
-      "may",    "jun",        "jul",         "aug",        "sep",         "oct",     "nov",
-      "dec"};
+      "run",    "task",       "v_num",       "seed",       "jan",         "feb",     "mar",
+      "apr",    "may",        "jun",         "jul",        "aug",         "sep",     "oct",
+      "nov",    "dec"};
   std::string lower(LastOfName(name));
   for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
   return StepNameRank(lower) >= 0 ||
@@ -36,6 +36,7 @@ bool NamesThePlace(std::string_view name) {
 
 // "train.callbacks.console:43", "trainer:train:1": a module and its line.
 bool IsOfModule(std::string_view text, const LogPair& pair) {
+  if (HasTrainingWord(pair.name)) return false;  // "INFO:train:loss = 0.0, step = 900"
   const auto at = static_cast<size_t>(pair.name.data() - text.data());
   const bool part = at > 0 && text[at - 1] == ':';
   const bool dotted = pair.name.find('.') != std::string_view::npos && !pair.name.ends_with('.');

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/line_reader.h"
 #include "audit/readers/log_text/log_bytes.h"
+#include "audit/readers/log_text/log_language.h"
 #include "audit/readers/log_text/log_wrapping.h"
 #include "audit/readers/rollout/known_maps.h"
 #include "audit/readers/scalars/point_file.h"
@@ -113,6 +115,7 @@ class LogEvidence {
 
   // Lines up to the one that decides.
   void Look(std::string_view text, bool all) {
+    parser_.SetForeign(HasForeignWords(text.substr(0, kLanguageSample)));
     while (!text.empty() && !Enough()) {
       const size_t end = text.find_first_of("\n\r");
       if (end == std::string_view::npos && !all) return;
@@ -130,6 +133,7 @@ class LogEvidence {
   }
 
  private:
+  static constexpr size_t kLanguageSample = 64 << 10;
   static constexpr size_t kRepeats = 3;      // of one line with words around its numbers
   static constexpr size_t kMostShapes = 64;  // that are compared
   static constexpr size_t kNameless = 8;     // of "100: 2.5", the step rising
@@ -146,10 +150,7 @@ class LogEvidence {
       sentences_ += words >= 4 && 10 * words >= 7 * tokens && EndsSentence(line) ? 1 : 0;
       return;
     }
-    const bool training =
-        std::any_of(record_.values.begin(), record_.values.end(),
-                    [](const LogRecord::Value& v) { return HasTrainingWord(v.name); });
-    if (!training || IsQuoted(record_.prefix)) return;
+    if (!HasTraining(record_) || IsQuoted(record_.prefix)) return;
     if (record_.mark.nameless) {
       nameless_ += record_.mark.step > last_nameless_ ? 1 : 0;
       last_nameless_ = record_.mark.step;
@@ -250,6 +251,26 @@ bool IsTrainerLog(std::string_view path, std::string_view head) {
   // The banner before the first step may be longer than that.
   evidence.Look(LastBytes(path, kTail), true);
   return evidence.IsLog();
+}
+
+std::string OtherSeriesIn(std::string_view head) {
+  constexpr size_t kMostNamed = 8, kFewestLines = 3;
+  std::set<std::string> names;
+  size_t lines = 0;
+  LogParser parser;
+  LogRecord record;
+  while (!head.empty()) {
+    const std::string_view line = head.substr(0, head.find_first_of("\r\n"));
+    head.remove_prefix(std::min(head.size(), line.size() + 1));
+    if (!parser.Parse(line, true, &record) || record.how == LogRecord::Step::kCounted) continue;
+    if (HasTraining(record)) return "";
+    ++lines;
+    for (const LogRecord::Value& v : record.values)
+      if (names.size() < kMostNamed) names.emplace(v.name);
+  }
+  std::string list;
+  for (const std::string& name : names) list.append(list.empty() ? "" : ", ").append(name);
+  return lines >= kFewestLines ? list : "";
 }
 
 }  // namespace plumbline::audit

@@ -12,11 +12,12 @@
 #include "analysis/role/role.h"
 #include "audit/readers/input/file.h"
 #include "audit/readers/input/line_reader.h"
+#include "audit/readers/log_text/line_labels.h"
+#include "audit/readers/log_text/log_language.h"
 #include "audit/readers/scalars/column_names.h"
 #include "audit/readers/scalars/point_file.h"
 #include "audit/readers/scalars/step_name.h"
 #include "audit/readers/scalars/text_file.h"
-#include "audit/readers/trainer_log/line_labels.h"
 #include "audit/readers/trainer_log/log_document.h"
 #include "audit/readers/trainer_log/log_line.h"
 #include "audit/readers/trainer_log/log_recognition.h"
@@ -57,8 +58,11 @@ class TrainerLogFile : public TextPointFile {
                       LineEnds::kNewlineOrReturn),
         kind_(kind) {
     if (kind_ != LogDocument::kNone) return;
-    parser_.SetDecimals(DecimalsOf(report->path));
+    constexpr size_t kSample = 64 << 10;
+    const std::string head = FirstBytes(report->path, "", kSample);
+    parser_.SetDecimals(DecimalsOf(head));
     parser_.SetLabelsAreEpochs(LabelsAreEpochs(report->path));
+    parser_.SetForeign(foreign_ = HasForeignWords(head));
   }
 
  protected:
@@ -100,6 +104,7 @@ class TrainerLogFile : public TextPointFile {
                     " lines of batches within one: they are ignored");
     }
     NoteSteps();
+    if (foreign_) report().Note("expected English words, found others: known words are translated");
     if (epochs_ > 0)
       report().Note(
           "expected a step in each line, found only an epoch: the epoch is used as the step");
@@ -133,13 +138,11 @@ class TrainerLogFile : public TextPointFile {
   }
 
   // One line counts a sample of the file, since a number such as "4,507" is both.
-  static Decimals DecimalsOf(const std::string& path) {
-    constexpr size_t kSample = 64 << 10;
-    const std::string head = FirstBytes(path, "", kSample);
+  static Decimals DecimalsOf(std::string_view head) {
     size_t commas = 0, points = 0;
-    for (std::string_view rest = head; !rest.empty();) {
-      const std::string_view line = rest.substr(0, rest.find_first_of("\r\n"));
-      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    while (!head.empty()) {
+      const std::string_view line = head.substr(0, head.find_first_of("\r\n"));
+      head.remove_prefix(std::min(head.size(), line.size() + 1));
       CountDecimals(line, &commas, &points);
     }
     return commas >= 2 && points == 0 ? Decimals::kComma : Decimals::kPoint;
@@ -209,6 +212,7 @@ class TrainerLogFile : public TextPointFile {
     refused_.Add(record_.refused, record_.first_refused);
     prefix_ = RankPrefix(record_.prefix, sink);
     rank_bytes_ = prefix_.size();
+    prefix_ += TaskPrefix(record_.prefix);
     if (record_.evaluation) prefix_ += kEvaluation;
     for (const LogRecord::Value& v : record_.values) columns_.push_back(ColumnOf(sink, v));
     const int64_t step = StepOfRecord();
@@ -302,6 +306,14 @@ class TrainerLogFile : public TextPointFile {
     return rank == rank_ ? "" : "rank" + std::to_string(rank) + "/";
   }
 
+  // "task 1 step 60 loss 2.5": each task that is learnt begins anew. The first has no prefix.
+  std::string TaskPrefix(std::string_view text) {
+    const int64_t task = TaskInPrefix(text);
+    if (task < 0) return "";
+    if (task_ < 0) task_ = task;
+    return task == task_ ? "" : "task" + std::to_string(task) + "/";
+  }
+
   static bool HasLoss(const LogRecord& record) {
     return std::any_of(record.values.begin(), record.values.end(),
                        [](const LogRecord::Value& v) { return v.name == "loss"; });
@@ -366,8 +378,9 @@ class TrainerLogFile : public TextPointFile {
   int64_t last_step_ = -1;                // of the training; -1: none yet
   int64_t evaluation_batches_ = 0;
   LeftOut refused_;
-  int64_t rank_ = -1;
+  int64_t rank_ = -1, task_ = -1;
   bool told_long_ = false;
+  bool foreign_ = false;
 };
 
 std::unique_ptr<PointFile> OpenLog(InputReport* report, const ScalarOptions& /*options*/) {

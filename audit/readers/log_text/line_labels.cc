@@ -1,10 +1,11 @@
-#include "audit/readers/trainer_log/line_labels.h"
+#include "audit/readers/log_text/line_labels.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
 
 #include "audit/readers/input/file.h"
+#include "audit/readers/input/line_reader.h"
 #include "audit/readers/log_text/log_words.h"
 
 namespace plumbline::audit {
