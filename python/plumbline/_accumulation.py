@@ -48,10 +48,10 @@ class _Sum:
             sampled = site and run._indices(site, self._parameter.numel(), _SAMPLES)
             self._indices = None if sampled is None else as_indices(sampled)
             if self._indices is not None:
-                self._tell_left(self._left.found())
+                self._report_left(self._left.found())
         return self._indices is not None
 
-    def _tell_left(self, seen):
+    def _report_left(self, seen):
         if seen is not None:
             places, left, found = seen
             self._run.observe_reduction(
@@ -64,7 +64,7 @@ class _Sum:
             body(*arguments)
         except Exception as error:  # nothing of ours may end the trainer's step
             self._indices = None
-            self._run._tell(("accumulation", self._name),
+            self._run._report_error(("accumulation", self._name),
                             f"watch_accumulation: {self._name}: {error!r}")  # fmt: skip
 
     def _before(self, addend):
@@ -103,7 +103,7 @@ class _Sum:
     def _keep_left(self):
         run = self._run
         site = run._site(KIND_REDUCTION, self._name, "accumulation")
-        self._tell_left(self._left.used())
+        self._report_left(self._left.used())
         self._left.step_ends(due=site is not None and site.word[0] <= run._step + 1)
 
     def _emit(self):

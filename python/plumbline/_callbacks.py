@@ -68,7 +68,7 @@ class Session:
         """The trainer's own, for the first step that begins: numbers and switches, `settings/NAME`."""
         self._settings = values
 
-    def tell_settings(self):
+    def record_settings(self):
         """In the open step, once."""
         values, self._settings = self._settings, {}
         for name, value in values.items():
@@ -76,7 +76,7 @@ class Session:
                 self.run._own_scalar(f"settings/{name}", float(value))
 
     def stops(self, step):
-        """Has a finding of the level that stop_on names ended the training, behind this step?"""
+        """Returns whether a finding of the level that stop_on names ends the training after this step."""
         return self.run is not None and self.run._stops(step)
 
     def scalars(self, metrics, prefix=""):

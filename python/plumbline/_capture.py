@@ -72,7 +72,7 @@ def _arguments(arguments, named):
 
 def _op_name(op):
     if op is None:
-        return "sum"  # what allreduce does unless told otherwise
+        return "sum"  # the default of allreduce
     kinds = sys.modules["torch.distributed"].ReduceOp
     for name in ("SUM", "AVG", "MAX", "MIN", "PRODUCT"):
         kind = getattr(kinds, name, None)
@@ -82,7 +82,7 @@ def _op_name(op):
 
 
 class _Work:
-    """A collective under way. Whoever waits for it gets its result after we have looked at it."""
+    """A collective in progress. wait() returns its result after it was observed."""
 
     def __init__(self, work, looked):
         self._work = work

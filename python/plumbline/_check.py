@@ -1,4 +1,4 @@
-"""check_router: runs a router on a batch and on variations of it, and says what its choices feel."""
+"""check_router: runs a router on a batch and on variations of it, and reports which variations change its choices."""
 
 import contextlib
 import ctypes
@@ -87,7 +87,7 @@ class RouterVerdict:
     row          "clean", "batch-dependent", "future-leak", "nondeterministic", "not-tried"
     future_share, earlier_share, later_share, other_rank_share
                  shares of the interventions that moved an assignment: later tokens of its own
-                 sequence, a sequence before, one behind, one of another rank; None: not tried
+                 sequence, a sequence before, one after, one of another rank; None: not tried
     witness      dict: row, sequence, position, lost_expert, gained_expert, changed_sequence,
                  changed_from, text; or None
     explanation  what was done and what came of it

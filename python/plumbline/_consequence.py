@@ -89,7 +89,7 @@ def _column(what, value, count):
 
 
 def _columns(shape, count, sequence_id, position):
-    """Rows of [B,S] losses are sequences, and [T] losses one, unless it is said otherwise."""
+    """Rows of [B,S] losses are sequences, and [T] losses one, unless sequence_id and position are given."""
     if sequence_id is not None:
         where = None if position is None else _column("position", position, count)
         return _column("sequence_id", sequence_id, count), where
@@ -167,7 +167,7 @@ class LeakMeter:
         position       as many integers, from 0 within the sequence
         padding_mask   as many bool: true is left out. Give it wherever a token has no target:
                        reduction='none' with ignore_index puts a loss of 0 there, which would count
-        pool_id        as many integers: who competes for an expert's places. Sequences of one pool
+        pool_id        as many integers: which rows compete for an expert's places. Sequences of one pool
                        are not independent; with it, pools and not sequences are the interval's units
 
         Raises ValueError where shapes do not agree, and then nothing of the batch is counted.

@@ -48,18 +48,18 @@ class Span:
 class Capturing:
     """The context of a CUDA graph's capture."""
 
-    __slots__ = ("_run", "_stream", "_behind")
+    __slots__ = ("_run", "_stream", "_former_step")
 
     def __init__(self, run, stream):
         self._run = run
         self._stream = stream
-        self._behind = None
+        self._former_step = None
 
     def __enter__(self):
-        self._behind = self._run._begin_capture(self._stream)
+        self._former_step = self._run._begin_capture(self._stream)
         return self._run
 
     def __exit__(self, *_):
-        if self._behind is not None:
-            self._run._end_capture(self._behind)
+        if self._former_step is not None:
+            self._run._end_capture(self._former_step)
         return False

@@ -1,6 +1,6 @@
 """Communication hooks of DistributedDataParallel, whenever they are registered.
 
-torch takes one hook for a model's life and gives none back, and before 2.0 does not say whether there
+torch takes one hook for a model's life and gives none back, and before 2.0 does not report whether there
 is one. So from plumbline.init on, the class itself hands torch a hook that looks each time whether its
 model is watched by now; while it is not, that is one look into a dictionary.
 """
@@ -61,12 +61,12 @@ class Hook:
     """The hook of one model that is watched."""
 
     def __init__(self, run, model, name):
-        """name: of the sites, with the bucket's number behind it."""
+        """name: of the sites; the bucket's number is appended."""
         self._run, self._model, self._name = run, weakref.ref(model), name
         prepare()
 
     def observe(self):
-        """At each forward pass until it says True: the trainer's hook is observed, or DDP's own."""
+        """Observes the trainer's hook, or DDP's own. Called at each forward pass until it returns True."""
         model, run = self._model(), self._run
         if model is None:
             return True
@@ -77,9 +77,9 @@ class Hook:
         try:
             model.register_comm_hook(None, run.observed(None, self._name))
         except AttributeError:
-            run._tell_softly("watch-hook", "watch: the sums of DistributedDataParallel are not observed; expected torch 1.8 or newer")
+            run._warn_once("watch-hook", "watch: the sums of DistributedDataParallel are not observed; expected torch 1.8 or newer")
         except RuntimeError as error:  # there is one
-            run._tell_softly("watch-hook", f"watch: a communication hook was registered before plumbline.init, and is not "
+            run._warn_once("watch-hook", f"watch: a communication hook was registered before plumbline.init, and is not "
                              f"observed ({error}); expected init first, or run.observed(hook)")  # fmt: skip
         return True
 

@@ -33,7 +33,7 @@ def _where(error):
     return f"{os.path.relpath(own[-1].filename)}:{own[-1].lineno}: " if own else ""
 
 
-def _said(error):
+def _message(error):
     return f"{type(error).__name__}: {' '.join(str(error).split()) or '(no text)'}"
 
 
@@ -48,9 +48,9 @@ def _factory(text):
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise _Refused(f"there is no module {name} in {os.getcwd()} or on PYTHONPATH") from None
-        raise _Refused(f"importing {name}: {_where(error)}{_said(error)}") from None
+        raise _Refused(f"importing {name}: {_where(error)}{_message(error)}") from None
     except (Exception, SystemExit) as error:
-        raise _Refused(f"importing {name}: {_where(error)}{_said(error)}") from None
+        raise _Refused(f"importing {name}: {_where(error)}{_message(error)}") from None
     made = getattr(module, function, None)
     if not callable(made):
         own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", None) == name and n[0] != "_"]
@@ -67,7 +67,7 @@ def _make(text):
     try:
         made = factory()
     except (Exception, SystemExit) as error:
-        raise _Refused(f"{text}: {_where(error)}{_said(error)}") from None
+        raise _Refused(f"{text}: {_where(error)}{_message(error)}") from None
     torch = sys.modules.get("torch")
     parts = list(made) if isinstance(made, (tuple, list)) else [made]
     if torch is None or not 1 <= len(parts) <= 3 or not isinstance(parts[0], torch.nn.Module):
@@ -190,18 +190,18 @@ def _routers(report, routers):
 
 
 class _Heard:
-    """Stands in for a run: what its routers would tell."""
+    """Replaces a run: keeps the calls that its routers make."""
 
     def __init__(self):
         self._step, self._spent, self._due, self._sites = 0, 0, {}, {}
-        self.calls, self.said = {}, {}
+        self.calls, self.warnings = {}, {}
         self._budget = Budget(1, None)
 
     def observe_routing(self, layer, **known):
         self.calls[layer] = known
 
-    def _tell_softly(self, key, text):
-        self.said[key[1]] = text
+    def _warn_once(self, key, text):
+        self.warnings[key[1]] = text
 
 
 @contextlib.contextmanager
@@ -228,7 +228,7 @@ def _forward(report, model, inputs):
     try:
         twin = copy.deepcopy(model).train()
     except Exception as error:
-        report.line("forward", f"not tested: the model cannot be copied ({_said(error)})")
+        report.line("forward", f"not tested: the model cannot be copied ({_message(error)})")
         return
     routers = Routers(heard, twin, _guarded, lambda: False)
     named = inputs if isinstance(inputs, dict) else {}
@@ -239,20 +239,20 @@ def _forward(report, model, inputs):
             twin(*given, **named)
             routers.step_ends()
     except Exception as error:
-        raise _Refused(f"the forward pass with the example inputs: {_where(error)}{_said(error)}") from None
+        raise _Refused(f"the forward pass with the example inputs: {_where(error)}{_message(error)}") from None
     finally:
         routers.remove()
-    _told(report, routers, heard)
+    _report_routers(report, routers, heard)
 
 
-def _told(report, routers, heard):
+def _report_routers(report, routers, heard):
     names = [r.found.name for r in routers.routers]
     report.line("forward", f"{len(heard.calls)} of {len(names)} routers observed")
     alike = {}
     for name in names:
         known = heard.calls.get(name)
         if known is None:
-            why = heard.said.get(name, "watch: it did not run")
+            why = heard.warnings.get(name, "watch: it did not run")
             report.miss(f"router {name}", why.split(", but ")[-1].replace("watch: ", "").replace(": not observed", ""),
                         "report it with run.observe_routing")  # fmt: skip
             continue

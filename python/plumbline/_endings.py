@@ -1,6 +1,6 @@
-"""How the process ends: what its runs say of it with their goodbye.
+"""How the process ends: the report that its runs send with their goodbye.
 
-Exceptions that nobody catches are seen by sys.excepthook and threading.excepthook, a status other
+Uncaught exceptions are seen by sys.excepthook and threading.excepthook, a status other
 than 0 by sys.exit. Whatever was there before is called, once, and does what it did; nothing here
 may raise. SIGTERM is libplumbline's (plumbline_watch_sigterm), where it has its default action.
 """
@@ -46,7 +46,7 @@ def _where(trace):
 def _text(value):
     try:
         return str(value)[:512]
-    except Exception:  # an exception may be unable to say itself
+    except Exception:  # str() of an exception may fail
         return ""
 
 
@@ -68,8 +68,8 @@ def _number(status):
     return status & 0xFF if isinstance(status, int) else 1
 
 
-def _note_exit(run, status, behind):
-    run._note_ending(EXIT, *(_described(behind) if behind is not None else ()), code=status)
+def _note_exit(run, status, cause):
+    run._note_ending(EXIT, *(_described(cause) if cause is not None else ()), code=status)
 
 
 # ---- hooks ---------------------------------------------------------------------------------------
@@ -110,13 +110,13 @@ def _ends_a_child(frame):
 
 
 class _LastSeen:
-    """Lies in a SystemExit and dies with it: with no frame beneath, nobody has caught it."""
+    """An attribute of a SystemExit that is deleted with it. If no frame is left then, the exception was not caught."""
 
-    __slots__ = ("status", "behind")
+    __slots__ = ("status", "cause")
 
-    def __init__(self, status, behind):
+    def __init__(self, status, cause):
         self.status = status
-        self.behind = behind
+        self.cause = cause
 
     def __del__(self):
         global _status
@@ -124,7 +124,7 @@ class _LastSeen:
             beneath = sys._getframe().f_back
             over = beneath is None or _ends_a_child(beneath)
             if over and threading.current_thread() is threading.main_thread():
-                _status = (self.status, self.behind)
+                _status = (self.status, self.cause)
         except Exception:
             pass
 
@@ -178,7 +178,7 @@ def _install():
 
 
 def watch(run):
-    """The run is open: it says goodbye at the latest when the process ends."""
+    """Registers an open run, so that it sends its goodbye at the latest when the process ends."""
     _install()
     if not _runs:
         atexit.register(_at_exit)
@@ -202,7 +202,7 @@ def closing(run, value):
         if isinstance(value, SystemExit):
             seen = getattr(value, "_plumbline", None)
             if seen is not None:
-                _note_exit(run, seen.status, seen.behind)
+                _note_exit(run, seen.status, seen.cause)
         else:
             _note(run, UNWINDING, value)
     except Exception:

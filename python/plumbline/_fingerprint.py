@@ -76,7 +76,7 @@ class Fingerprint:
     tree        hash of the order
     evidence    why it is not verified
     matches, samples
-                replayed to the bit, of so many
+                number of samples that were replayed to the bit, and number of all
     calls, tree_calls
                 of the function; of them for the order
     contract    TOML; save() writes it

@@ -113,7 +113,7 @@ class _Call:
             self._kept.append(kept)
             return functools.partial(self._ended, kept, tensor)
         except Exception as error:
-            self._hook.tell(error)
+            self._hook.report_error(error)
             return None
 
     @_charged
@@ -121,10 +121,10 @@ class _Call:
         try:
             kept.output = elements(tensor, kept.indices)
         except Exception as error:
-            self._hook.tell(error)
+            self._hook.report_error(error)
 
     def waits(self):
-        """Whether there is more to tell when the hook's future has its value."""
+        """Returns whether more must be recorded when the hook's future has its value."""
         return bool(self._kept) or self._count == 0
 
     @_charged
@@ -139,7 +139,7 @@ class _Call:
             else:
                 self._observe_bucket(result)
         except Exception as error:
-            self._hook.tell(error)
+            self._hook.report_error(error)
 
     def _observe(self, kept, result):
         whole = kept.input is not None and kept.output is not None
@@ -184,9 +184,9 @@ class _Observed:
         self._words = {}  # bucket -> (site, due words by op)
         self._sequence = None
 
-    def tell(self, error):
+    def report_error(self, error):
         """In strict mode too: nothing may be raised inside the trainer's backward pass."""
-        self.run._tell_softly(("observed", self.name), f"observed({self.name!r}): {error!r}")
+        self.run._warn_once(("observed", self.name), f"observed({self.name!r}): {error!r}")
 
     def _count_calls(self, group):
         self.run._ranks.follow(self.run, softly=True)
@@ -215,19 +215,19 @@ class _Observed:
                 return None
             return _Call(self, layer, group_of_state(state), sequence, bucket)
         except Exception as error:
-            self.tell(error)
+            self.report_error(error)
             return None
 
     def _wait_begins(self, bucket):
         """What is left of the backward pass is waiting: until the last bucket, too, is reduced.
 
-        DDP waits in a callback of the engine that it queues behind this call; ours goes behind that.
+        DDP waits in a callback of the engine that it queues after this call; ours is queued after that one.
         On a device the host does not wait here.
         """
         if not bucket.is_last() or bucket.buffer().device.type != "cpu":
             return
         run = self.run
-        if "collective" in run._told_stages:
+        if "collective" in run._trainers_stages:
             return
         queue = sys.modules["torch"].autograd.Variable._execution_engine.queue_callback
         span = run._begin_span("collective", "gradients")
@@ -238,7 +238,7 @@ class _Observed:
         try:
             self._wait_begins(bucket)
         except Exception as error:
-            self.tell(error)
+            self.report_error(error)
         call = self._prepare(state, bucket)
         if call is None:
             return self.hook(state, bucket)
@@ -258,7 +258,7 @@ class _Observed:
 
         try:
             return future.then(finish)
-        except AttributeError:  # no future: DDP says so itself
+        except AttributeError:  # no future: DDP reports it
             return future
 
 

@@ -7,7 +7,7 @@ discriminator's gradient, which is cleared before the discriminator's own.
 import sys
 
 _PLACES = 128  # of one parameter
-_CLEARED = 2  # looks that show a cleared gradient are told so often; those that do not, always
+_CLEARED = 2  # how often a look that shows a cleared gradient is recorded; other looks always are
 
 
 class LeftGradient:

@@ -162,7 +162,7 @@ _loaded = None
 
 
 def load():
-    """The library, loaded once a process. Raises LibraryMissing, which says where was looked."""
+    """Returns the library, loaded once per process. Raises LibraryMissing, whose text names the places that were searched."""
     global _loaded
     if _loaded is None:
         path = _candidates()[0]

@@ -1,4 +1,4 @@
-"""Observations of tensors, reductions, updates and products: a Run's second half."""
+"""Observations of tensors, reductions, updates and products. Run inherits them."""
 
 import array
 import ctypes
@@ -31,7 +31,7 @@ _observes = {kind: f"plumbline_observe_{name}" for kind, name in NAMES.items()}
 
 
 class Site:
-    """A place that observations come from: its handle and its due word."""
+    """A place in the model where observations are made: its handle and its due word."""
 
     __slots__ = ("handle", "word", "observe", "key")
 
@@ -40,7 +40,7 @@ class Site:
 
 
 class Observations(Gathering, Rollouts):
-    """What Run inherits. A site's `word[0]` is the step from which on it is due."""
+    """Base class of Run. A site is due from the step `word[0]` on."""
 
     def _start_observations(self):
         self._tensor_words = {}  # (layer, role) -> due word
@@ -54,18 +54,18 @@ class Observations(Gathering, Rollouts):
         self._at_step_end = []
         self._waiting, self._waiting_bytes = [], 0  # calls between steps
         self._models_watched = Models()
-        self._spent = 0  # CPU ns of ours around due calls, not yet told: the budget is of all
+        self._spent = 0  # CPU ns of this package around due calls, not yet reported; they count against the budget
 
     # ---- tensors -------------------------------------------------------------------------------
 
     def observe_tensor(self, layer, x=None, role=None, target_format=None, replicas=None,
                        **unknown):  # fmt: skip
-        """One tensor at one moment: its statistics, and on captured steps some of its elements.
+        """Records the statistics of one tensor, and on captured steps some of its elements.
 
         role: "weight", "gradient", "activation", "probabilities" (rows of the last axis sum to
         one), "positions" (token positions), or None. target_format: the format ("bf16", "e4m3", a
-        torch dtype) that the values will be stored in. replicas: a name; ranks that give the same
-        one hold copies of one tensor, which must be equal to the bit.
+        torch dtype) that the values will be stored in. replicas: a name; ranks with the
+        same name hold copies of one tensor, which must be equal to the bit.
         """
         try:
             if self._step < self._tensor_words[layer, role][0]:
@@ -75,7 +75,7 @@ class Observations(Gathering, Rollouts):
         if role is not None and not (isinstance(role, str) and role in ROLES):
             words = ", ".join(map(repr, ROLES))
             text = f"role is {role!r}; expected one of {words} or None"
-            self._tell((KIND_TENSOR, repr(layer)), f"observe_tensor({layer!r}): {text}")
+            self._report_error((KIND_TENSOR, repr(layer)), f"observe_tensor({layer!r}): {text}")
             return
         if unknown:
             return self._unknown("observe_tensor", layer, unknown)
@@ -85,21 +85,21 @@ class Observations(Gathering, Rollouts):
         )  # fmt: skip
 
     def _observe_state(self, layer, x, role):
-        """A role that is not the trainer's to give."""
+        """Records a tensor under a role that trainers cannot pass."""
         self._observe(KIND_TENSOR, layer, role, None, _pack.pack_tensor, (x, role, None, None))
 
     def _observe_cast(self, layer, x, target_format):
-        """Values on their way to a collective, in front of the cast to the wire's format."""
+        """Records values before their cast to the format in which a collective sends them."""
         self._observe(
             KIND_TENSOR, layer, "cast", (self._tensor_words, (layer, "cast")),
             _pack.pack_tensor, (x, "gradient", target_format, None),
         )  # fmt: skip
 
     def observe_parameters(self, model, role="weight", replicas=None):
-        """Every parameter of a model (what its `named_parameters` names), as by observe_tensor.
+        """Records every parameter of a model (its `named_parameters()`) like observe_tensor.
 
-        With replicas="world" the ranks of data parallel training are held to equal weights, to the
-        bit. One call a step; while nothing is due it costs one comparison.
+        With replicas="world", all ranks of data parallel training must have equal weights, to the
+        bit. Call it once per step; if nothing is due, it costs one comparison.
         """
         known = self._models.get(id(model))
         if known is not None and known[0]() is model and self._step < known[1][0]:
@@ -107,7 +107,7 @@ class Observations(Gathering, Rollouts):
         try:
             named = list(model.named_parameters())
         except Exception as error:
-            self._tell((KIND_TENSOR, "parameters"), f"observe_parameters: {error!r}; expected a "
+            self._report_error((KIND_TENSOR, "parameters"), f"observe_parameters: {error!r}; expected a "
                        "model with named_parameters()")  # fmt: skip
             return
         with self.together():
@@ -123,13 +123,13 @@ class Observations(Gathering, Rollouts):
     def observe_update(self, layer, before=None, after=None, intended=None, gradient=None, moment_before=None,
                        moment_after=None, optimizer=None, lr=None, beta2=None, eps=None, decay=None,
                        eps_dtype=None, offsets=None, count=None, **unknown):  # fmt: skip
-        """One update in place: `after` should be round(before + intended), rounded once.
+        """Records one update in place: `after` should be round(before + intended), rounded once.
 
-        Whole tensors of one shape; `intended` in full precision (fp32 at least), of a step of SGD
+        Pass whole tensors of one shape; `intended` in full precision (at least fp32), for SGD
         -lr * gradient. moment_before and moment_after: Adam's second moment. decay: of an average
-        e <- decay * e + (1 - decay) * p (optimizer "ema"). With offsets [m], the elements at these
-        indices (C order) of a tensor of `count` elements; those of `sample_indices` are the same
-        on every rank.
+        e <- decay * e + (1 - decay) * p (optimizer "ema"). With offsets [m], pass the elements at
+        these indices (C order) of a tensor of `count` elements; the indices of `sample_indices`
+        are the same on every rank.
         """
         try:
             if self._step < self._update_words[layer][0]:
@@ -140,7 +140,7 @@ class Observations(Gathering, Rollouts):
             return self._unknown("observe_update", layer, unknown)
         if intended is None:  # there is nothing to judge
             text = f"observe_update({layer!r}): nothing is recorded, because intended (the update in full precision) is missing"
-            return self._tell(("observe_update", repr(layer)), text)
+            return self._report_error(("observe_update", repr(layer)), text)
         self._observe(
             KIND_UPDATE, layer, "update", (self._update_words, layer), _pack.pack_update,
             (before, after, intended, gradient, moment_before, moment_after, offsets, count,
@@ -148,7 +148,7 @@ class Observations(Gathering, Rollouts):
         )  # fmt: skip
 
     def due(self, layer, what="update"):
-        """Would an observation at the open step be kept? For trainers that must copy something first.
+        """Returns whether an observation at the open step would be kept. For trainers that must copy data first.
 
         what: "update", "accumulation", or the role of a tensor ("tensor" for one without).
         """
@@ -160,15 +160,15 @@ class Observations(Gathering, Rollouts):
         except self._mistake:
             raise
         except Exception as error:
-            self._tell(("due", repr(layer)), f"due({layer!r}, {what!r}): {error}")
+            self._report_error(("due", repr(layer)), f"due({layer!r}, {what!r}): {error}")
             return False
         return site is not None and site.word[0] <= self._step < NO_STEP
 
     def observe_accumulation(self, layer, before=None, after=None, addend=None, offsets=None, count=None,
                              **unknown):  # fmt: skip
-        """One micro-batch's addition to a running sum: after = before + addend.
+        """Records the addition of one micro-batch to a running sum: after = before + addend.
 
-        One call a micro-batch, in order. `watch_accumulation` does it for a model's gradients.
+        Call it once per micro-batch, in order. `watch_accumulation` does this for a model's gradients.
         """
         if unknown:
             return self._unknown("observe_accumulation", layer, unknown)
@@ -181,8 +181,8 @@ class Observations(Gathering, Rollouts):
     def watch_accumulation(self, parameters, limit=16):
         """Watches how micro-batches add up in parameters' .grad, within each step.
 
-        parameters: a module, or (name, parameter) pairs; the `limit` largest are watched. At captured
-        steps each micro-batch's addend and the sum are kept at some elements; at the end of the
+        parameters: a module, or (name, parameter) pairs; the `limit` largest are watched. On captured
+        steps some elements of each micro-batch's addend and of the sum are kept; at the end of the
         step they become one reduction of algorithm "accumulation" (site: the parameter's name).
         Call it once, before training. Returns an object whose remove() ends it.
         """
@@ -191,15 +191,15 @@ class Observations(Gathering, Rollouts):
     def watch(self, model=None, optimizer=None, scaler=None, activations=None, **unknown):
         """Watches a model and its optimizer: the second of the two lines. Call it before training.
 
-        optimizer: one of torch.optim's, what a framework made of one, or a list; None: those that hold the model's parameters, now or
-        when it is first trained on. scaler: a GradScaler (one of torch's is found by itself). activations: names of modules
-        ("blocks.3.mlp", or globs, "blocks.*.mlp") whose outputs are looked at. Steps count themselves
-        (the optimizer's step ends one; `with run.step(i)` stays for loops that have it), and told
+        optimizer: one of torch.optim, a framework's wrapper of one, or a list. None: those that hold the model's parameters, now or
+        at the first training pass. scaler: a GradScaler (torch's own is found without it). activations: names of modules
+        ("blocks.3.mlp", or globs, "blocks.*.mlp") whose outputs are observed. The optimizer's step ends a
+        step; loops that have `with run.step(i)` may keep it. Recorded
         are the loss (the scalar that backward() is called on; of several micro-batches their sum),
-        the gradients and their norm, learning rates, tokens, weights, updates beside the ones meant
+        the gradients and their norm, learning rates, tokens, weights, updates next to the intended ones
         (SGD, Adam, AdamW), micro-batches, and under DistributedDataParallel the sums and whether
         the ranks' copies agree; and as spans data loading, forward, backward, the optimizer's step and full
-        garbage collections. A series or a kind of span that the trainer tells itself (`run.scalar("loss", x)`)
+        garbage collections. A series or a kind of span that the trainer records itself (`run.scalar("loss", x)`)
         stays the trainer's. Returns an object whose remove() ends it.
         """
         if unknown:
@@ -208,16 +208,16 @@ class Observations(Gathering, Rollouts):
         return self._hooked("watch", watch, model, optimizer, scaler, activations)
 
     def _hooked(self, call, make, *arguments):
-        """What make returns, whose remove() ends it; NOTHING where it could not be made (told)."""
+        """Returns what make returns, whose remove() ends it. If make fails, reports that and returns NOTHING."""
         try:
             return make(self, *arguments)
         except self._mistake:
             raise
-        except Exception as error:  # nothing of ours may end the trainer
+        except Exception as error:  # no error of this package may end the trainer
             text = error if isinstance(error, Unsupported) else repr(error)
-            if call == "watch":  # in the record too: a run that watches nothing must not pass
+            if call == "watch":  # recorded too: a run that watches nothing must not pass
                 self._declare_site(KIND_TENSOR, "the model", f"unhooked: watch: {text}")
-            self._tell(call, f"{call}: {text}")
+            self._report_error(call, f"{call}: {text}")
             return NOTHING
 
     # ---- matrix products -----------------------------------------------------------------------
@@ -225,20 +225,20 @@ class Observations(Gathering, Rollouts):
     def observe_matmul(self, layer, a=None, b=None, d=None, c=None, accumulator=None, input_format=None,
                        library=None, scale=None, a_scale=None, b_scale=None, block=None, a_tile=None,
                        b_tile=None, scale_format=None, output_rounding=None, **unknown):  # fmt: skip
-        """One matrix product d = a @ b (+ c), as it was computed; of scaled factors d = scale * a @ b.
+        """Records one matrix product d = a @ b (+ c) as it was computed; with scaled factors d = scale * a @ b.
 
-        a [..., K], b [K, N] (of a linear layer `weight.t()`), d [..., N], c of d's shape or [N]
+        a [..., K], b [K, N] (for a linear layer `weight.t()`), d [..., N], c of d's shape or [N]
         (a bias); floating, not f64. On captured steps up to 32 rows of a, 32 columns of b and the
-        elements of d where they meet are kept, from which the arithmetic is named and proved.
+        elements of d at their intersections are kept. These identify the arithmetic and prove it.
         accumulator: the format ("f32", a torch dtype) promised for partial sums, None: f32.
-        input_format: "tf32" where fp32 inputs are meant to be cut; else the format of values in a
-        wider dtype ("e4m3", "bf16"). library: what computed it,
-        with its version ("cuBLAS 12.4"): a change of arithmetic is reported beside a change here.
+        input_format: "tf32" if fp32 inputs are cut on purpose; else the format of values in a
+        wider dtype ("e4m3", "bf16"). library: its name
+        and version ("cuBLAS 12.4"): a change of arithmetic is reported together with a change of the version.
         scale: one factor of d, a number. a_scale, b_scale: what the values of a and b were divided by
         before their cast, as `torch._scaled_mm` takes them: one element for the whole tensor, [..., 1]
         and [1, N] for a row and a column, or [..., ceil(K / block)] and [ceil(K / block), N] with
-        `block` products to a scale (MXFP8 and MXFP4 32, NVFP4 16); a_tile, b_tile: so many rows
-        (columns) share theirs (128 x 128 tiles: block=128, b_tile=128). Floating, or uint8 in
+        `block` products to a scale (MXFP8 and MXFP4 32, NVFP4 16); a_tile, b_tile: the number of rows
+        (columns) that share a scale (128 x 128 tiles: block=128, b_tile=128). Floating, or uint8 in
         scale_format "e8m0" | "e4m3". output_rounding "stochastic": d was stored so.
         """
         try:
@@ -261,14 +261,14 @@ class Observations(Gathering, Rollouts):
                           group_rank=None, prescale=None, postscale=None, ring_order=None,
                           algorithm=None, channels=None, chunk=None, transport=None,
                           variable_count=False, **unknown):  # fmt: skip
-        """One collective: what this rank handed in, and what came back.
+        """Records one collective: the input and the output of this rank.
 
-        Whole buffers, of an operation that does not overwrite its input (otherwise see
+        Pass whole buffers if the operation does not overwrite its input (otherwise see
         `reducing`), or with offsets [m] the elements at these indices. op "sum" | "avg" | "max" |
         "min" | "product" | "other". group: a torch process group or a name, None for the world;
         sequence: the number of the call within its group, equal on all ranks (None: calls are
         joined by their order within the step). prescale, postscale: factors applied before and
-        after by the trainer; inputs contain the one, output not yet the other.
+        after by the trainer; inputs contain prescale, output does not contain postscale.
         """
         try:
             if self._step < self._reduction_words[name, op][0]:
@@ -287,8 +287,8 @@ class Observations(Gathering, Rollouts):
     def reducing(self, name, tensor, op="sum", group=None, **declared):
         """`with run.reducing("gradients", t, group=g): dist.all_reduce(t, group=g)`
 
-        Observes a collective that works in place on a torch tensor. An asynchronous one must have
-        ended inside the block. `declared`: as observe_reduction's arguments.
+        Observes a collective that works in place on a torch tensor. An asynchronous one must end
+        inside the block. `declared`: arguments of observe_reduction.
         """
         try:
             if self._step < self._reduction_words[name, op][0]:
@@ -298,25 +298,24 @@ class Observations(Gathering, Rollouts):
         return Reducing(self, name, tensor, op, group, declared)
 
     def observed(self, hook=None, name="gradients"):
-        """A DDP communication hook that observes the reduction that `hook` makes.
+        """Returns a DDP communication hook that observes the reduction of `hook`.
 
         `ddp.register_comm_hook(state, run.observed(fp16_compress_hook))`; hook None: DDP's own
-        averaging. The result is the hook's, to the bit. At captured steps the values that the hook
-        hands to all_reduce, and those that come back, are kept at the same elements on every rank;
-        of a hook that reduces in another way, the bucket before it and after it (algorithm
-        "hook"). Sites are `name`.0, `name`.1, ... by bucket.
+        averaging. The result is the hook's, to the bit. On captured steps the same elements of the
+        input and the output of its all_reduce are kept on every rank. If the hook reduces in another
+        way, the bucket before it and after it is kept (algorithm "hook"). Sites are `name`.0, `name`.1, ... by bucket.
         """
         if hook is not None and not callable(hook):
-            self._tell("observed", f"observed: hook is {hook!r}; expected a function or None")
-            return hook  # DDP says what it thinks of it
+            self._report_error("observed", f"observed: hook is {hook!r}; expected a function or None")
+            return hook  # DDP reports its own error
         return observed(self, hook, name)
 
     # ---- sampled elements ----------------------------------------------------------------------
 
     def sample_indices(self, name, count, op="sum", most=MAX_SAMPLES):
-        """The elements that a reduction's site keeps at the open step, as an array of integers.
+        """Returns the indices that a reduction's site keeps at the open step, as an array of integers.
 
-        None: the site is not due, or keeps none at this step. The same on every rank.
+        They are the same on every rank. Returns None if the site is not due, or keeps none at this step.
         """
         try:
             site = self._site(KIND_REDUCTION, name, op)
@@ -327,11 +326,11 @@ class Observations(Gathering, Rollouts):
         except self._mistake:
             raise
         except Exception as error:
-            self._tell(("indices", repr(name)), f"sample_indices({name!r}): {error}")
+            self._report_error(("indices", repr(name)), f"sample_indices({name!r}): {error}")
             return None
 
     def _indices(self, site, count, most=MAX_SAMPLES):
-        """array('q') of sampled indices, or None."""
+        """Returns an array('q') of sampled indices, or None."""
         if self._step < site.word[0]:
             return None
         indices = array.array("q", bytes(8 * min(count, most)))
@@ -343,10 +342,10 @@ class Observations(Gathering, Rollouts):
             self._check(site.key, status)
         return indices[: n.value] if n.value else None
 
-    # ---- what they share -----------------------------------------------------------------------
+    # ---- shared code ---------------------------------------------------------------------------
 
     def _unknown(self, call, layer, unknown):
-        """A keyword that the call does not have: not observed, since what was meant may matter."""
+        """Reports a keyword that the call does not have. Nothing is observed, because the intended argument may matter."""
         import difflib
         import inspect
 
@@ -355,10 +354,10 @@ class Observations(Gathering, Rollouts):
         name = min(unknown)
         near = difflib.get_close_matches(name, known, 1)
         meant = f"is {near[0]!r} meant?" if near else f"it takes {', '.join(known)}"
-        self._tell((call, repr(layer), name), f"{call}({layer!r}): there is no argument {name!r}; {meant}")
+        self._report_error((call, repr(layer), name), f"{call}({layer!r}): there is no argument {name!r}; {meant}")
 
     def _site(self, kind, layer, op):
-        """The site of that name, made at first; None when it cannot be had (already told)."""
+        """Returns the site of that name, and declares it at the first call. Returns None if that fails; the error was reported."""
         key = (kind, layer, op)
         site = self._open_sites.get(key)
         if site is not None:
@@ -373,7 +372,7 @@ class Observations(Gathering, Rollouts):
         return self._open_sites.setdefault(key, site)
 
     def _observe(self, kind, layer, op, words, pack, arguments):
-        """`words`: where the call's fast path looks for the due word, and under which name."""
+        """Records one observation if its site is due. `words`: the dictionary of due words of the call's fast path, and the key."""
         keep = []
         if self._light is not None:
             self._light.interrupted()
@@ -394,12 +393,12 @@ class Observations(Gathering, Rollouts):
                 self._check((site.key,), status)
         except self._mistake:
             raise
-        except Exception as error:  # nothing of ours may end the trainer's step
+        except Exception as error:  # no error of this package may end the trainer's step
             what = _observes[kind].removeprefix("plumbline_")
             text = error if isinstance(error, Unsupported) else repr(error)
-            self._tell((kind, repr(layer)), f"{what}({layer!r}): {text}")
+            self._report_error((kind, repr(layer)), f"{what}({layer!r}): {text}")
 
     def _end_observations(self):
-        """What was gathered over the step leaves before it ends."""
+        """Sends what was gathered over the step, before the step ends."""
         for call in self._at_step_end:
             call()

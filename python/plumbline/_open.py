@@ -14,7 +14,7 @@ _ROLES = {"trainer": 1, "rollout": 2}
 
 
 def _check_every(every):
-    """None: as the cadence says. 0 is no rate; a fraction would be cut off in silence."""
+    """None: by the cadence. 0 is no rate; a fraction would be cut off in silence."""
     if every is None:
         return 0
     if isinstance(every, bool) or not hasattr(every, "__index__") or not 0 < int(every) < 2**31:
@@ -24,7 +24,7 @@ def _check_every(every):
 
 
 def _number(name, value, low, most=2**31 - 1):
-    """None: as the environment says. What does not fit would be another number to the library."""
+    """None: from the environment. A value out of range would reach the library as another number."""
     if value is None:
         return -1
     if isinstance(value, bool) or not hasattr(value, "__index__") or not low <= int(value) <= most:
@@ -33,7 +33,7 @@ def _number(name, value, low, most=2**31 - 1):
 
 
 def _share(budget):
-    """None: as the environment says, else the default."""
+    """None: from the environment, else the default."""
     text = os.environ.get("PLUMBLINE_BUDGET", "")
     if budget is not None or not text:
         return budget
@@ -47,7 +47,7 @@ def _share(budget):
 
 
 def _flag(name, value):
-    """None: as the environment says. A text would be true, whatever it means."""
+    """None: from the environment. A text is refused, because every text is true."""
     if value not in (None, True, False):
         raise ValueError(f"{name} is {value!r}; expected True, False or None")
     return 1 if value else 0
@@ -98,7 +98,7 @@ def _options(run, server, record, ranks, attempt, role, every, budget, spool, sp
 
 
 def _forked():
-    """DISABLED by no wish of the trainer's? The library has said so, on standard error."""
+    """Returns whether the run is disabled although the trainer did not ask for it. The library has printed the reason."""
     return os.environ.get("PLUMBLINE_DISABLE", "") in ("", "0")
 
 
@@ -131,10 +131,10 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     stop_on: "error" or "warning": at the first finding of that level run.should_stop is True, and a callback of plumbline.transformers or
     plumbline.lightning ends the training. The server finds it, and orders the end over the stream that carries the evidence.
 
-    How the process ends goes with its goodbye: exceptions that nobody catches, a status of sys.exit,
+    How the process ends goes with its goodbye: uncaught exceptions, a status of sys.exit,
     SIGTERM where it has its default action. Hooks and handlers of the trainer's own run as before.
 
-    In a child that was forked after a run was opened nothing can be observed, which is said: start
+    In a child that was forked after a run was opened nothing can be observed, and a warning is printed: start
     processes by spawn or forkserver, or open the first run in the children alone.
 
     A mistake warns once and the trainer goes on with a run that does nothing; strict=True raises
@@ -163,7 +163,7 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
         return NoRun(refused=_forked())
     opened = Run(library, handle.value, strict, ranks, every, budget)
     opened._stopping = stopping(stop_on, server, library, handle.value, f"{run}/{attempt or 0}")
-    ranks.say(opened)
+    ranks.report(opened)
     _endings.watch(opened)
     _ddp.prepare()
     return opened

@@ -47,7 +47,7 @@ def begins(watch, updates, optimizer):
 
 
 def ends(watch, updates, optimizer):
-    """Behind it."""
+    """Called after the update."""
     watch.ends_began = thread_time_ns()
     try:
         if updates.kept:
@@ -113,7 +113,7 @@ def _stepping(watch, updates, plain, inner):
         return result
 
     def by_closure(arguments, options):
-        """The gradients are made in here, of LBFGS several times: the last ones are told, and no update."""
+        """The closure computes the gradients, for LBFGS several times. Records the last ones, and no update."""
         watch._guarded(watch._begin_update, inner)
         watch.in_closure = True
         try:

@@ -29,7 +29,7 @@ MODES = {None: 0, "raw_logprobs": 1, "processed_logprobs": 2}
 LOGIT_MODES = {None: 0, "raw_logits": 1, "processed_logits": 2}
 SELECTIONS = {None: 0, "all": 1, "filtered": 2}
 SOURCES = {None: 0, "sampled": 1, "rescored": 2}
-_NOT_SAID = float("nan")
+_NOT_GIVEN = float("nan")
 
 
 def dtype_code(name, value):
@@ -155,8 +155,8 @@ def pack_update(scratch, keep, before, after, intended, gradient, moment_before,
     UPDATE.pack_into(
         scratch.block, 0, UPDATE.size, dtype_code("eps_dtype", eps_dtype), *tensors,
         _big_count("count", count), _text("optimizer", optimizer),
-        _number("lr", lr, _NOT_SAID), _number("beta2", beta2, _NOT_SAID),
-        _number("eps", eps, _NOT_SAID), _number("decay", decay, _NOT_SAID), put.stream,
+        _number("lr", lr, _NOT_GIVEN), _number("beta2", beta2, _NOT_GIVEN),
+        _number("eps", eps, _NOT_GIVEN), _number("decay", decay, _NOT_GIVEN), put.stream,
     )  # fmt: skip
     return scratch.address
 
@@ -212,8 +212,8 @@ def pack_logprobs(scratch, keep, *arguments):
     LOGPROBS.pack_into(
         scratch.block, 0, LOGPROBS.size, _choice("mode", MODES, mode), *tensors,
         _version("train_version", train_version), _version("top_k", top_k),
-        _number("temperature", temperature, _NOT_SAID), _number("top_p", top_p, _NOT_SAID),
-        _number("kept_share", kept_share, _NOT_SAID), _number("rescore_k2", rescore_k2, _NOT_SAID),
+        _number("temperature", temperature, _NOT_GIVEN), _number("top_p", top_p, _NOT_GIVEN),
+        _number("kept_share", kept_share, _NOT_GIVEN), _number("rescore_k2", rescore_k2, _NOT_GIVEN),
         _choice("selection", SELECTIONS, selection), _choice("source", SOURCES, source),
         _text("worker", worker), put.stream, behaviour,
     )  # fmt: skip
@@ -226,6 +226,6 @@ def pack_logits(scratch, keep, train, rollout, tokens, allowed, mode, temperatur
     tensors = [put.put(*t) for t in named]
     LOGITS.pack_into(
         scratch.block, 0, LOGITS.size, _choice("mode", LOGIT_MODES, mode), *tensors,
-        _number("temperature", temperature, _NOT_SAID), put.stream,
+        _number("temperature", temperature, _NOT_GIVEN), put.stream,
     )  # fmt: skip
     return scratch.address

@@ -1,4 +1,4 @@
-"""What torch knows of a process group. torch is never imported from here: who has one, has it."""
+"""What torch knows of a process group. Never imports torch: a process that has a group has imported it."""
 
 import sys
 import weakref

@@ -1,7 +1,7 @@
-"""Which rank this process is: what init was told, else torch's process group, else the launcher's environment.
+"""Which rank this process is: the arguments of init, else torch's process group, else the launcher's environment.
 
-torch is never imported from here: who has a process group, has it. One that is set up behind init is
-followed as long as nothing was recorded; later it can only be said.
+Never imports torch: a process that has a process group has imported it. If a group is set up after init, its rank is
+taken over as long as nothing was recorded; later only a warning is possible.
 """
 
 import os
@@ -33,7 +33,7 @@ def of_launcher():
         if all(texts):
             try:
                 return (int(texts[0]), int(texts[1])), names
-            except ValueError:  # the library says so
+            except ValueError:  # the library reports it
                 return None, None
     return None, None
 
@@ -43,7 +43,7 @@ def _words(ranks):
 
 
 class Ranks:
-    """Of one run. `given`: what init was told, None for what it was not."""
+    """Of one run. `given`: the arguments of init; None: not given."""
 
     def __init__(self, rank, world_size):
         self.given = (rank, world_size)
@@ -51,7 +51,7 @@ class Ranks:
 
     def _resolved(self, group):
         base = group or of_launcher()[0] or (0, 1)
-        return tuple(one if told is None else told for told, one in zip(self.given, base))
+        return tuple(one if given is None else given for given, one in zip(self.given, base))
 
     def open_with(self):
         """rank and world_size for the library; None: it looks into the environment."""
@@ -63,8 +63,8 @@ class Ranks:
         if group is None:
             return None
         if self._resolved(group) != group:
-            told = ", ".join(f"{name}={value}" for name, value in zip(("rank", "world_size"), self.given) if value is not None)
-            return (f"init({told}): torch.distributed lists this process as {_words(group)}. It is recorded as "
+            given = ", ".join(f"{name}={value}" for name, value in zip(("rank", "world_size"), self.given) if value is not None)
+            return (f"init({given}): torch.distributed lists this process as {_words(group)}. It is recorded as "
                     f"{_words(self.taken)}, the arguments of init; if two processes have the same rank, comparisons of ranks are wrong")  # fmt: skip
         launcher, names = of_launcher()
         # One task a node that spawns the ranks itself is no contradiction.
@@ -73,17 +73,17 @@ class Ranks:
                     f"this process is recorded as {_words(group)}")  # fmt: skip
         return None
 
-    def say(self, run):
+    def report(self, run):
         text = self.contradiction()
         if text is not None:
-            run._tell_softly("ranks-told", text)
+            run._warn_once("ranks-given", text)
 
     def follow(self, run, softly=False):
-        """The process group may have come after init. Raises only what run._tell raises."""
+        """The process group may have come after init. Raises only what run._report_error raises."""
         group = of_process_group()
         if group is None:
             return
-        self.say(run)
+        self.report(run)
         if self._resolved(group) == self.taken:
             return
         now = self._resolved(group)
@@ -101,4 +101,4 @@ class Ranks:
         # So that the audit reports it too, and not only a line in a log.
         run._declare_site(KIND_TENSOR, f"{_words(now)} of torch.distributed",
                           "unhooked: call plumbline.init after init_process_group, or pass rank= and world_size=")  # fmt: skip
-        (run._tell_softly if softly else run._tell)("ranks", text)
+        (run._warn_once if softly else run._report_error)("ranks", text)

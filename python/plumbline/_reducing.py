@@ -61,12 +61,12 @@ class Reducing:
         except Exception as error:
             text = error if isinstance(error, Unsupported) else repr(error)
             self._tensor = None
-            self._run._tell(("reducing", repr(self._name)), f"reducing({self._name!r}): {text}")
+            self._run._report_error(("reducing", repr(self._name)), f"reducing({self._name!r}): {text}")
         return self
 
     def __exit__(self, failed, *_):
         if failed is not None:
-            # What came back is nothing; what was asked for may say why.
+            # There is no result. The call without values is recorded: it may show the cause.
             self._input = self._indices = None
         if self._tensor is not None and (failed is None or issubclass(failed, Exception)):
             self._observe()
@@ -104,4 +104,4 @@ class Reducing:
         except self._run._mistake:
             raise
         except Exception as error:
-            self._run._tell(("reducing", repr(self._name)), f"reducing({self._name!r}): {error!r}")
+            self._run._report_error(("reducing", repr(self._name)), f"reducing({self._name!r}): {error!r}")

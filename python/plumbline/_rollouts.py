@@ -1,4 +1,4 @@
-"""Observations of what rollouts and the trainer say of the same tokens: what Observations inherits."""
+"""Observations of the log-probabilities of rollouts and of the trainer for the same tokens. Observations inherits from this."""
 
 from . import _pack
 from ._kinds import KIND_LOGITS, KIND_LOGPROBS

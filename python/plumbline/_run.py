@@ -66,13 +66,13 @@ def _millis(seconds):
 
 
 class Run(Observations):
-    """One process's part in a training run. Made by `plumbline.init`.
+    """The part of one process in a training run. `plumbline.init` makes it.
 
-    Every method may be called from any thread; `step` from one thread at a time. Tensors are torch
-    tensors, numpy arrays, objects with `__dlpack__`, or (small) nested lists; they are only read,
-    and on the CPU they may be changed again as soon as the call returns. On a GPU they are read in
-    the order of the current stream (torch's, for torch tensors), as any kernel of the trainer's
-    there would; all tensors of one call lie on one device.
+    Every method may be called from any thread; `step` only from one thread at a time. Tensors are torch
+    tensors, numpy arrays, objects with `__dlpack__`, or (small) nested lists; they are only read.
+    On the CPU they may be changed as soon as the call returns. On a GPU they are read in the order of
+    the current stream (torch's, for torch tensors), like by a kernel of the trainer; all tensors of
+    one call are on one device.
     """
 
     _mistake = PlumblineError
@@ -88,13 +88,13 @@ class Run(Observations):
         self._kept = None  # the result of finish; None: not finished
         self._broken = None  # the thread whose step an exception has left
         self._step = NO_STEP
-        self._next_step = 0  # behind the newest one
+        self._next_step = 0  # after the newest one
         self._made_before = 0  # steps that a framework had counted when this process began to train
         self._explicit_steps = False  # the trainer begins steps itself
         self._step_context = Step(self)
         self._sites = {}  # layer -> handle
         self._due = {}  # layer -> memoryview of the site's due word
-        self._told = set()
+        self._reported = set()
         self._observe_routing = library.short.plumbline_observe_routing
         self._scalar = library.short.plumbline_scalar
         self._names = {}
@@ -102,64 +102,64 @@ class Run(Observations):
         self._looked_until = -1
         self._after_step = None  # called once, when the open step has ended
         self._light = None  # a watch's, whose steps are recorded by stores alone
-        self._told_series = set()  # by the trainer
-        self._told_stages = set()
+        self._trainers_series = set()  # names that the trainer records
+        self._trainers_stages = set()
         self._stated = {}  # (site, op) of a reduction -> (count, dtype) of its newest call
         self._start_observations()
 
     def _noticed(self, steps):
-        """Something is notable: so many steps, from the open one on, are looked at whole."""
+        """Records that the next `steps` steps, from the open one on, are observed whole."""
         self._looked_until = self._step + steps - 1 if self._step < CAPTURING else self._looked_until
 
     # ---- mistakes ------------------------------------------------------------------------------
 
-    def _tell(self, key, text):
+    def _report_error(self, key, text):
         if self._strict:
             raise PlumblineError(text)
-        self._tell_softly(key, text)
+        self._warn_once(key, text)
 
-    def _tell_softly(self, key, text):
-        if key not in self._told:
-            self._told.add(key)
+    def _warn_once(self, key, text):
+        if key not in self._reported:
+            self._reported.add(key)
             _warn(f"{text} (printed once; the trainer continues)")
 
     def _check(self, key, status):
-        """Speaks about a negative status; the library itself tells when it is unavailable."""
+        """Reports a negative status. If the library is unavailable, the library itself reports that."""
         if status < 0 and (status != UNAVAILABLE or self._strict):
-            self._tell((key, status), self._library.last_error())
+            self._report_error((key, status), self._library.last_error())
         return status
 
     # ---- steps ---------------------------------------------------------------------------------
 
     def step(self, number):
-        """`with run.step(i):` what is observed inside belongs to step i. Steps rise."""
+        """`with run.step(i):` observations inside belong to step i. Step numbers increase."""
         context = self._step_context
         context._number = number
         return context
 
     def begin_step(self, number=None):
-        """Begins a step, until end_step: for loops that a `with` does not fit. None: the next number."""
+        """Begins a step, for loops in which a `with` does not fit. end_step ends it. None: the next number."""
         self._explicit_steps = True
         self._begin_step(self._following() if number is None else number)
 
     def end_step(self):
-        """Ends the step that begin_step began; nothing where none is open."""
+        """Ends the step that begin_step began. If no step is open, does nothing."""
         self._end_step()
 
     def _following(self):
-        """The number of the step after the newest one."""
+        """Returns the number of the step after the newest one."""
         return self._next_step if self._light is None else self._light.step
 
     def _begin_step(self, number):
         if self._light is not None and self._light.begins(number):
             return
-        if self._next_step == 0:  # nothing is recorded yet, as a rule
+        if self._next_step == 0:  # usually nothing is recorded yet
             self._ranks.follow(self)
         try:
             number = operator.index(number)
             status = self._short.plumbline_step_begin(self._handle, number)
         except (TypeError, ctypes.ArgumentError):
-            self._tell("step", f"step {number!r}: expected an integer")
+            self._report_error("step", f"step {number!r}: expected an integer")
             return
         if self._check("step", status) == OK:
             self._step = number
@@ -183,15 +183,15 @@ class Run(Observations):
     # ---- CUDA graphs ---------------------------------------------------------------------------
 
     def capturing(self, stream=None):
-        """`with run.capturing(), torch.cuda.graph(g):` what is observed inside becomes part of the
-        graph, and is measured by its replays in steps in which its site is due; one graph serves
-        all steps. Router calls, products, floating tensors and updates on the GPU; anything else is
-        not observed there.
+        """`with run.capturing(), torch.cuda.graph(g):` observations inside become part of the graph. Each
+        replay in a step in which the site is due measures them; one graph serves all steps. Supported
+        are router calls, products, floating tensors and updates on the GPU; other observations are
+        not made there.
 
-        stream: the one (torch's, or its number) on which the graph will be replayed, the current
-        one by default. Steps begin and end in its order, so replay the graph on it, or on streams
-        that wait for it after the step's begin and that it waits for before the step's end. While
-        it lasts, nothing of this run is observed outside of graphs, by no thread.
+        stream: the stream (torch's, or its number) on which the graph will be replayed; default: the
+        current one. Steps begin and end in its order, so replay the graph on it, or on streams
+        that wait for it after the step's begin and that it waits for before the step's end. During
+        the capture, no thread observes anything of this run outside of graphs.
         """
         return Capturing(self, stream)
 
@@ -201,18 +201,18 @@ class Run(Observations):
             number = operator.index(getattr(number, "cuda_stream", number))
             status = self._short.plumbline_capture_begin(self._handle, number or None)
         except Unsupported as error:
-            self._tell("capturing", f"capturing: {error}")
+            self._report_error("capturing", f"capturing: {error}")
             return None
         except (TypeError, ctypes.ArgumentError):
-            self._tell("capturing", f"capturing: stream {stream!r}: expected a CUDA stream")
+            self._report_error("capturing", f"capturing: stream {stream!r}: expected a CUDA stream")
             return None
         if self._check("capturing", status) != OK:
             return None
-        behind, self._step = self._step, CAPTURING
-        return behind
+        former, self._step = self._step, CAPTURING
+        return former
 
-    def _end_capture(self, behind):
-        self._step = behind
+    def _end_capture(self, former):
+        self._step = former
         self._check("capturing", self._short.plumbline_capture_end(self._handle))
 
     # ---- observations --------------------------------------------------------------------------
@@ -246,22 +246,22 @@ class Run(Observations):
         policy=None,
         **unknown,
     ):
-        """One router call over T tokens and E experts, k choices each.
+        """Records one router call over T tokens and E experts, with k choices per token.
 
         router_logits [T,E] before `score_function`, or router_scores [T,E] after it (with both,
         the logits are taken if score_function is named). topk_indices [T,k], -1 for no choice;
         keep_mask [T,k]; routing_map [T,E]; probs [T,E] or [T,k]; expert_bias [E], added after the
         score function; sequence_id, position, padding_mask (true: padding), pool_id: [T].
         score_function "softmax" | "sigmoid" | "identity"; capacity per expert and pool: a count,
-        "none", or None (not said); group_score "max" | "sum2"; pool "microbatch" | "sequence" |
+        "none", or None (not given); group_score "max" | "sum2"; pool "microbatch" | "sequence" |
         "group" | "rank" | "world"; flatten "seq-major" | "batch-major"; bias_captured "before" |
-        "after"; mode "train" | "eval"; randomness: what of the choice is random ("jitter").
-        capacity_source "declared" (also when None: the configuration's number) | "inferred" (what
-        experts were seen to hold: findings that need it are hints); policy: how full experts
+        "after"; mode "train" | "eval"; randomness: the random part of the choice ("jitter").
+        capacity_source "declared" (also when None: the configuration's number) | "inferred" (from
+        observed loads: findings that need it are hints); policy: how full experts
         refuse, as the configuration names it ("fifo-capacity", "score-capacity", ...).
         Leading axes are merged ([S,B,E] as [S*B,E]). top_k defaults to topk_indices' width.
         Pass all but the logits by keyword. (They are not marked keyword-only because Python looks
-        up each missing one by name: a third of what a call costs that is not due.)
+        up each missing one by name: a third of the cost of a call that is not due.)
         """
         try:
             if self._step < self._due[layer][0]:
@@ -304,9 +304,9 @@ class Run(Observations):
         except PlumblineError:
             raise
         except Unsupported as error:
-            self._tell(("routing", repr(layer)), f"observe_routing({layer!r}): {error}")
+            self._report_error(("routing", repr(layer)), f"observe_routing({layer!r}): {error}")
         except Exception as error:  # nothing of ours may end the trainer's step
-            self._tell(("routing", repr(layer)), f"observe_routing({layer!r}): {error!r}")
+            self._report_error(("routing", repr(layer)), f"observe_routing({layer!r}): {error!r}")
         else:
             if status < 0:
                 self._check(("routing", layer), status)
@@ -322,7 +322,7 @@ class Run(Observations):
         return handle
 
     def _declare_site(self, kind, layer, op):
-        """The site's handle; None when there is none (already told)."""
+        """Returns the site's handle. Returns None if it could not be declared; the error was reported."""
         out = ctypes.c_void_p()
         status = self._short.plumbline_site(
             self._handle, kind, layer.encode(), None if op is None else op.encode(),
@@ -331,15 +331,15 @@ class Run(Observations):
         return None if self._check(("site", layer), status) < 0 else out.value
 
     def scalar(self, name, value):
-        """One value of a series at the open step ("loss"). NaN and infinity are data.
+        """Records one value of a series at the open step ("loss"). NaN and infinity are data.
 
         A tensor is read with float(), which waits for the device if it lies on one.
         """
         self._send_scalar(name, value, True)
 
     def _own_scalar(self, name, value):
-        """One that watch tells, unless the trainer has a series of this name."""
-        if name in self._told_series:
+        """Records a value of watch, unless the trainer records a series of this name."""
+        if name in self._trainers_series:
             return
         encoded = self._names.get(name)
         if encoded is None:
@@ -348,34 +348,34 @@ class Run(Observations):
         if status < 0:
             self._check(("scalar", name), status)
 
-    def _send_scalar(self, name, value, told):
+    def _send_scalar(self, name, value, by_trainer):
         encoded = self._names.get(name)
         if self._light is not None:
             self._light.interrupted()
         try:
             if encoded is None:
                 encoded = self._names[name] = name.encode()
-            if told:
-                self._told_series.add(name)
+            if by_trainer:
+                self._trainers_series.add(name)
             status = self._scalar(self._handle, encoded, float(value))
         except Exception as error:
-            self._tell(("scalar", repr(name)), f"scalar({name!r}): a name and a number: {error}")
+            self._report_error(("scalar", repr(name)), f"scalar({name!r}): a name and a number: {error}")
             return
         if status < 0:
             self._check(("scalar", name), status)
 
     def span(self, kind, name=None):
-        """`with run.span("checkpoint"):` a stage of the training loop, timed.
+        """`with run.span("checkpoint"):` measures a stage of the training loop.
 
         kind: data, forward, backward, optimizer, collective, checkpoint, evaluation, compile, pause, other.
         """
-        self._told_stages.add(name if kind == "other" else kind)
+        self._trainers_stages.add(name if kind == "other" else kind)
         return Span(self, kind, name)
 
     def pause(self, name=None):
-        """`with run.pause():` no step is expected inside: waiting for a resource or a person.
+        """`with run.pause():` no step is expected inside: the trainer waits for a resource or a person.
 
-        health/hang-between-steps and performance/hang report nothing meanwhile.
+        health/hang-between-steps and performance/hang report nothing in that time.
         """
         return self.span("pause", name)
 
@@ -387,7 +387,7 @@ class Run(Observations):
                 self._handle, kind.encode(), encoded, ctypes.byref(span)
             )
         except (AttributeError, ctypes.ArgumentError):
-            self._tell(("span", repr(kind)), f"span({kind!r}, {name!r}): expected strings")
+            self._report_error(("span", repr(kind)), f"span({kind!r}, {name!r}): expected strings")
             return 0
         self._check(("span", kind), status)
         return span.value
@@ -401,7 +401,7 @@ class Run(Observations):
 
     @property
     def should_stop(self):
-        """True behind the first finding of the level that init's stop_on names, on each rank behind the same step."""
+        """Returns True after the first finding of the level that init's stop_on names, on each rank after the same step."""
         return self._stops(max(0, self._following() - 1))
 
     def _stops(self, step):
@@ -410,18 +410,18 @@ class Run(Observations):
     # ---- delivery ------------------------------------------------------------------------------
 
     def flush(self, timeout=10.0):
-        """Waits until all was delivered; False when `timeout` seconds did not suffice."""
+        """Waits until all evidence is delivered. Returns False if that takes more than `timeout` seconds."""
         status = self._blocking.plumbline_flush(self._handle, _millis(timeout))
         if status != DEADLINE_EXCEEDED:
             self._check("flush", status)
         return status >= 0
 
     def finish(self, timeout=2.0):
-        """Delivers what is left, within `timeout` seconds, and ends the run. May be repeated.
+        """Delivers the rest of the evidence within `timeout` seconds, and ends the run. May be repeated.
 
-        True: all that was measured is in the record, and acknowledged by the server; or there was
-        nothing to keep (nothing was observed, or PLUMBLINE_DISABLE is set). False: nothing was
-        recorded, or something measured is missing; standard error has the reason, once.
+        Returns True if all measurements are in the record and acknowledged by the server, or if there
+        was nothing to keep (nothing was observed, or PLUMBLINE_DISABLE is set). Returns False if nothing
+        was recorded, or if a measurement is missing; standard error has the reason, once.
         """
         _endings.closing(self, sys.exc_info()[1])
         return self._close(timeout)
@@ -446,7 +446,7 @@ class Run(Observations):
         status = self._blocking.plumbline_close(self._handle, _millis(timeout))
         if status == DISABLED:
             self._kept = False
-            self._say_forked()
+            self._report_forked()
         else:
             self._kept = status >= 0
             if self._strict and status != DEADLINE_EXCEEDED:
@@ -457,7 +457,7 @@ class Run(Observations):
         _endings.closed(self)
         return self._kept
 
-    def _say_forked(self):
+    def _report_forked(self):
         if os.getpid() != self._pid:
             print("plumbline: finish: this process was forked from the one that opened the run, so nothing of it "
                   "was recorded", file=sys.stderr)  # fmt: skip

@@ -173,7 +173,7 @@ class Screen:
 
 
 def look(run, why):
-    """Out of cadence, if `why` says so and there is room."""
+    """Requests observations out of cadence, if there is a reason and the budget allows it. `why`: the reason, or None."""
     if why is not None:
         if run._short.plumbline_look(run._handle, _LOOK) == OK:
             run._noticed(_LOOK)

@@ -1,6 +1,6 @@
 """stop_on: the server judges the run, and the training ends at the first finding of a level.
 
-The server orders it over the stream that carries the evidence; the agent keeps the order, which is asked for behind each step. Ranks end
+The server orders it over the stream that carries the evidence; the agent keeps the order, which is checked after each step. Ranks end
 together: rank 0 decides for a later step, through torch's store.
 """
 
@@ -43,10 +43,10 @@ class Stopping:
     def __init__(self, order, key):
         """order: asked until it has a reason. key: of the ranks' agreement, the same on each."""
         self._order, self._key, self.reason = order, f"plumbline/stop/{key}", None
-        self._agreed, self._told = None, False
+        self._agreed, self._reported = None, False
 
     def due(self, step):
-        """Shall the training end behind this step? On each rank it is the same step."""
+        """Returns whether the training ends after this step. On each rank it is the same step."""
         if self.reason is None:
             self.reason = self._order.reason()
         try:
@@ -56,8 +56,8 @@ class Stopping:
             print(f"plumbline: stop_on: the ranks cannot agree on a step: {error!r}; the training continues", file=sys.stderr)
             self.due = lambda step: False
             return False
-        if due and not self._told:
-            self._told = True
+        if due and not self._reported:
+            self._reported = True
             print(f"plumbline: the training ends after step {step}: {self.reason or 'rank 0 has a finding'}", file=sys.stderr)
         return due
 

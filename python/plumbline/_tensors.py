@@ -26,7 +26,7 @@ _DLTENSOR = {n: struct.Struct(f"=QiiiBBHQQQ{2 * n}q") for n in range(MAX_AXES + 
 
 
 class Unsupported(ValueError):
-    """A tensor that cannot be described: the text says what was expected."""
+    """A tensor that cannot be described. The text names what was expected."""
 
 
 class Scratch(threading.local):
@@ -192,7 +192,7 @@ _LEGACY_STREAM = 1  # DLPack's number of the default stream, which the C ABI cal
 
 
 def _capsule(value, stream):
-    """The tensor as its library hands it over. On a device it is told the stream that we read it on
+    """The tensor as its library hands it over. On a device it gets the stream that we read it on
     (None: its own), and orders its work before ours there; the host waits for nothing."""
     where = getattr(value, "__dlpack_device__", None)
     if where is None:

@@ -8,7 +8,7 @@ _MOST_BYTES = 64 << 20  # that are kept from being freed: above it what waits le
 
 
 class _Held:
-    """What calls that wait will read: nobody may free it before."""
+    """Keeps what waiting calls will read, so that it is not freed before."""
 
     __slots__ = ("_kept", "_bytes", "_thread")
 
@@ -61,8 +61,8 @@ class Gathering:
         """`with run.together():` tensors and updates on a GPU that this thread observes inside leave
         in few launches: around a loop over a model's parameters.
 
-        They are read at the end of the block at the latest, so nothing inside may write them. What is
-        told of them is the same. Anything else goes its way at once, as do other threads' calls.
+        They are read at the end of the block at the latest, so nothing inside may write them. The
+        records are the same. Anything else goes its way at once, as do other threads' calls.
         """
         return _Together(self)
 

@@ -7,18 +7,15 @@ from time import thread_time, thread_time_ns
 
 from ._compiled import compiles
 from ._ddp import Hook, around
-from ._kinds import KIND_TENSOR
-from ._library import CAPTURING, NO_STEP
+from ._library import NO_STEP
 from ._optimizer_hooks import hook
 from ._pace import Pace
-from ._process_groups import describe_group
 from ._routers import OnlyHere, Routers, hook_forward
-from ._screen import Checksums, combined, look
-from ._shards import named_parameters, part, shard_names
-from ._tensors import local
+from ._screen import look
+from ._shards import named_parameters, shard_names
 from ._watching.averages import Averages
 from ._watching.batches import Batches
-from ._watching.budget import BUFFERS, Looks, picked
+from ._watching.budget import BUFFERS, Looks
 from ._watching.clipping import Clip, Clipping
 from ._watching.collectives import Sums
 from ._watching.copies import Parting, copies_of, gradient_groups
@@ -27,6 +24,7 @@ from ._watching.gradients import Gradients
 from ._watching.kept import Kept
 from ._watching.leftover import Leftover
 from ._watching.light import Light
+from ._watching.light_when import is_plain
 from ._watching.losses import numbered
 from ._watching.modes import Modes
 from ._watching.modules import Backward, Modules
@@ -38,14 +36,15 @@ from ._watching.standstill import Standstill
 from ._watching.untrained import Untrained
 from ._watching.unwrap import holders
 from ._watching.updates import Updates
+from ._watching.weights import Weights
 from ._watching.words import alone, processes, unseen_sums
 
-_MOST_RATES = 4  # learning rates of so many parameter groups
+_MOST_RATES = 4  # parameter groups whose learning rates are recorded
 _SHARE = 0.0025  # of a step's time, for its screening
 
 
 class Watch:
-    """What watches one model and its optimizers until remove()."""
+    """Watches one model and its optimizers until remove()."""
 
     def __init__(self, run, model, found, scaler, activations=None):
         """model: an unwrap.Model. found: [unwrap.Opened]."""
@@ -77,20 +76,11 @@ class Watch:
         self._ratio, self._moved = Ratio(run._library.short, self._trained), None
         self._pace = Pace(_SHARE, run._budget.every)
         copies = copies_of(ddp, self._frames.values(), self._model)
-        self._replicas, self._ignored = (None, ()) if copies is None else ("world", copies.ignored)
-        self._copies = [(self._prefix + name, part(p)) for name, p in named_parameters(self._model) if name not in self._ignored]
-        self._own = [(self._prefix + name, p) for name, p in named_parameters(self._model) if name in self._ignored and ddp is None]
-        self._names = [name for name, _ in self._copies]
-        self._checksums = Checksums(run._library.short, [p for _, p in self._copies])
-        self._checksum_name = f"weights_checksum{self._prefix and '.' + self._prefix[:-1]}"
-        if copies is not None:
-            group = describe_group(copies.group).name
-            if group:  # other groups hold other weights
-                self._replicas, self._checksum_name = f"group {group}", f"{self._checksum_name}.{group}"
+        self._weights = Weights(run, self._model, self._prefix, copies, ddp, self._shards)
         buffers = [BUFFERS] if any(b.is_floating_point() for b in self._model.buffers()) else []  # the first: one look is enough
-        everything = [*buffers, *self._names, *(name for name, _ in self._trained if name not in set(self._names))]
-        self._looks = Looks(run, everything, self._replicas is not None or processes() > 1)
-        self._used_step = NO_STEP  # in which the weights were looked at in front of their update
+        names = self._weights.names
+        everything = [*buffers, *names, *(name for name, _ in self._trained if name not in set(names))]
+        self._looks = Looks(run, everything, self._weights.replicas is not None or processes() > 1)
         self.standstill = Standstill(run, self._given, optimizers, scaler, activations, self._trained)
         self.tokens, self.place = 0, None  # of the step; where a forward pass has its token ids
         self._accumulation, self._left = None, False
@@ -119,19 +109,19 @@ class Watch:
         self._light, self.noted = Light(self, run, self._loop), None  # why a look is due in the next step
         self._hook()
         self._watch_sums()
-        self._light.plain = self._is_plain()
+        self._light.plain = is_plain(self)
         if self._is_compiled:
             self._compiled_away()
 
     def _watch_sums(self):
-        """Of several processes, which may meet after the watch."""
+        """Watches the sums of several processes; their group may be set up after the watch."""
         if self._ddp is None:
             self.sums.watch(unseen_sums(self))
             if self._parting is None and self.sums.watched and alone(self):
-                self._parting = Parting(self._run, self.sums, self._checksums)
+                self._parting = Parting(self._run, self.sums, self._weights.checksums)
 
     def held_by_none_of(self, optimizers):
-        """Are all of them others than the ones that are watched?"""
+        """Returns whether none of `optimizers` is watched here."""
         return not {id(o) for o in optimizers} & {id(o) for o in self.optimizers}
 
     def _named(self):
@@ -165,7 +155,7 @@ class Watch:
         self._undo.append(self._routers.remove)
 
     def remove(self):
-        """Takes every hook away again."""
+        """Removes every hook."""
         self._light.leave()
         undo, self._undo = self._undo, []
         self._run._models_watched.leave(self._given)
@@ -177,20 +167,20 @@ class Watch:
     # ---- guarded -------------------------------------------------------------------------------
 
     def _guarded(self, body, *arguments):
-        """What is done in every step anyhow: the governor, which thins out looks, does not count it."""
+        """Calls `body`, which runs in every step; the governor does not count it. An exception is reported, never raised."""
         try:
             body(*arguments)
-        except Exception as error:  # nothing of ours may end the trainer's step
+        except Exception as error:  # no error of this package may end the trainer's step
             self._failed(getattr(body, "__name__", "?").strip("_"), error)
 
     def _counted(self, body, *arguments):
-        """Of hooks within the trainer's own calls."""
+        """The same for hooks within the trainer's own calls, counted against the budget."""
         began = thread_time_ns()
         self._guarded(body, *arguments)
         self.budget.spent += thread_time_ns() - began
 
     def _failed(self, name, error):
-        self._run._tell_softly(("watch", name), f"watch: {name}: {error!r}")
+        self._run._warn_once(("watch", name), f"watch: {name}: {error!r}")
 
     def _charged(self, body, *arguments):
         began, spent = thread_time_ns(), self._run._spent
@@ -200,7 +190,7 @@ class Watch:
     # ---- steps ---------------------------------------------------------------------------------
 
     def _has_stepped(self):
-        """In the step that is open."""
+        """Returns whether one of its optimizers has stepped in the open step."""
         return not self.ids.isdisjoint(self._loop.stepped)
 
     def observe_step(self, updated):
@@ -225,7 +215,7 @@ class Watch:
                 self._guarded(self._untrained.step_ends)
             if self._shares.open or self._loop.backwards > 1:
                 self._guarded(self._shares.step_ends, self._loop.backwards)
-            if self._gradients.screened == self._run._step and self._copies:
+            if self._gradients.screened == self._run._step and self._weights.names:
                 self._screen_weights()
             self._observe_weights()
         if self._routers is not None and self._routers.routers:
@@ -237,7 +227,7 @@ class Watch:
             self._is_compiled = True
             self._compiled_away()
         elif self._passes.listening:
-            self._forwards = 1  # said once
+            self._forwards = 1  # reported once
             self._modules.not_heard([r.found.name for r in self._routers.routers] if self._routers is not None else [])
         else:
             self._passes.listen()
@@ -255,7 +245,7 @@ class Watch:
         return None
 
     def _before_forward_of_child(self, module, inputs, words):
-        """Of a model whose own forward is not called."""
+        """For a model whose own forward is not called."""
         if not Backward.running:
             self._forward(module, inputs, words)
 
@@ -343,7 +333,7 @@ class Watch:
             self._counted(self._kept.backward_ends)
 
     def _look_at_left(self, micro):
-        """Gradients that the step before has left, and those of several backward passes, add up."""
+        """Watches the accumulation of gradients: if the previous step left some, or if the step has several backward passes."""
         if self._frames:  # they are in buffers of the framework
             return
         cleared = len(self._zeroed) == len(self.optimizers) > 0
@@ -376,11 +366,11 @@ class Watch:
     # ---- a framework's step ---------------------------------------------------------------------
 
     def frame_scale(self):
-        """By which a framework has made the loss larger, out of sight of torch's scalers."""
+        """Returns the factor by which a framework has scaled the loss, if torch's scalers do not show it."""
         return next((frame.scale() for frame in self._frames.values()), 1.0)
 
     def framework_steps(self):
-        """What a framework itself has counted, if it does."""
+        """Returns the steps that each framework has counted."""
         return [frame.owner.global_steps for frame in self._frames.values() if hasattr(frame.owner, "global_steps")]
 
     def frame_begins(self):
@@ -397,14 +387,14 @@ class Watch:
             self._screening = thread_time() - began
 
     def observe_framed(self, optimizer):
-        """In front of a step of an inner optimizer."""
+        """Called before a step of an inner optimizer."""
         if self._untrained.looks:
             self._guarded(self._untrained.before_update, optimizer)
         step = self._run._step
         self._gradients.observe(optimizer, self._pace.due(step), 1.0, chosen=self._looks.chosen(step))
 
     def frame_ends(self, optimizers, made, norm):
-        """`made`: not a step that was skipped."""
+        """`made`: False if the framework skipped the step."""
         self._gradients.frame_ends(made, norm)
         if made:
             for one in optimizers:
@@ -412,10 +402,10 @@ class Watch:
         elif self._loop.backwards and not self._loop.stepped:
             self._loop.close()
 
-    # ---- what is told --------------------------------------------------------------------------
+    # ---- what is recorded ----------------------------------------------------------------------
 
-    def _observe_gradients(self, optimizer, behind=False):
-        """`behind`: the weights have moved already."""
+    def _observe_gradients(self, optimizer, moved=False):
+        """`moved`: the weights have moved already."""
         step = self._run._step
         if step == NO_STEP:
             return
@@ -428,14 +418,14 @@ class Watch:
         paced = self._pace.due(step) or (self.budget.governed and step <= self._run._looked_until)
         if paced and not self._has_stepped():
             began = thread_time()
-            if not behind:
+            if not moved:
                 self._ratio.before()
             self._screening = thread_time() - began
         if self._gradients.observe(optimizer, paced, self.scale, self.clips, self._looks.chosen(step)) is not None:
-            self._observe_used_weights()  # on a device nobody has waited for the loss
+            self._observe_used_weights()  # on a device the loss has not been waited for
 
     def looks(self):
-        """Whether this step is one in which the gradients, or what they become, are read."""
+        """Returns whether the gradients, or the updates made of them, are read in this step."""
         step = self._run._step
         chosen = self._looks.chosen(step)
         if chosen is not None:
@@ -452,7 +442,7 @@ class Watch:
         self._light.clipped = True
 
     def loss_factor(self, micro):
-        """By which the step's losses are those of the gradients that the optimizer got."""
+        """Returns the factor between the losses of the step and those whose gradients the optimizer got."""
         try:
             return 1.0 if self._kept is None or not self._kept.open else self._kept.factor(micro, self._clipped, self._loop.applied_scale())
         except Exception as error:
@@ -460,16 +450,14 @@ class Watch:
             return 1.0
 
     def gets_others(self):
-        """In the step that ends the optimizer got other gradients than the last backward pass left: of several passes."""
+        """Returns whether the optimizer got other gradients in the step that ends than the last of several backward passes left."""
         return self._kept is not None and self._kept.others
 
     def _screen_weights(self):
-        """What the ranks hold copies of is told as one number; a parameter that stands still is looked at."""
         began = thread_time()
-        sums = self._checksums()
+        sums = self._weights.checksums()
         self._moved, why = self.screen_moved(sums)
-        if self._replicas and not self._gradients.poisoned:
-            self._run._own_scalar(self._checksum_name, combined(sums))
+        self._weights.record_checksum(sums, self._gradients.poisoned)
         look(self._run, why)
         self._run._spent += self._pace.cost(self._screening + self._gradients.seconds + thread_time() - began)
 
@@ -486,51 +474,21 @@ class Watch:
     def screen_moved(self, sums):
         """(the update ratio or None, why a look is due)."""
         moving = self._gradients.moving if all(g["lr"] for o in self.optimizers for g in o.param_groups) else ()
-        return self._ratio.after(), self.screen.weights(self._names, sums, moving)
+        return self._ratio.after(), self.screen.weights(self._weights.names, sums, moving)
 
     def _observe_used_weights(self):
-        """In front of their update, as the forward pass used them: was it a weight that brought it in?
-
-        A role of its own, since a weight is looked at behind its update otherwise.
-        """
-        run = self._run
-        if self._has_stepped() or self._used_step == run._step or run._step >= CAPTURING:
-            return
-        self._used_step = run._step
-        named = [(name, p) for name, p in self._named() if p.is_floating_point() and local(p).numel()]
-        for name, _ in named:
-            run._site(KIND_TENSOR, name, "parameter")
-        look(run, "those sites too")
-        with run.together():
-            for name, parameter in named:
-                run._observe_state(name, parameter, "parameter")
-            for updates in self._updates.values():  # behind the weights: what is in both was in the weights
-                updates.observe_moments()
+        if not self._has_stepped():
+            self._weights.observe_used(self._named(), self._updates.values())
 
     def _observe_weights(self):
         chosen = self._looks.chosen(self._run._step)
         if chosen is None or chosen:
-            self._observe_copies(chosen)
+            self._weights.observe(chosen)
         if chosen is None or BUFFERS in chosen:
             self._modules.observe_buffers()
 
-    def _observe_copies(self, chosen):
-        """`chosen`: names of those that are looked at; None: all that are due."""
-        if chosen is None and not self._ignored and not self._shards and not self._prefix:
-            self._run.observe_parameters(self._model, replicas=self._replicas)
-            return
-        with self._run.together():
-            for name, parameter in self._copies:
-                if chosen is not None and name not in chosen:
-                    continue
-                if name in self._shards and not local(parameter).numel():
-                    continue
-                self._run.observe_tensor(name, parameter, role="weight", replicas=self._replicas)
-            for name, parameter in self._own:
-                self._run.observe_tensor(name, parameter, role="weight")
-
-    def tell_scalars(self, losses):
-        """losses: (series, each) of the loop; of several watches the first one's."""
+    def record_scalars(self, losses):
+        """Records losses, rates and counts. `losses`: pairs (series, values) of the loop; if there are several watches, given to the first one."""
         run, tokens = self._run, self.tokens
         self.tokens = 0
         if not self._forwards and not self._is_compiled:
@@ -560,7 +518,7 @@ class Watch:
     # ---- what it costs -------------------------------------------------------------------------
 
     def step_over(self, of, first):
-        """A step has ended, `of` so many watches; the first one has the account."""
+        """A step of `of` watches has ended; the first watch keeps the account of its cost."""
         budget = self.budget
         if self.ends_began is not None:
             budget.spent += thread_time_ns() - self.ends_began
@@ -585,51 +543,20 @@ class Watch:
             else:  # it is the trainer's own
                 self._run._after_step = self._light.step_ended
 
-    # ---- steps that are recorded by stores alone --------------------------------------------------
-
-    def _is_plain(self):
-        """Does nothing about the trainer ask for whole steps? A loop of one's own on the CPU, in one process, with one optimizer."""
-        if not (Light.ORDERED and self.budget.governed):
-            return False
-        one = self.found[0] if len(self.found) == 1 else None
-        if one is None or one.frame is not None or (one.stepping is not one.inner and not one.captured) or one.pieces or type(one.inner).__name__ == "LBFGS":
-            return False
-        if self.scaler is not None or self._replicas or self._shards or self._is_compiled or self._passes.listening or processes() > 1:
-            return False
-        return not self._modules.chosen and all(p.device.type == "cpu" for _, p in self._trained)
-
-    def allows_light(self):
-        """Now: nothing is open that each step has a part in."""
-        if self._arms or self._accumulation is not None or self._averages.known or self._is_compiled or self._passes.listening:
-            return False
-        if self._kept is not None and self._kept.found:
-            return False
-        return self._untrained.settled and len(self._untrained.waiting()) <= Light.MOST_WAITING
-
-    def alone_in_process(self):
-        return len(Backward.watches.refs) == 1
-
-    def next_whole(self, step):
-        """The next step in which something is due."""
-        budget, looks = self.budget, self._looks
-        debt = -budget.balance / max(1.0, budget.left(True)) if budget.balance < 0 else 0
-        steps = [picked(step + int(debt), looks.every), max(64, 1 << 2 * ((step - 1).bit_length() + 1 >> 1))]
-        if self._routers is not None and self._routers.routers:
-            steps.append(picked(step, self._routers.pace.every))
-        return min(steps)
+    # ---- steps that are recorded by stores alone (_watching/light.py) -------------------------------
 
     def light_begins(self):
         if self._routers is not None:
             self._routers.training = False
 
     def light_ended(self, steps, zeroed, level):
-        """So many were recorded."""
+        """`steps` light steps were recorded."""
         (self._zeroed.add if zeroed else self._zeroed.discard)(id(self.optimizers[0]))
         self.screen.set_level(level)
         self._light_steps += steps
         self._untrained.skipped(self.optimizers[0], steps)
 
     def clipped_norm(self):
-        """Of the light step that ends, or None."""
+        """Returns the norm before the clip of the light step that ends, or None."""
         clips, self.clips = self.clips, []
         return self._gradients.clipped(self.optimizers[0], clips)

@@ -39,7 +39,7 @@ def _places(like, rows, sequences, seq_major):
 
 
 def _call(like, rows, sequences, seq_major, sequence_id, position, pool_id):
-    """What every adapter says of its rows."""
+    """Returns the arguments that describe rows, the same for every adapter."""
     if (sequence_id is None) != (position is None):
         raise ValueError("sequence_id and position: expected both or neither")
     out = {"flatten": "seq-major" if seq_major else "batch-major", "pool": "microbatch"}
@@ -184,7 +184,7 @@ def huggingface(router_logits, *, top_k, selected_experts=None, attention_mask=N
 
     router_logits     the model output's tuple: [B*S,E] a layer, batch-major (output_router_logits)
     selected_experts  [B*S,k] a layer, what each block chose (a forward hook on the block, or on its
-                      gate where that returns them). The logits alone do not say what was done with
+                      gate where that returns them). The logits alone do not show what was done with
                       them: without it the call is recorded, and judged inconclusive
     attention_mask    [B,S], 0 = padding, on either side
     Returns a list of dictionaries. Renormalising the k gate values, as these blocks do, changes no

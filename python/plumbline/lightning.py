@@ -49,7 +49,7 @@ class PlumblineCallback(Callback):
     @guarded
     def on_before_backward(self, trainer, pl_module, loss):
         """Lightning's loggers give an evaluation the number of the step that comes next."""
-        self._session.tell_settings()
+        self._session.record_settings()
         evaluated, self._evaluated = self._evaluated, {}
         self._session.scalars(evaluated, "eval/")
 

@@ -12,7 +12,7 @@ from transformers.integrations import integration_utils
 from ._callbacks import Session, guarded
 from ._watching import trl
 
-_SAID_BY_ALL = ("epoch", "runtime", "samples_per_second", "steps_per_second")  # no metrics of the model
+_COMMON_METRICS = ("epoch", "runtime", "samples_per_second", "steps_per_second")  # no metrics of the model
 
 _SETTINGS = ("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2",
              "adam_epsilon", "max_grad_norm", "num_train_epochs", "warmup_steps", "logging_steps", "logging_nan_inf_filter", "seed", "bf16", "fp16",
@@ -49,7 +49,7 @@ class PlumblineCallback(TrainerCallback):
     def on_step_begin(self, args, state, control, **_):
         self._end_step()
         self.run.begin_step(state.global_step + 1)
-        self._session.tell_settings()
+        self._session.record_settings()
 
     @guarded
     def on_step_end(self, args, state, control, **_):
@@ -68,7 +68,7 @@ class PlumblineCallback(TrainerCallback):
         if not self._evaluates:
             return
         names = {n: n.removeprefix("eval_") for n in metrics or {}}
-        self._session.scalars({n: metrics[m] for m, n in names.items() if n not in _SAID_BY_ALL}, "eval/")
+        self._session.scalars({n: metrics[m] for m, n in names.items() if n not in _COMMON_METRICS}, "eval/")
         if not control.should_evaluate:
             self._end_step()
 

@@ -39,11 +39,12 @@ Judge::Judge(const JudgeOptions& options, IncidentTable* incident_table, const G
                 "the state of the rules for it takes "},
       max_runs_(options.max_runs),
       checkpoints_(options.checkpoint_bytes, options.checkpoint_interval),
-      open_run_(options.open_run),
       own_quarantine_(options.quarantine == nullptr
                           ? std::make_unique<Quarantine>("", [] { return UnixNanos(); })
                           : nullptr),
       quarantine_(options.quarantine == nullptr ? own_quarantine_.get() : options.quarantine),
+      held_runs_({this, quarantine_, incident_table, options.store, &threads_, &checkpoints_,
+                  options.open_run}),
       runs_(options.grace, options.engine.window_steps) {}
 
 absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options,
@@ -56,6 +57,7 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
       rules::Engine::Create(config, [j = judge.get()](const v1::Verdict& v) { j->OnVerdict(v); });
   if (!engine.ok()) return engine.status();
   judge->engine_ = std::move(*engine);
+  judge->held_runs_.SetEngine(judge->engine_.get());
   judge->engine_->SetGuard(judge->quarantine_);
   judge->quarantine_->SetOnHeld(
       [j = judge.get()](const v1::QuarantinedRun& run) { j->worker().held.push_back(run); });
@@ -85,6 +87,7 @@ absl::Status Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay r
   }
   journal_ = journal;
   checkpointer_ = checkpointer;
+  held_runs_.SetCheckpointer(checkpointer);
   judged_entry_ = replay.from - 1;
   next_timers_ = JudgeQueue::Clock::now();
   checkpoints_.Start(next_timers_);
@@ -99,7 +102,7 @@ absl::Status Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay r
           NoteNames();
           fair_queue_.SetThrough(judged_entry_);
           catching_up_ = false;
-          ReportHeldBefore();
+          held_runs_.ReportEarlier();
           ReportFoundAgain();
           threads_.StartTakeover([this] { Loop(); });
           Loop();
@@ -136,6 +139,17 @@ void Judge::Decide(v1::JudgeEvent event, std::function<void(absl::Status)> done)
   item.kind = JudgeItem::Kind::kDecision;
   item.event = std::move(event);
   item.decided = std::move(done);
+  Push(std::move(item));
+}
+
+void Judge::UpdateRun(const std::string& run, v1::UpdateRunRequest::Action action,
+                      const std::string& who, std::function<void(absl::Status)> done) {
+  JudgeItem item;
+  item.kind = JudgeItem::Kind::kTask;
+  item.run = run;
+  item.task = [this, run, action, who, done = std::move(done)] {
+    held_runs_.Update(run, action, who, done);
+  };
   Push(std::move(item));
 }
 
@@ -186,7 +200,7 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
     runs_.Account(stream_id, *batch, parsed.unsent != 0, Now(), worker().unix_ns);
   }
   streams_.Note(stream_id, batch->sequence());
-  if (SetAside(entry, parsed, runs)) return;
+  if (held_runs_.SetAside(entry, parsed, runs)) return;
   worker().entry = entry;
   Quarantine::At(entry, catching_up_);
   absl::Status added;
@@ -197,7 +211,7 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
   if (!added.ok())
     LogError("stream {:016x} batch {}: refused by the rule engine after it was acknowledged: {}",
              stream_id, batch->sequence(), std::string(added.message()));
-  ReportHeld();
+  held_runs_.Report();
   for (const std::string& run : runs) SetClosedStep(run);
   CloseWhatWentOn(runs);
 }
@@ -238,6 +252,21 @@ void Judge::ShowClosedStep(const std::string& run) {
   incident_table_->StepClosed(run, step);
   const MutexLock lock(mutex_);
   runs_.SetClosedStep(run, step);
+}
+
+RunTable::Counted Judge::TakeCounted(const std::string& run) {
+  const MutexLock lock(mutex_);
+  reports_.Forget(run);
+  return runs_.TakeCounted(run);
+}
+
+void Judge::KeepCounted(const std::string& run, const RunTable::Counted& counted) {
+  const MutexLock lock(mutex_);
+  runs_.KeepCounted(run, counted);
+}
+
+CheckpointSchedule::At Judge::JudgedOf(const std::string& run) const {
+  return {fair_queue_.ThroughOf(run), applied_event_};
 }
 
 // Reports that no process of the run exists any more.

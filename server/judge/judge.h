@@ -40,12 +40,12 @@
 #include "server/judge/checkpoint_schedule.h"
 #include "server/judge/decision_gate.h"
 #include "server/judge/fair_queue.h"
+#include "server/judge/held_runs.h"
 #include "server/judge/judge_threads.h"
 #include "server/judge/memory_budget.h"
 #include "server/judge/over_runs.h"
 #include "server/judge/quarantine.h"
 #include "server/judge/run_reports.h"
-#include "server/judge/run_retry.h"
 #include "server/judge/stream_marks.h"
 #include "server/process/counters.h"
 #include "server/store/store.h"
@@ -87,14 +87,14 @@ struct Replay {
 };
 
 // Thread-safe, except Create, Start and destruction.
-class Judge {
+class Judge : private HeldRuns::Judging {
  public:
   // Returns InvalidArgument if the engine refuses its configuration. All pointers must outlive the
   // judge.
   static absl::StatusOr<std::unique_ptr<Judge>> Create(const JudgeOptions& options,
                                                        IncidentTable* incident_table,
                                                        const GapTable* gaps, Counters* counters);
-  ~Judge();
+  ~Judge() override;
 
   // AheadOf returns the runs that a checkpoint knows beyond its entry, and up to which entry.
   // Restore takes over the state of another judge. If it returns an error, this judge is still
@@ -201,7 +201,7 @@ class Judge {
   // further.
   uint64_t judged_entry() const { return judged_entry_; }
   // Returns true while the entries of an earlier process are being judged.
-  bool catching_up() const { return catching_up_; }
+  bool catching_up() const override { return catching_up_; }
   // Returns the time of the current work: of receipt, or of the event. For display, not for
   // verdicts. On a judging thread it belongs to that thread's work; on other threads, to the last
   // work judged.
@@ -210,6 +210,16 @@ class Judge {
  private:
   Judge(const JudgeOptions& options, IncidentTable* incident_table, const GapTable* gaps,
         Counters* counters);
+
+  // For held_runs_.
+  absl::Status KeepAndApply(v1::JudgeEvent event) override;
+  absl::Status AddToEngine(const std::shared_ptr<const v1::Batch>& batch) override;
+  void ShowClosedStep(const std::string& run) override PLUMB_EXCLUDES(mutex_);
+  RunTable::Counted TakeCounted(const std::string& run) override PLUMB_EXCLUDES(mutex_);
+  void KeepCounted(const std::string& run, const RunTable::Counted& counted) override
+      PLUMB_EXCLUDES(mutex_);
+  CheckpointSchedule::At JudgedOf(const std::string& run) const override;
+  bool undecided() const override { return undecided_; }
 
   using Worker = JudgeThreads::Worker;
   Worker& worker() const { return *threads_.Mine(); }
@@ -255,13 +265,11 @@ class Judge {
   void HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& batch,
                    const std::vector<std::string>& runs);
   void CountRefused(uint64_t items);
-  absl::Status AddToEngine(const std::shared_ptr<const v1::Batch>& batch);
   RunTable::Time Now() const { return awake_.At(JudgeQueue::Clock::now()); }
   std::string RunOf(const v1::JudgeEvent& event) const;
   uint64_t EntryOf(const std::string& run) const;
   // judge_decisions.cc
   JournalEntry EntryFor(v1::JudgeEvent* event, uint64_t* after) const;
-  absl::Status KeepAndApply(v1::JudgeEvent event);
   absl::Status ApplyCommitted(uint64_t after, const v1::JudgeEvent& event,
                               const absl::StatusOr<EntryPrefix>& committed);
   // A decision that the journal writes while other work goes on.
@@ -278,7 +286,6 @@ class Judge {
   void OnRunOver(const std::string& run);
   void OnVerdict(const v1::Verdict& verdict);
   void SetClosedStep(const std::string& run);
-  void ShowClosedStep(const std::string& run);
   // judge_budget.cc
   void KeepWithinBudget();
   void NoteNames();
@@ -295,25 +302,6 @@ class Judge {
   MemoryBudget::OwnerOf OwnerOf() const;
   void MakeRoom(const std::string& run, Kind& kind);
   void KeepReplayWithinBudget(bool more_events);
-  void RetryTakesTooMuch(const std::string& run);
-  // judge_quarantine.cc
-  bool SetAside(uint64_t entry, const ParsedBatch& parsed, const std::vector<std::string>& runs);
-  void DeferEvent(uint64_t entry, const v1::JudgeEvent& event);
-  void ReportHeld();
-  void ReportHeldBefore();
-  void KeepHeld(const v1::QuarantinedRun& run);
-  void Acknowledge(const v1::QuarantinedRun& run, const std::string& who,
-                   const std::string& reason);
-  void DropRun(const v1::QuarantinedRun& run, const std::string& who,
-               const std::function<void(absl::Status)>& done);
-  void RetryRun(const v1::QuarantinedRun& run, const std::string& who,
-                std::function<void(absl::Status)> done);
-  void GoOnWithRetry();
-  void JudgeRetried(uint64_t entry, std::shared_ptr<const v1::Batch> batch);
-  void JudgeRetried(uint64_t entry, const v1::JudgeEvent& event);
-  void JudgeRetried(const v1::ReadRunItem& item);
-  void EndRetry(const absl::Status& status);
-  void ReleaseRetried();
   void CloseWhatWentOn(const std::vector<std::string>& runs);
   void CheckpointIfDue();
   void TakeCheckpoint(CheckpointSink* sink);
@@ -360,22 +348,9 @@ class Judge {
   bool undecided_ = false;                // an event could not be written: it must not take effect
   std::atomic<bool> copy_failed_{false};  // of the process: the next checkpoint is made without one
 
-  // Runs in quarantine, and the retried one.
-  struct Retry {
-    std::unique_ptr<RunRetry> items;  // null: all was judged, and a checkpoint must follow
-    v1::QuarantinedRun run;
-    std::string who;
-    std::function<void(absl::Status)> done;
-    bool handed_in = false;  // the checkpoint
-    int64_t former_checkpoint = 0;
-    RunTable::Counted counted;    // before the retry
-    uint64_t refused_before = 0;  // items of it that were not refused again yet
-    JudgeQueue::Clock::time_point wake{};
-  };
-  const OpenRun open_run_;
   std::unique_ptr<Quarantine> own_quarantine_;
   Quarantine* const quarantine_;
-  std::unique_ptr<Retry> retry_;
+  HeldRuns held_runs_;
 
   mutable Mutex mutex_;  // guards what follows, which queries read
   RunTable runs_ PLUMB_GUARDED_BY(mutex_);

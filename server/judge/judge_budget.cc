@@ -25,7 +25,10 @@ void Judge::KeepWithin(Kind& kind) {
     if (quarantine_->Holds(run)) {
       // its retry is in progress; this is checked again after it
       if (fair_queue_.Busy(run)) return;
-      RetryTakesTooMuch(run);
+      engine_->Drop(run);
+      held_runs_.EndRetryOf(run, absl::ResourceExhaustedError(absl::StrCat(
+                                     "its open steps and those of all other runs use more than ",
+                                     open_step_limit() >> 20, " MiB: raise limits.open_bytes")));
       continue;
     }
     kind.budget.Promise(*request);
@@ -117,17 +120,9 @@ void Judge::KeepReplayWithinBudget(bool more_events) {
       quarantine_->Failed(run,
                           absl::StrCat(kind->what, held >> 20, " MiB; the limit for all runs is ",
                                        budget.limit() >> 20, " MiB (limits.open_bytes)"));
-      ReportHeld();
+      held_runs_.Report();
     }
   }
-}
-
-void Judge::RetryTakesTooMuch(const std::string& run) {
-  engine_->Drop(run);
-  if (retry_ == nullptr || retry_->run.run() != run) return;
-  EndRetry(absl::ResourceExhaustedError(
-      absl::StrCat("its open steps and those of all other runs use more than ",
-                   open_step_limit() >> 20, " MiB: raise limits.open_bytes")));
 }
 
 }  // namespace plumbline::server

@@ -150,7 +150,8 @@ Checkpointer::Take Judge::CheckpointTaker(std::future<void>* taken)
   };
 }
 
-// While nobody judges: of a run in the middle of an entry there is nothing to be written down.
+// Waits until no work is in progress: the state of a run in the middle of an entry cannot be
+// written.
 void Judge::CheckpointIfDue() {
   if (checkpointer_ == nullptr || !checkpointer_->idle()) return;
   const auto now = JudgeQueue::Clock::now();
@@ -164,24 +165,25 @@ void Judge::CheckpointIfDue() {
   }
 }
 
-// Hands in a checkpoint, unless there is nothing new, or something was decided that nobody kept.
+// Hands in a checkpoint, unless there is nothing new, or a decision could not be written.
 void Judge::HandInCheckpoint() {
   const bool news =
       checkpoints_.HasNews({judged_entry_, applied_event_}) || !fair_queue_.Ahead().empty();
   if (checkpointer_ == nullptr || undecided_ || !news) return;
-  // The number of an event that is newer than all that it knows tells a start whose journal has
-  // lost its end that these numbers were used.
+  // Writes an event with a number above all that the checkpoint knows. If the journal loses its
+  // end, the next start sees from it that these numbers were used.
   const std::map<std::string, uint64_t> ahead = fair_queue_.Ahead();
   const bool beyond = std::any_of(ahead.begin(), ahead.end(),
                                   [this](const auto& run) { return run.second > applied_event_; });
   if (beyond && !RecordAhead()) return;
   ahead_told_ = false;
   const CheckpointSchedule::At at{judged_entry_, applied_event_};
-  if (checkpoints_.Taken(at) && retry_ != nullptr) retry_->handed_in = true;
+  if (checkpoints_.Taken(at)) held_runs_.CheckpointHandedIn();
   const auto start = JudgeQueue::Clock::now();
   std::future<void> taken;
   Checkpointer::Take take = CheckpointTaker(&taken);
-  // What the store has not written yet would otherwise be told by the entries before this one.
+  // A restart does not read the entries before this one, so the store must write their values
+  // first.
   const uint64_t ticket = store_->Flush();
   checkpointer_->Write(at.entry, std::move(take),
                        [store = store_, ticket] { return store->WaitFlushed(ticket, kFlushTime); });

@@ -60,7 +60,7 @@ uint64_t Judge::EntryOf(const std::string& run) const {
 void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   worker().entry = entry;
   Quarantine::At(entry, catching_up_);
-  DeferEvent(entry, event);
+  held_runs_.Defer(entry, event);
   std::set<std::string> runs;
   for (const v1::Source& source : event.ranks_gone().sources()) runs.insert(source.run());
   if (!event.has_ranks_gone() && !event.has_incident()) runs.insert(RunOf(event));
@@ -112,7 +112,7 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   } else if (event.has_incident()) {
     incident_table_->Apply(event.incident()).IgnoreError();
   }
-  ReportHeld();
+  held_runs_.Report();
 }
 
 }  // namespace plumbline::server

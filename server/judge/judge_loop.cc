@@ -50,8 +50,8 @@ bool Judge::Step() {
     if (const auto kept = TakeKept()) return ApplyKept(*kept);
   }
   if (stopping()) return WaitForWork();
-  const bool retry =
-      retry_ != nullptr && now >= retry_->wake && !fair_queue_.Busy(retry_->run.run());
+  const std::string* retried = held_runs_.retried();
+  const bool retry = retried != nullptr && now >= held_runs_.wake() && !fair_queue_.Busy(*retried);
   if (retry && std::exchange(retry_next_, false)) return DoRetry();
   retry_next_ = true;
   if (!for_all_.empty() && fair_queue_.in_order()) return DecideForAll();
@@ -120,9 +120,9 @@ bool Judge::DecideForAll() {
 }
 
 bool Judge::DoRetry() {
-  const auto begun = fair_queue_.Occupy(retry_->run.run());
+  const auto begun = fair_queue_.Occupy(*held_runs_.retried());
   BeginWork();
-  GoOnWithRetry();
+  held_runs_.Continue();
   fair_queue_.Done(*begun, threads_.UsedByMine());
   return EndWork();
 }
@@ -130,7 +130,7 @@ bool Judge::DoRetry() {
 // Returns false if the server stops and no work is left.
 bool Judge::WaitForWork() {
   auto until = next_timers_;
-  if (retry_ != nullptr) until = std::min(until, retry_->wake);
+  if (held_runs_.retried() != nullptr) until = std::min(until, held_runs_.wake());
   JudgeItem item;
   threads_.turn().Unlock();
   const auto popped = queue_.Pop(until, &item);

@@ -19,14 +19,14 @@ class Run:
 
     def __init__(self):
         self._step, self._spent, self._due, self._sites = 0, 0, {}, {}
-        self.calls, self.said, self.running = [], [], False
+        self.calls, self.warnings, self.running = [], [], False
         self._budget = SimpleNamespace(governed=False, every=1)
 
     def observe_routing(self, layer, **known):
         self.calls.append((layer, known))
 
-    def _tell_softly(self, key, text):
-        self.said.append(text)
+    def _warn_once(self, key, text):
+        self.warnings.append(text)
 
 
 def watched(model):
@@ -41,7 +41,7 @@ def heard(model, *given, **named):
     model(*given, **named)
     routers.step_ends()
     routers.remove()
-    return run.calls, run.said, routers.describe()
+    return run.calls, run.warnings, routers.describe()
 
 
 def ids(batch=8, length=32, seed=3):

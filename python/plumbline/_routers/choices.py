@@ -1,6 +1,6 @@
 """What a router's own choice was, where it is known which of its operations makes it: little more than a hook costs.
 
-A call that was heard whole says which top-k or argmax is the choice, by the tensor that it was taken of. In later calls
+A call that was heard whole shows which top-k or argmax is the choice, by the tensor that it was taken of. In later calls
 a `Choices` listens to nothing but operations of these kinds; if they come in another order or along other axes, it is
 another way through the router, and nothing is known of it.
 """
@@ -16,7 +16,7 @@ _MOST = 32  # of a kind, in one call
 
 
 class Choices:
-    """Of one call. `scores`: what products gave for so many experts; `made`: choices over an axis of so many."""
+    """The choices of one call. `scores`: results of products with one value per expert; `made`: choices over an axis of that size."""
 
     def __init__(self, experts, gate=None):
         """gate: a module whose output counts as a product's, however it is computed."""
@@ -122,7 +122,7 @@ def _mode():
 
 
 class Recipe:
-    """Where in a call its choice, and the scores that are told beside it, are found."""
+    """Where in a call its choice, and the scores that are recorded with it, are found."""
 
     def __init__(self, way, picks, width, source):
         self._way, self._picks, self._width, self._source = way, picks, width, source
@@ -150,7 +150,7 @@ def _scores(heard, source):
 
 def recipe(heard, taken, chosen, logits):
     """From a call that was heard whole, or None. taken: its choices, as trace.Choice; chosen [T,k] and logits [T,E]: what
-    is told of it. What comes out of the recipe is the same to the bit, or there is none."""
+    is recorded of it. What comes out of the recipe is the same to the bit, or there is none."""
     torch, way, picks = sys.modules["torch"], heard.way(), []
     if way is None:
         return None
@@ -161,9 +161,9 @@ def recipe(heard, taken, chosen, logits):
         picks.append(at[0])
     sources = [("score", i) for i in range(len(heard.scores))] + [("choice", i) for i in picks[:1]]
     for source in sources:
-        told = Recipe(way, picks, chosen.shape[1], source)
-        got = told.of(heard)
+        recipe = Recipe(way, picks, chosen.shape[1], source)
+        got = recipe.of(heard)
         if got is None or got[0].shape != logits.shape or not torch.equal(got[0].to(logits.dtype), logits):
             continue
-        return told if torch.equal(got[1], chosen) else None
+        return recipe if torch.equal(got[1], chosen) else None
     return None

@@ -1,4 +1,4 @@
-"""From what a router was heard to do to observe_routing's arguments, or to why nothing is said."""
+"""From what a router was heard to do to observe_routing's arguments, or to the reason why nothing is recorded."""
 
 import sys
 
@@ -11,7 +11,7 @@ class NotKnown(Exception):
 
 
 class NotThisTime(NotKnown):
-    """Other calls of the router may be: nobody need know."""
+    """Other calls of the router may be known, so this is not reported."""
 
 
 def evidence(follower, found, outputs, shape, seen):
@@ -19,14 +19,14 @@ def evidence(follower, found, outputs, shape, seen):
     choice = _choice(follower, found)
     if follower.early:
         raise NotKnown("its experts ran before its gate")
-    logits = choice.told["logits"]
+    logits = choice.facts["logits"]
     if logits is None:
         raise NotKnown("its scores were changed after the choice")
     tokens = len(logits)
     known = {"mode": "train", "score_function": _function(follower, choice), **_rows(logits, shape, seen)}
     known["router_logits"] = logits
-    if choice.told["bias"] is not None:
-        known.update(expert_bias=choice.told["bias"], bias_captured=choice.told["captured"])
+    if choice.facts["bias"] is not None:
+        known.update(expert_bias=choice.facts["bias"], bias_captured=choice.facts["captured"])
     if choice.over_tokens:
         return {**known, **_experts_choose(follower, choice, tokens, outputs)}
     chosen = _indices(follower, choice, tokens, found.top_k)
@@ -54,9 +54,9 @@ def _choice(follower, found):
 
 
 def _function(follower, choice):
-    if choice.told["function"]:
-        return choice.told["function"]
-    if choice.told["scored"] or choice.told["bias"] is not None or len(follower.functions) != 1:
+    if choice.facts["function"]:
+        return choice.facts["function"]
+    if choice.facts["scored"] or choice.facts["bias"] is not None or len(follower.functions) != 1:
         return None
     return next(iter(follower.functions))  # of what was chosen, afterwards
 
@@ -85,7 +85,7 @@ def _rows(like, shape, seen):
 
 
 def _argmaxes(follower, choice):
-    """Of choices of one each, the ones that follow: a second expert is the best behind a mask of the first."""
+    """Of choices of one each, the ones that follow: a second expert is the best after the first was masked."""
     if choice.count != 1:
         return [choice]
     return [choice] + [c for c in follower.choices if c is not choice and c.count == 1 and not c.over_tokens and c.node.mask]
@@ -106,8 +106,8 @@ def _drawn(follower, choice, chosen, logits):
     """Whether noise that the recorded scores do not hold decided a choice."""
     if choice.op == "multinomial":
         return True
-    later = [c for c in _argmaxes(follower, choice)[1:] if c.told["drawn"]]
-    if not later and not (choice.node.drawn and not choice.told["drawn"]):
+    later = [c for c in _argmaxes(follower, choice)[1:] if c.facts["drawn"]]
+    if not later and not (choice.node.drawn and not choice.facts["drawn"]):
         return False
     best = logits.topk(chosen.shape[1], dim=-1).indices
     return not bool((best.sort(-1).values == chosen.sort(-1).values).all())
@@ -130,7 +130,7 @@ def _experts_choose(follower, choice, tokens, outputs):
 
 
 def _came_true(follower, choice, chosen, outputs):
-    """Whether the experts, or whoever called the router, got the tokens that were chosen."""
+    """Whether the experts, or the caller of the router, got the tokens that were chosen."""
     torch = sys.modules["torch"]
     for seen in (entered(follower, chosen, outputs), returned(outputs, chosen)):
         if seen is not None:
@@ -159,7 +159,7 @@ def _keeping(follower, found, outputs, chosen, kept, known):
     wanted = torch.zeros_like(kept).scatter_(1, chosen, True)
     if bool((kept & ~wanted).any()):
         return {"routing_map": kept}
-    said = {"keep_mask": kept.gather(1, chosen)}
+    kept_facts = {"keep_mask": kept.gather(1, chosen)}
     capacity, source = _capacity(follower, found, outputs, kept)
     refused = wanted & ~kept
     pools = _pool_of(follower, known, kept, refused, capacity)
@@ -169,11 +169,11 @@ def _keeping(follower, found, outputs, chosen, kept, known):
     elif capacity not in (None, "none") and not _fits(kept, refused, capacity, pools):
         capacity = source = pools = None  # it is not the number, or not of these rows
     if capacity is not None:
-        said.update(capacity=capacity, capacity_source=source)
+        kept_facts.update(capacity=capacity, capacity_source=source)
     if pools is not None and capacity != "none":
-        said.update(pool_id=pools, pool="microbatch")
+        kept_facts.update(pool_id=pools, pool="microbatch")
     policy, randomness = _policy(follower, found, chosen)
-    return {**said, **({"policy": policy} if policy else {}), **({"randomness": randomness} if randomness else {})}
+    return {**kept_facts, **({"policy": policy} if policy else {}), **({"randomness": randomness} if randomness else {})}
 
 
 def _capacity(follower, found, outputs, kept):
@@ -222,7 +222,7 @@ def _pool_of(follower, known, kept, refused, capacity):
 
 
 def _fits(kept, refused, capacity, pools):
-    """Whether no cell holds more, and those that refuse hold so many."""
+    """Returns whether no cell holds more than `capacity`, and every cell that refuses holds exactly that many."""
     if pools is None:
         return not bool(refused.any()) and int(kept.sum(dim=0).max()) <= capacity
     held, left = _cells(kept, pools), _cells(refused, pools)
@@ -230,7 +230,7 @@ def _fits(kept, refused, capacity, pools):
 
 
 def _policy(follower, found, chosen):
-    """How full experts refuse, where an operation says so: (policy, randomness)."""
+    """How full experts refuse, if an operation shows it: (policy, randomness)."""
     named = _BY_DROP_POLICY.get(found.drop_policy)
     ranked = [d for d in follower.drops if d[0] in ("topk", "sort", "argsort")]
     if any(d[6] for d in ranked):

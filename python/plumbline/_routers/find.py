@@ -26,7 +26,7 @@ def attribute(modules, names, kind=int, config=True):
 
 
 def _limited(module):
-    """Whether it says anything of a capacity."""
+    """Returns whether it has an attribute about a capacity."""
     for holder in (module, getattr(module, "config", None)):
         for name, value in getattr(holder, "__dict__", {}).items():
             if "capacity" in name and isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
@@ -84,7 +84,7 @@ class Found:
 
 
 def _lists(module, count):
-    """Lists of so many experts, as a child or a child's child."""
+    """Returns lists of `count` experts among its children and their children."""
     torch = sys.modules["torch"]
     near = [*module.children(), *(c for child in module.children() for c in child.children())]
     for one in near:
@@ -117,7 +117,7 @@ def _gates(module):
 
 
 def _evidence(module, parent, gate, count):
-    """Whether so many outputs are experts': two kinds of evidence, of which a name is one at most."""
+    """Returns whether `count` outputs belong to experts: two kinds of evidence, of which a name is one at most."""
     known = attribute([module], _COUNTS) == count or attribute([parent] if parent is not None else [], _COUNTS) == count
     listed = any(True for m in (module, parent) if m is not None for _ in _lists(m, count))
     fused = not listed and (_holds_experts(module, count) or _holds_experts(parent, count)) and not known
@@ -159,7 +159,7 @@ def find(model):
 
 
 def _within(name, hooked):
-    """The experts of a router that was found, which say their number themselves."""
+    """The experts of a router that was found, which state their number themselves."""
     return any(name.startswith(f"{one.name}.") for one in hooked)
 
 
@@ -210,7 +210,7 @@ def _unhookable(module):
 
 
 def _hidden(model, names, found):
-    """What holds experts and says how many, and where no gate was found."""
+    """Returns modules that hold experts and state how many, and in which no gate was found."""
     out, inside = [], {id(m) for f in found.values() for m in f.modules}
     for module in model.modules():
         held = {id(child) for child in module.modules()}

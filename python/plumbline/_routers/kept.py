@@ -12,9 +12,9 @@ def kept_choices(follower, found, chosen, outputs, logits):
     given = entered(follower, wanted, outputs)
     if given is not None:
         return given
-    said = returned(outputs, logits)
-    if said is None or not found.limited or follower.drops or bool((wanted & ~said).any()):
-        return said
+    mask = returned(outputs, logits)
+    if mask is None or not found.limited or follower.drops or bool((wanted & ~mask).any()):
+        return mask
     return None  # as it was before the capacity?
 
 

@@ -1,6 +1,6 @@
 """How the experts of a router that is known are loaded, in the steps between those that hear all of it.
 
-A call that was heard whole says which of its operations made the choice (choices.py), and where what was kept of it
+A call that was heard whole shows which of its operations made the choice (choices.py), and where what was kept of it
 stands in what the router returns. Then these few tensors are enough. What goes into it is some rows of many, so that
 it costs little anywhere.
 """
@@ -21,7 +21,7 @@ _SHARE = 0.0025  # of a step's time, all routers together
 _PLANNED, _AHEAD = 4, 0.02  # as of Pace: a fault of a short run is found on a quick machine too
 _EVERY = 8  # steps between two looks at least, where no budget governs them
 _MEASURED_LATER = 4  # what a call costs in all, over its part here: the library counts on a thread of its own
-_OPERATION = 3e-6  # seconds that torch takes to tell of one (docs/measurements/watch.md)
+_OPERATION = 3e-6  # seconds that torch takes to report one (docs/measurements/watch.md)
 _ROWS = 512  # tokens of a call
 _scratch = Scratch()
 
@@ -34,9 +34,9 @@ class Loads:
         self._gate = None if gate is None or gate is found.inner else weakref.ref(gate)
         self._found = found
         self._module = None  # which one's forward is to be listened to
-        self._recipe = None  # None: it is not known how to tell
+        self._recipe = None  # None: the recipe is not known
         self._kept = None  # a Kept; None: it has refused none
-        self._refuses = False  # it was seen to, and Kept said whom
+        self._refuses = False  # it was seen to refuse, and Kept found which
         self._bias, self._words = None, None
         self._site = None
 
@@ -64,17 +64,17 @@ class Loads:
         if chosen is None or logits is None or "routing_map" in known or not self._learn_bias(known, taken):
             return
         if known.get("keep_mask") is None and (follower.counts or follower.drops):
-            return  # whom it refuses was not seen
+            return  # which choices it refuses was not seen
         if any(map(is_compiled, outer.modules())):
             return  # a listener around what was compiled may have it compiled again
-        inner, told = self._found.inner, None
+        inner, recipe_of_choice = self._found.inner, None
         if inner is not outer and len(spans) == 1:
-            told = recipe(heard.between(*spans[0]), taken, chosen, logits)
-        self._module = weakref.ref(inner if told is not None else outer)
-        told = told or recipe(heard, taken, chosen, logits)
-        if told is None or not self._learn_kept(known.get("keep_mask"), chosen, outputs, self._module() is inner):
+            recipe_of_choice = recipe(heard.between(*spans[0]), taken, chosen, logits)
+        self._module = weakref.ref(inner if recipe_of_choice is not None else outer)
+        recipe_of_choice = recipe_of_choice or recipe(heard, taken, chosen, logits)
+        if recipe_of_choice is None or not self._learn_kept(known.get("keep_mask"), chosen, outputs, self._module() is inner):
             return
-        self._recipe = told
+        self._recipe = recipe_of_choice
         self._words = {name: known.get(name) for name in ("top_k", "score_function", "mode", "randomness", "bias_captured",
                                                           "flatten")}  # fmt: skip
 
@@ -83,7 +83,7 @@ class Loads:
         self._bias, bias = None, known.get("expert_bias")
         if bias is None:
             return True
-        stored = taken[0].told.get("stored")
+        stored = taken[0].facts.get("stored")
         if known.get("bias_captured") != "before" or stored is None:
             return False
         for module in self._found.modules:
@@ -94,22 +94,22 @@ class Loads:
         return False
 
     def _learn_kept(self, kept, chosen, outputs, inner):
-        """Whether it refuses none, or what it returns has been seen to say whom."""
+        """Returns whether it refuses none, or whether its output was seen to show which."""
         torch, self._kept = sys.modules["torch"], None
         some = kept is not None and not bool(kept.all())
         if not some and not self._refuses and not self._found.limited:
             return True
-        said = Kept.found(outputs, len(chosen), self._found.experts_count) if inner and kept is not None else None
-        held = None if said is None else said.of(outputs, slice(None))
+        found = Kept.found(outputs, len(chosen), self._found.experts_count) if inner and kept is not None else None
+        held = None if found is None else found.of(outputs, slice(None))
         if held is None or not torch.equal(held.gather(1, chosen), kept.bool()):
             self._refuses = False
             return False
-        self._kept, self._refuses = said, self._refuses or some
-        return self._refuses  # a map of what was asked for is the same until somebody is refused
+        self._kept, self._refuses = found, self._refuses or some
+        return self._refuses  # a map of what was asked for is the same until a token is refused
 
-    # ---- of the calls behind it -------------------------------------------------------------------
+    # ---- of the calls after it -------------------------------------------------------------------
 
-    def tell(self, run, name, heard, bias, outputs, seen):
+    def record(self, run, name, heard, bias, outputs, seen):
         """Of some of the tokens, other ones each step. `seen`: [B,S] of the token ids."""
         torch, got = sys.modules["torch"], self._recipe.of(heard)
         if got is None or (bias is None) != (self._bias is None):

@@ -1,4 +1,4 @@
-"""What comes out of a router's gate, and the words of torch's operations that say what becomes of it."""
+"""What comes out of a router's gate, and the words of torch's operations that show what becomes of it."""
 
 CASTS = {"to", "type", "type_as", "float", "half", "bfloat16", "double", "contiguous", "clone", "detach", "view",
          "reshape", "flatten", "squeeze", "unsqueeze", "requires_grad", "alias", "unflatten"}  # fmt: skip
@@ -16,7 +16,7 @@ DRAWS = {"rand", "randn", "rand_like", "randn_like", "normal", "uniform", "expon
 CONSTANTS = {"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "arange", "tensor", "new_zeros",
              "new_ones", "new_full", "as_tensor", "eye", "finfo", "new_tensor", "scalar_tensor"}  # fmt: skip
 IN_PLACE = OWN | {"scatter", "scatter_add", "copy", "index_fill", "setitem", "normal", "uniform", "exponential"}
-EARLY, LATE = 1, 2  # noise: in front of the first choice, behind it
+EARLY, LATE = 1, 2  # noise: before the first choice, after it
 
 
 class Node:
@@ -41,14 +41,14 @@ class Node:
 class Choice:
     """One top-k, argmax or sort of a node. over_tokens: experts choose."""
 
-    __slots__ = ("node", "indices", "count", "dim", "over_tokens", "whole", "op", "told", "layout")
+    __slots__ = ("node", "indices", "count", "dim", "over_tokens", "whole", "op", "facts", "layout")
 
     def __init__(self, node, indices, count, dim, op):
         self.node, self.indices, self.count, self.dim, self.op = node, indices, count, dim, op
         self.over_tokens = dim != node.axis
-        self.whole = op in ("sort", "argsort")  # until a slice of it says how many
+        self.whole = op in ("sort", "argsort")  # until a slice of it shows how many
         self.layout = tuple(node.tensor.shape)
-        self.told = explain(node)
+        self.facts = explain(node)
 
     def known(self):
         return self.indices is not None and not self.whole
@@ -98,7 +98,7 @@ def tensors_of(values, torch):
 
 
 def axis_after(name, args, kwargs, source, out):
-    """Where the experts' axis lies after an operation on `source`; None where it cannot be said."""
+    """Where the experts' axis lies after an operation on `source`; None if that is not known."""
     axis, before, after = source.axis, source.tensor.shape, out.shape
     if axis is None or out.numel() != source.tensor.numel():
         return None
@@ -141,7 +141,7 @@ def turned(name, args, kwargs, dims):
 
 
 def dim_of(name, args, kwargs):
-    """The axis an operation runs along, or None: all, or not said as a number."""
+    """The axis an operation runs along, or None: all, or not given as a number."""
     place = ALONG[name]
     if "dim" in kwargs:
         value = kwargs["dim"]

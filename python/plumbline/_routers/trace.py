@@ -1,6 +1,6 @@
 """What a router really did, by the operations that it called: of what was top-k taken, over which axis?
 
-A `Follower` is told of each operation while one module that owns a gate runs. It follows what comes out of the gate: where the
+A `Follower` gets each operation while one module that owns a gate runs. It follows what comes out of the gate: where the
 experts' axis lies, whether a row still depends on its own token alone, whether a mask of choices is in it.
 It never computes with the trainer's tensors but on copies, and draws no random number.
 """
@@ -31,7 +31,7 @@ class Follower:
         self.nodes, self.choices, self.drops, self.functions = {}, [], [], set()
         self.roots, self.entered, self.fed, self.early = [], None, [], False
         self.alike = False  # tokens that entered are equal
-        self.taken = []  # of the choices, those that are told
+        self.taken = []  # of the choices, those that are recorded
         self.counts = False  # places among the tokens, as a router does that may refuse some
         self.kept = []  # so that no other tensor gets their ids
         self.most = 1 << 24
@@ -177,11 +177,11 @@ class Follower:
         node.valued = any(n.valued for n in known) or (node.mask and bool([n for n in scores if n.op not in DRAWS]))
 
     def _noise(self, name):
-        """Noise behind a choice is no part of the scores that it was taken of."""
+        """Noise after a choice is no part of the scores that it was taken of."""
         return 0 if name not in DRAWS else LATE if self.choices else EARLY
 
     def _sliced(self, name, choice, out):
-        """A slice says how many were taken: of a sort, of a top-k of more."""
+        """A slice shows how many were taken: of a sort, of a top-k of more."""
         if name == "getitem" and out.dim() == choice.indices.dim():
             short = [d for d in range(out.dim()) if out.shape[d] != choice.indices.shape[d]]
             if short == [choice.dim] and (choice.whole or out.shape[choice.dim] == self.top_k):
@@ -223,10 +223,10 @@ class Follower:
             indices = indices.unsqueeze(dim)
         choice = Choice(node, indices.clone(), int(counts[name]), dim, name)
         if any(t._version != version for t, version in self.stored):
-            choice.told["captured"] = "after"  # a bias was moved in this very pass
-        if not choice.told["own"]:  # what a row was given from others is no score of its own
-            plain = self.gate_logits(choice.told["logits"])
-            choice.told.update(logits=plain, function=None, bias=None, drawn=False, scored=True)
+            choice.facts["captured"] = "after"  # a bias was moved in this very pass
+        if not choice.facts["own"]:  # what a row was given from others is no score of its own
+            plain = self.gate_logits(choice.facts["logits"])
+            choice.facts.update(logits=plain, function=None, bias=None, drawn=False, scored=True)
         self.choices.append(choice)
         return choice
 

@@ -1,7 +1,7 @@
 """Routers of a model that is watched: found by their structure, heard in the steps that are due.
 
 What listens is the class's `forward`: a module may be copied, pickled or replicated and is then what it was,
-arguments may be given by keyword, and an exception of the trainer's leaves nothing behind.
+arguments may be given by keyword, and an exception of the trainer's leaves no hook installed.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from .loads import Loads, LoadsPace
 from .trace import Follower, listener
 
 _LONGEST = 1024  # steps between two tries at a router of which nothing is known
-_MOST_UNCLEAR = 8  # calls, and none that was clear: then it is said
+_MOST_UNCLEAR = 8  # calls of which none was clear; then that is reported
 _MOST_WAITING = 4  # calls of a layer that wait for the first step's end
 
 
@@ -103,7 +103,7 @@ def hook_forward(module, call):
 
 
 class AfterWithKeywords(WithKeywords):
-    """Of a hook behind the forward pass, which is given its output too."""
+    """Of a hook after the forward pass, which gets its output too."""
 
     def __call__(self, module, inputs, words, output):
         if not self._compiling():
@@ -111,14 +111,14 @@ class AfterWithKeywords(WithKeywords):
 
 
 def after_forward(module, call):
-    """Calls `call(module, inputs, keywords, output)` behind the module's forward pass; returns what ends that. Before torch 2.0: nothing."""
+    """Calls `call(module, inputs, keywords, output)` after the module's forward pass; returns what ends that. Before torch 2.0: nothing."""
     if "with_kwargs" not in inspect.signature(module.register_forward_hook).parameters:
         return lambda: None
     return module.register_forward_hook(AfterWithKeywords(call), with_kwargs=True).remove
 
 
 class _Classes:
-    """The classes whose forward is ours, and whom it is to tell."""
+    """The classes whose forward was replaced, and the objects that each notifies."""
 
     entries = {}  # id of a module -> its Router
     plain = {}  # class -> (its own forward or None, how many routers are of it)
@@ -175,7 +175,7 @@ class Router:
     def __init__(self, routers, found):
         self._routers, self.found = routers, found
         self._word = None  # of the site, once it is ours
-        self._state = "new"  # waiting for the first step's end; then "ours", or "theirs": the trainer tells
+        self._state = "new"  # waiting for the first step's end; then "ours", or "theirs": the trainer records it
         self._waiting, self._seen = [], 0
         self._unclear = 0  # calls of which another one may be known
         self._again, self._misses = 0, 0  # nothing was received from it: tried again at ever fewer steps
@@ -199,7 +199,7 @@ class Router:
         run = self._routers.run
         return run._step != self._heard_step and self._routers.pace.due(run._step) and self._routers.live(module)
 
-    def _tell_loads(self, original, module, arguments, options):
+    def _record_loads(self, original, module, arguments, options):
         """The module's forward, once and unchanged, of which the choice alone is taken."""
         began, listening = thread_time(), self._loads.listen()
         bias = self._loads.begins()
@@ -208,8 +208,8 @@ class Router:
             out = original(module, *arguments, **options)
         began = thread_time()
         with sys.modules["torch"].no_grad():
-            told = (self._routers.run, self.found.name, listening, bias, _flat(out), self._routers.tokens)
-            self._routers.guarded(self._loads.tell, *told)
+            arguments_of_call = (self._routers.run, self.found.name, listening, bias, _flat(out), self._routers.tokens)
+            self._routers.guarded(self._loads.record, *arguments_of_call)
         self._routers.pace.spent(began, listening.operations)
         return out
 
@@ -222,7 +222,7 @@ class Router:
             self._routers.guarded(self._inner_done, module, out, begin)
             return out
         if self._word is not None and self._routers.run._step < self._word[0]:
-            return self._tell_loads(original, module, arguments, options)
+            return self._record_loads(original, module, arguments, options)
         self._open = opened = {"inner": [], "tokens": [], "shape": None, "follower": None, "heard": None, "spans": []}
         try:
             self._routers.guarded(self._begin, opened, module, arguments, options)
@@ -283,14 +283,14 @@ class Router:
             self._seen += 1
             self._waiting.append(known)
         else:
-            self._tell(known)
+            self._record(known)
 
     def _missed(self):
         self._misses += 1
         self._again = self._routers.run._step + min(1 << self._misses, _LONGEST)
 
     def step_ends(self):
-        """In the first step the trainer may tell of the layer itself; then its word is enough."""
+        """In the first step the trainer may record the layer itself; then nothing is added."""
         if self._state != "new" or not self._waiting:
             return
         run, name = self._routers.run, self.found.name
@@ -299,13 +299,13 @@ class Router:
         if self._state == "theirs" or run._step >= CAPTURING:
             return
         for known in waiting:
-            self._tell(known)
+            self._record(known)
 
-    def _tell(self, known):
+    def _record(self, known):
         run = self._routers.run
         run.observe_routing(self.found.name, **known)
         self._word = run._due.get(self.found.name)
-        if self._word is None:  # there is no run to tell
+        if self._word is None:  # there is no run
             self._missed()
 
 
@@ -320,7 +320,7 @@ def _flat(value):
 
 
 class Routers:
-    """Those of one model that is watched. `live` is what Watch says of the forward pass that runs."""
+    """The routers of one watched model. `live` returns whether the forward pass in progress belongs to training."""
 
     def __init__(self, run, model, guarded, backward, prefix=""):
         """backward(): whether a backward pass runs, which may compute a forward pass again. prefix: of all names."""
@@ -384,7 +384,7 @@ class Routers:
         self.pace.step_ends()
 
     def refuse(self, name, why):
-        self.run._tell_softly(("router", name), f"watch: {name} looks like a router, but {why}: not observed")
+        self.run._warn_once(("router", name), f"watch: {name} looks like a router, but {why}: not observed")
 
     def describe(self):
         """Words for what was found, and for what was not hooked; empty where there is neither."""

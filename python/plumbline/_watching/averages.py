@@ -1,6 +1,6 @@
-"""Averages of a model's weights (EMA) that the trainer keeps beside it: the evidence of precision/ema-stall.
+"""Averages of a model's weights (EMA) that the trainer keeps in addition to it: the evidence of precision/ema-stall.
 
-No hook tells of them. In a step before one that is due, torch's in-place operations are looked at from the update to the next pass:
+No hook reports them. In a step before one that is due, torch's in-place operations are looked at from the update to the next pass:
 of tensors that have the shape of a weight the operations are repeated in double precision, and it is an average if the result lies
 between what it was and the weight, by one share for all elements."""
 
@@ -75,7 +75,7 @@ class Averages:
     def __init__(self, run, model, prefix):
         self._run, self._model, self._prefix = run, model, prefix
         self._touched, self._thread, self._undo, self.seen = {}, None, (), []
-        self._told = {}  # name -> due word
+        self._reported = {}  # name -> due word
         self._weights, self._declared = (), None
         self._empty = 0  # how often nothing was seen
         self._next = self._doubled = _FIRST
@@ -83,7 +83,7 @@ class Averages:
     @property
     def known(self):
         """Some were seen."""
-        return bool(self._told)
+        return bool(self._reported)
 
     # ---- when ----------------------------------------------------------------------------------
 
@@ -93,8 +93,8 @@ class Averages:
         if step < self._next:
             return False
         self._next = step + 1
-        if self._told:
-            return any(word[0] <= step for word in self._told.values())
+        if self._reported:
+            return any(word[0] <= step for word in self._reported.values())
         due = step >= self._doubled
         if due:
             self._doubled = 1 << step.bit_length()
@@ -251,8 +251,8 @@ class Averages:
         with run.together():
             for name, before, after, intended, decay in seen:
                 layer = f"average.{name}"
-                if layer not in self._told:
-                    self._told[layer] = run._site(KIND_UPDATE, layer, "update").word
+                if layer not in self._reported:
+                    self._reported[layer] = run._site(KIND_UPDATE, layer, "update").word
                 run.observe_update(layer, before, after, intended, optimizer="ema", decay=decay)
 
     def remove(self):

@@ -5,8 +5,8 @@ Of models that are called by keyword. Looked at in the first steps, then ever mo
 
 import sys
 
-_FIRST, _LONGEST = 8, 64  # steps that are looked at on the CPU; then each power of two, and one of so many
-_FEW = 64  # labels of which a shift can be told
+_FIRST, _LONGEST = 8, 64  # steps that are looked at on the CPU; then each power of two, and every _LONGEST-th
+_FEW = 64  # fewest labels that show a shift
 _IDS, _MASKS = ("input_ids", "decoder_input_ids"), ("attention_mask",)
 _SHIFTING = ("GPT2LMHeadModel", "GPT2DoubleHeadsModel", "OpenAIGPTLMHeadModel", "BertLMHeadModel")  # next to all that are called ...ForCausalLM
 FACTS = ("rows", "unlabelled_rows", "labelled_padding", "beyond_vocabulary", "shifted_labels", "non_finite")
@@ -40,7 +40,7 @@ class Batches:
     def __init__(self, run, model):
         self._run, self._model, self._vocabulary, self._shifts = run, model, _vocabulary(model), _shifts(model)
         self._counts, self._words, self._seen = {}, {}, False
-        self._step, self._told = None, set()
+        self._step, self._reported = None, set()
         self._looked, self._next = None, 0  # the step that was looked at last, and the next one
         self._shifted = 0  # labels seen so far that are the token after their own
 
@@ -85,10 +85,10 @@ class Batches:
         for name, value in found.items():
             self._counts[name] = self._counts.get(name, 0) + int(value)
         if found.get("beyond_vocabulary"):  # the trainer is about to fail
-            self._tell()
+            self._record()
         for name, text in _WORDS.items():
-            if found.get(name) and name not in self._told:
-                self._told.add(name)
+            if found.get(name) and name not in self._reported:
+                self._reported.add(name)
                 print(f"plumbline: step {self._run._step}: {int(found[name])} {text}", file=sys.stderr)
 
     def _facts(self, torch, words):
@@ -128,10 +128,10 @@ class Batches:
         """In the open step."""
         if self._step != self._run._step or not self._counts:
             return
-        self._tell()
+        self._record()
         self._counts, self._words = {}, {}
 
-    def _tell(self):
+    def _record(self):
         for name in FACTS:
             if name in self._counts:
                 self._run._own_scalar(f"batch_facts/{name}", self._counts[name])

@@ -101,7 +101,7 @@ class Clipping:
         def clip_grads_with_norm_(parameters, max_norm, total_norm, *arguments, **options):
             if not compiling():
                 known, total_norm = total_norm is cls._norm, _replicated(total_norm)
-                parameters = cls._tell(parameters, max_norm, local(total_norm), known)
+                parameters = cls._report(parameters, max_norm, local(total_norm), known)
             return plain(parameters, max_norm, total_norm, *arguments, **options)
 
         return clip_grads_with_norm_
@@ -111,7 +111,7 @@ class Clipping:
         def clip_grad_norm_(parameters, max_norm, norm_type=2.0, *arguments, **options):
             parameters = cls._listed(parameters)
             norm = plain(parameters, max_norm, norm_type, *arguments, **options)
-            cls._tell(parameters, max_norm, norm, norm_type == 2)
+            cls._report(parameters, max_norm, norm, norm_type == 2)
             return norm
 
         return clip_grad_norm_
@@ -121,7 +121,7 @@ class Clipping:
         return [parameters] if hasattr(parameters, "grad") else list(parameters)
 
     @classmethod
-    def _tell(cls, parameters, max_norm, total, known):
+    def _report(cls, parameters, max_norm, total, known):
         parameters = cls._listed(parameters)
         cls._norm = None
         for held in cls.watches.refs if known and type(total).__name__ == "Tensor" else ():

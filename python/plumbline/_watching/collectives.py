@@ -143,7 +143,7 @@ class Sums:
             for one in due:
                 one.observe(run)
         except Exception as error:  # nothing of ours may end the trainer's step
-            run._tell_softly(("watch", "sums"), f"watch: sums: {error!r}")
+            run._warn_once(("watch", "sums"), f"watch: sums: {error!r}")
         run._spent = spent + thread_time_ns() - began
 
     def step_ends(self, updated):
@@ -211,7 +211,7 @@ class Collectives:
             try:
                 ended = sums.starts(group, name, arguments, named)
             except Exception as error:  # nothing of ours may end the trainer's step
-                sums._run._tell_softly(("watch", "sums"), f"watch: sums: {error!r}")
+                sums._run._warn_once(("watch", "sums"), f"watch: sums: {error!r}")
                 continue
             if ended is not None:
                 return ended

@@ -83,13 +83,13 @@ class Parting:
         summed = self._sums.seen or self._sums.others
         if self._next == 0 or (self._updates < self._next and not summed):
             return
-        tell = self._run._own_scalar
+        record = self._run._own_scalar
         if summed:  # after all, now and then perhaps
             if self._next > 4:
-                tell("unsummed/summed", 1)
+                record("unsummed/summed", 1)
             self._next = 0
             return
         if self._next == 4:
-            tell("unsummed/before", self._before)
-        tell("unsummed/after", combined(self._checksums()))
+            record("unsummed/before", self._before)
+        record("unsummed/after", combined(self._checksums()))
         self._next *= 2

@@ -17,7 +17,7 @@ class Gradients:
     """Of one watch's optimizers."""
 
     def __init__(self, run, found, trained, shards, first, named):
-        """found: [unwrap.Opened]. trained: (name, parameter) pairs; those that nobody holds are looked at with the first optimizer's.
+        """found: [unwrap.Opened]. trained: (name, parameter) pairs; those that no optimizer holds are observed with the first optimizer's.
         named: returns such pairs of all parameters."""
         self._run, self._shards, self._found, self._named = run, shards, found, named
         optimizers = [one.inner for one in found]
@@ -33,10 +33,10 @@ class Gradients:
         self.screened = None  # that step
         self.seconds = 0.0  # that it took
         self._framed, self._framed_total = None, None  # within a framework's step: {id of an optimizer: due}; the norm of those that stepped
-        self.poisoned = False  # a gradient was no number: the bits of what it makes mean nothing
+        self.poisoned = False  # a gradient was NaN or infinite: the bits of what it changes mean nothing
 
     def _divide(self):
-        """Who holds what. A gradient that no optimizer holds is cleared by nobody, often: it is no part of a norm.
+        """Assigns parameters to optimizers. A gradient that no optimizer holds is often never cleared, so it is no part of a norm.
 
         Where none is held, optimizers have copies of the weights (masters, shards): all count then."""
         holder = {id(p): id(one.inner) for one in reversed(self._found) for p in one.parameters()}

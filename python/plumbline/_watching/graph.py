@@ -1,10 +1,10 @@
-"""What the graph of a loss tells: the cross-entropy that it is made of, its classes, and the tokens that it is a mean over."""
+"""What the graph of a loss shows: the cross-entropy that it is made of, its classes, and the tokens that it is a mean over."""
 
 import sys
 
 _DEEPEST, _MOST_NODES = 16, 64
 _MEAN = 1  # of a reduction
-_UNSHARED = 4  # steps of several passes without a cross-entropy that are told
+_UNSHARED = 4  # steps of several passes without a cross-entropy that are recorded
 _ENOUGH_PASSES = 3  # of a step: two may be two losses that are meant to add up
 
 
@@ -65,23 +65,23 @@ class Tokens:
         losses = [float(loss) for loss in losses[0][1]] if len(losses) == 1 else ()
         units, self._units = self._units, []
         if len(units) == passes == len(losses) >= _ENOUGH_PASSES and None not in units:
-            self._tell_share(units, losses)
+            self._record_share(units, losses)
         elif passes > 1 and not self._classes and len(losses) == passes and self._unshared < _UNSHARED:
             self._unshared += 1  # whether it is divided is not known: no cross-entropy is in its graph
             self._run._own_scalar("trained/micro", passes)
         if len(units) != passes or None in units or len({tokens for _, tokens in units}) < 2 or not losses:
             return
-        tell = self._run._own_scalar
-        tell("trained/loss", sum(losses))
+        record = self._run._own_scalar
+        record("trained/loss", sum(losses))
         for value, tokens in units:  # in the order of the passes
-            tell("trained/loss_sum", value * tokens)
-            tell("trained/tokens", tokens)
+            record("trained/loss_sum", value * tokens)
+            record("trained/tokens", tokens)
 
-    def _tell_share(self, units, losses):
+    def _record_share(self, units, losses):
         """Of each micro-batch's mean, in the gradient that the optimizer got: the evidence of health/accumulation-scale in a loop of one's own."""
         shares = [loss / value for loss, (value, _) in zip(losses, units) if value > 0]
         if len(shares) == len(units) and max(shares) - min(shares) <= 1e-4 * max(shares):
-            tell = self._run._own_scalar
-            tell("trained/micro", len(units))
-            tell("trained/share", shares[0])
-            tell("trained/own_loop", 1)
+            record = self._run._own_scalar
+            record("trained/micro", len(units))
+            record("trained/share", shares[0])
+            record("trained/own_loop", 1)

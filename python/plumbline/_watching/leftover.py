@@ -29,7 +29,7 @@ class Leftover:
         self._graded = self._graded or any(p.grad is not None for p in self._smallest)
 
     def found(self):
-        """On a device nobody waits for the answer: False."""
+        """Returns whether a gradient was left. On a device returns False, because the answer would have to be waited for."""
         if len(self._trained) != self._count:  # more are trained now
             self._smallest, self._count = few([p for _, p in self._trained]), len(self._trained)
         some = [g for _, g in gradients([("", p) for p in self._smallest], ("",))]

@@ -6,7 +6,6 @@ A step is whole again when a look is due, and at once when something is notable 
 
 import ctypes
 import math
-import platform
 import sys
 from threading import get_ident
 from time import monotonic_ns
@@ -14,6 +13,7 @@ from time import monotonic_ns
 from .._library import NO_STEP
 from .averages import Averages
 from .entry import Entry
+from .light_when import may_be_light, next_whole
 from .modules import Backward
 from .scaling import Scaling
 from .screening import Screening
@@ -34,9 +34,6 @@ _REST, _LONGEST = 64, 1 << 16  # whole steps after the trainer has recorded some
 
 class Light:
     """Of one watch that is alone in its run's loop, with one optimizer."""
-
-    ORDERED = platform.machine().lower() in ("x86_64", "amd64")  # stores are seen in their order
-    MOST_WAITING = 32  # parameters without a gradient so far, which each step is asked for
 
     # All of it is out of the caches in each step: what a light step reads comes first and lies together.
     __slots__ = ("on", "running", "thread", "most", "passes", "alarm", "loss", "mark", "marks", "zeroed", "begun", "place", "tokens", "words",
@@ -72,9 +69,9 @@ class Light:
             return False
         if not self.worth():  # all of a step's facts are within the budget
             return False
-        if len(loop.watches) != 1 or not watch.alone_in_process() or Averages.armed is not None or Scaling.scaler() is not None:
+        if len(loop.watches) != 1 or Averages.armed is not None or Scaling.scaler() is not None:
             return False
-        return watch.allows_light()
+        return may_be_light(watch)
 
     def worth(self):
         """Does a whole step cost too much of the budget?"""
@@ -84,7 +81,7 @@ class Light:
     def step_ended(self):
         """A whole step of ours has ended."""
         if self._may():
-            next_one = self._watch.next_whole(self._run._next_step)
+            next_one = next_whole(self._watch, self._run._next_step)
             if next_one > self._run._next_step:
                 self._begin(min(next_one - self._run._next_step, _MOST))
 
@@ -162,7 +159,7 @@ class Light:
             if not arguments and light.passes < light.most and "gradient" not in options and here() == light.thread:
                 try:
                     value = loss.item()
-                except Exception:  # what backward itself will say
+                except Exception:  # backward itself will raise it
                     pass
             if value is None or not value <= light.alarm:
                 light.leave()

@@ -19,14 +19,14 @@ from .sides import Sides
 from .stages import Stages
 
 _FARTHEST = 2.0**53  # step
-_FEWEST, _LOSSLESS = 3, 32  # updates without a loss: so many, at least, are reported at the end, and so many at once
+_FEWEST, _LOSSLESS = 3, 32  # updates without a loss: at least _FEWEST are reported at the end, _LOSSLESS at once
 _NO_LOSS = ("call backward() on the loss (with per-sample losses, backward(weights) of one sign), or record it by run.scalar(\"loss\", value)")
 _ANEW = 8  # updates at most of an optimizer that took another's place a few steps ago
 _IDLE = 3  # steps of others in which a model is neither called nor updated: one of the same kind has taken its place
 
 
 def _steps_made(optimizer):
-    """As its state says; 0 where it does not count them."""
+    """Returns the steps that its state has counted; 0 if it does not count them."""
     for state in optimizer.state.values():
         made = state.get("step") if isinstance(state, dict) else None
         if made is not None:
@@ -42,8 +42,8 @@ class Loop:
         self._run, self.watches = run, []
         self.stepped = set()  # ids of optimizers, since the step began
         self.cleared_last = None
-        self.backwards, self.micro = 0, 0  # passes of the step; of them, since somebody's update
-        self.own_step = False  # nobody but we ends it
+        self.backwards, self.micro = 0, 0  # passes of the step, and those of them since an update
+        self.own_step = False  # only this loop ends it
         self.dropped = False  # a pass of the step whose gradients were cleared before another one
         self._lossless, self._has_loss = 0, False  # updates without a loss so far
         self._repeated = False
@@ -55,7 +55,7 @@ class Loop:
         self.given_loss = None  # a framework's, of the pass that begins: what backward gets is scaled
         self._divided = None  # by what the loss of the last pass was divided: the scale of a scaler that was not asked to scale it
 
-    # ---- who is in it --------------------------------------------------------------------------
+    # ---- its watches ---------------------------------------------------------------------------
 
     def join(self, watch, optimizers, first):
         if not self.watches:
@@ -76,14 +76,14 @@ class Loop:
         Scaling.remove(self)
         if self.partly in self._run._at_step_end:
             self._run._at_step_end.remove(self.partly)
-        if self.own_step:  # nobody else would end it
+        if self.own_step:  # no other caller would end it
             self.own_step = False
             self._run._end_step()
 
     def run_ends(self):
         """Before it is closed: has no optimizer stepped at all? Was no loss seen?"""
         if not self._has_loss and _FEWEST <= self._lossless < _LOSSLESS:
-            self._tell_lossless()
+            self._note_lossless()
         if self._updated or not self.watches or self._run._step == NO_STEP or not self._began_with:
             return
         moved = any(not before.equal(p.detach()) for p, before in self._began_with)
@@ -110,7 +110,7 @@ class Loop:
         self.own_step = run._step != NO_STEP
 
     def _go_on(self):
-        """Behind a resume the steps go on where the loaded optimizer stands, if it counts its own."""
+        """After a resume, continues with the step number of the loaded optimizer, if it counts its steps."""
         counted = [steps for watch in self.watches for steps in watch.framework_steps()]
         made = max(counted or map(_steps_made, self.optimizers), default=0)
         if made > 0:
@@ -144,7 +144,7 @@ class Loop:
         Scaling.step_ends()
         self.backwards, self.micro = (self.micro, self.micro) if carry else (0, 0)
         for watch in self.watches:
-            watch.tell_scalars(losses)
+            watch.record_scalars(losses)
             losses = ()  # once
         if self.own_step:
             self.own_step = False
@@ -157,9 +157,9 @@ class Loop:
         self._has_loss |= seen
         self._lossless += not self._has_loss
         if self._lossless == _LOSSLESS and not self._has_loss:
-            self._tell_lossless()
+            self._note_lossless()
 
-    def _tell_lossless(self):
+    def _note_lossless(self):
         self._run._declare_site(KIND_TENSOR, "the loss", "unseen: " + _NO_LOSS)
 
     def _retire(self):
@@ -177,7 +177,7 @@ class Loop:
     # ---- backward passes and updates -----------------------------------------------------------
 
     def backward(self, number, loss):
-        """The pass of that number begins; the first of the watches that are told of it counts it. Was its loss no number?"""
+        """Records that the pass of that number begins; the first watch that reports it counts it. Returns whether its loss is NaN or infinite."""
         if self._pass == number:
             return False
         self._pass = number
@@ -237,7 +237,7 @@ class Loop:
             self.watches[0]._guarded(self.close)
 
     def _seen(self, loss):
-        """(the loss, whether it is no number). On a device nobody waits for it."""
+        """Returns (the loss, whether it is NaN or infinite). On a device it is not waited for."""
         made_of = Scaling.source(loss) if self.given_loss is None else self.given_loss
         scale = self._divided = self._scale() if made_of is None else None
         loss = loss if made_of is None else made_of

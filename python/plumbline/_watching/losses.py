@@ -1,4 +1,4 @@
-"""The losses of a step. Where each optimizer has backward passes of its own they are no sum: the sides of a game, say."""
+"""The losses of a step. If each optimizer has backward passes of its own (the sides of a game), the losses are not added."""
 
 import math
 
@@ -14,7 +14,7 @@ class Losses:
     def __init__(self):
         self.optimizers = {}  # id -> its number among those of the run
         self.apart = False  # has each optimizer its own? None: it has not been seen yet
-        self.waiting = []  # of backward passes that nobody's update has used
+        self.waiting = []  # of backward passes that no update has used
         self._used = {}  # number of an optimizer -> its losses of this step
         self._one, self._retired = False, {}
         self.series = "loss"  # of all optimizers together
@@ -42,28 +42,28 @@ class Losses:
         self.apart = False if self._one else self.apart
         self.series = series
 
-    def used(self, optimizer, behind_others):
-        """Its update is made; in this step `behind_others`, or it is the first."""
+    def used(self, optimizer, after_others):
+        """Its update is made; in this step `after_others`, or it is the first."""
         if id(optimizer) in self._retired:  # it steps again
             self.optimizers[id(optimizer)] = self._retired.pop(id(optimizer))
             self._one, self.apart, self.series = False, None, "loss"
         if self._one:
             return
-        if behind_others and not self.apart:
+        if after_others and not self.apart:
             self.apart = bool(self.waiting)
         self._used.setdefault(self.optimizers[id(optimizer)], []).extend(self.waiting)
         self.waiting = []
 
     def drop(self):
-        """The gradients of those that wait were cleared: nobody learns from them. What is no number stays."""
+        """Drops the waiting losses, because their gradients were cleared. Losses that are NaN or infinite stay."""
         self.waiting = [loss for loss in self.waiting if not math.isfinite(float(loss))]
 
     def take(self, carry):
         """[(series, losses)] of the step that ends. `carry`: those that are waiting are of the next one."""
         if self._one and not carry:  # of most trainers
-            told = [*(loss for losses in self._used.values() for loss in losses), *self.waiting] if self._used else self.waiting
+            values = [*(loss for losses in self._used.values() for loss in losses), *self.waiting] if self._used else self.waiting
             self._used, self.waiting = {}, []
-            return [(self.series, told)] if told else []
+            return [(self.series, values)] if values else []
         used, self._used = self._used, {}
         if not carry:
             used.setdefault(min(used, default=min(self.optimizers.values(), default=0)), []).extend(self.waiting)

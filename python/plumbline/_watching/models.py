@@ -10,7 +10,7 @@ class Models:
     """Of one run."""
 
     def __init__(self):
-        self._live = weakref.WeakKeyDictionary()  # model -> (number behind its optimizers', names)
+        self._live = weakref.WeakKeyDictionary()  # model -> (number after its optimizers', names)
         self._loop = None
         self._watches = weakref.WeakKeyDictionary()  # model -> its Watch, weakly
 

@@ -35,7 +35,7 @@ class Modes:
             if (_drops(module) or _norms(module)) and (name.rpartition(".")[0] in holders or name in holders)
         ][:_MOST]  # fmt: skip
         self._trained = set()  # ids of those that were in train mode in a backward pass
-        self._now, self._told, self._begun = (), None, False
+        self._now, self._reported, self._begun = (), None, False
 
     def backward_begins(self):
         """The first pass of a step."""
@@ -49,15 +49,15 @@ class Modes:
         """After an update, in the open step."""
         if not self._begun:
             return
-        tell, now, self._begun = self._run._own_scalar, self._now, False
-        if self._told is None:
-            tell("trained/modes", len(self.modules))
+        record, now, self._begun = self._run._own_scalar, self._now, False
+        if self._reported is None:
+            record("trained/modes", len(self.modules))
         if now:
-            tell("trained/eval", len(now))
-            tell("trained/eval_whole", not self._model.training or any(drops for _, _, drops in now))
-            if self._told != len(now):
+            record("trained/eval", len(now))
+            record("trained/eval_whole", not self._model.training or any(drops for _, _, drops in now))
+            if self._reported != len(now):
                 for name, _, _ in now[:_MOST_NAMES]:
-                    tell(f"trained/eval:{name}", 1)
-        elif self._told != 0:
-            tell("trained/eval", 0)
-        self._told = len(now)
+                    record(f"trained/eval:{name}", 1)
+        elif self._reported != 0:
+            record("trained/eval", 0)
+        self._reported = len(now)

@@ -29,7 +29,7 @@ def _globs(activations):
     return globs
 
 
-def _said(name, kind):
+def _layer_name(name, kind):
     return f"{name} ({kind})" if name else kind
 
 
@@ -97,9 +97,9 @@ class Modules:
             if kind is None or any(name.startswith(other + ".") or not other for other, _ in found):
                 continue  # within one that is named already
             found.append((name, kind))
-            layer = self._prefix + _said(name, kind)
+            layer = self._prefix + _layer_name(name, kind)
             self._run._declare_site(KIND_TENSOR, layer, f"unhooked: {_UNHOOKED[kind]}")
-        return [_said(name, kind) for name, kind in found]
+        return [_layer_name(name, kind) for name, kind in found]
 
     def compiled_away(self, routers):
         """Outputs and routers of which nothing will be heard."""
@@ -134,7 +134,7 @@ class Modules:
 
 
 class Backward:
-    """Tensor.backward, and what frameworks call instead, which tell the watches whose trainer calls them on a scalar."""
+    """Tensor.backward, and what frameworks call instead, which notify the watches whose trainer calls them on a scalar."""
 
     watches = Weakly()
     running, number = 0, 0
@@ -192,9 +192,9 @@ class Backward:
 
     @classmethod
     def _pass(cls, loss, plain, arguments, options):
-        told = cls.watches.refs if len(cls.watches.refs) == 1 else cls.of_thread()
+        watches = cls.watches.refs if len(cls.watches.refs) == 1 else cls.of_thread()
         cls.number += 1
-        for one in told:
+        for one in watches:
             watch = one()
             if watch is not None:
                 watch.backward_begins(cls.number, loss)
@@ -208,7 +208,7 @@ class Backward:
             cls.running -= 1
             if not nested:
                 cls._inside.discard(here)
-            for one in told:
+            for one in watches:
                 watch = one()
                 if watch is not None:
                     watch.backward_ends()

@@ -18,7 +18,7 @@ def _kept(optimizer):
 
 
 def _made(optimizer):
-    """(id of a parameter, the steps that its state has made), or None. Not of a device: nobody waits for it."""
+    """(id of a parameter, the steps that its state has made), or None. A state on a device is not read, because it would have to be waited for."""
     looked = 0
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -36,7 +36,7 @@ class Restarts:
     """Of one run's loop: of the optimizer that steps first."""
 
     def __init__(self, run):
-        self._run, self._parameter, self._last, self._told = run, None, 0, 0
+        self._run, self._parameter, self._last, self._reported = run, None, 0, 0
         self._step = 0
         self._had_state, self._first = None, True  # did the first update find one? None: not asked; is the first one still to come?
         self._losses, self._sum, self._recent = 0, 0.0, deque(maxlen=_RECENT)
@@ -51,15 +51,15 @@ class Restarts:
             return
         self._losses += 1
         self._recent.append(value)
-        tell = self._run._own_scalar
+        record = self._run._own_scalar
         if self._losses <= _FIRST_LOSSES:
             self._sum += value
         if self._losses == _FIRST_LOSSES:
-            tell("trained/first_loss", self._sum / _FIRST_LOSSES)
+            record("trained/first_loss", self._sum / _FIRST_LOSSES)
         if self._losses >= _RECENT and self._losses & (self._losses - 1) == 0:
             mean = sum(self._recent) / _RECENT
-            tell("trained/recent_loss", mean)
-            tell("trained/recent_spread", math.sqrt(sum((one - mean) ** 2 for one in self._recent) / _RECENT))
+            record("trained/recent_loss", mean)
+            record("trained/recent_spread", math.sqrt(sum((one - mean) ** 2 for one in self._recent) / _RECENT))
 
     def _after_first(self, optimizer):
         self._first = False
@@ -89,7 +89,7 @@ class Restarts:
         since, self._step = max(1, step - self._step), step
         anew = made <= since and made <= self._last and self._last >= _ENOUGH  # a step back to a checkpoint has more
         self._last = made
-        if not (anew or since > 1 or (made > self._told and made & (made - 1) == 0)):  # since > 1: light steps lie between
+        if not (anew or since > 1 or (made > self._reported and made & (made - 1) == 0)):  # since > 1: light steps lie between
             return None
-        self._told = max(self._told, made)
+        self._reported = max(self._reported, made)
         return made

@@ -34,7 +34,7 @@ class Screening:
         began, watch = thread_time_ns(), self._watch
         moved = why = None
         if self.norm is not None:
-            moved, why = watch.screen_moved(watch._checksums())
+            moved, why = watch.screen_moved(watch._weights.checksums())
         whole, made = watch.scan_light(step), watch.made_light(step)
         spent = thread_time_ns() - began
         watch.budget.screened += spent

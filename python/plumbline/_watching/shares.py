@@ -100,7 +100,7 @@ class Shares:
         self._kept = kept * scaler.get_scale() if scaler is not None else kept
 
     def step_ends(self, micro):
-        """After an update of so many backward passes, in the open step."""
+        """Called after an update of `micro` backward passes, in the open step."""
         self._several |= micro > 1
         share, self._share, kept, self._kept, self._gradients = self._share, None, self._kept, math.nan, None
         if share is None or micro < 2:

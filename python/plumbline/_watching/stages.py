@@ -1,4 +1,4 @@
-"""What the training loop is in. Stages of every step are told by a word each, which the agent reads (plumbline/marks.h): a call
+"""The stage of the training loop. Stages of every step are recorded by a word each, which the agent reads (plumbline/marks.h): a call
 into the library costs 30 us where all caches are the trainer's. The others are spans."""
 
 import ctypes
@@ -73,8 +73,8 @@ class Stages:
             return
         if get_ident() != self._thread and (self.stage != NONE or not self.adopt()):
             return  # two threads at once have no stage together: the first one's counts
-        told = self._run._told_stages
-        if told and _NAMES[stage] in told:
+        own = self._run._trainers_stages
+        if own and _NAMES[stage] in own:
             stage = NONE
             if self.stage == NONE:
                 return
@@ -82,7 +82,7 @@ class Stages:
         words, word = self._words, monotonic_ns() << 4 | stage
         words[NOW] = word
         at = words[_AT]
-        if words[_FIRST + at]:  # nobody has read for long
+        if words[_FIRST + at]:  # the agent has not read for long
             words[_LOST] += 1
             words[_GAP] = _GAP_BIT
             return
@@ -100,7 +100,7 @@ class Stages:
         return self._words
 
     def adopt(self):
-        """This thread is the loop's from now on. False: nobody reads marks."""
+        """Makes the calling thread the loop's. Returns False if no agent reads marks."""
         if self._refused:
             return False
         where = ctypes.c_void_p()
@@ -138,7 +138,7 @@ class Stages:
             span = self._spans[kind] = _Span(kind, name)
         elif span.open:  # an exception has left it
             self.end(kind)
-        if run._told_stages and (name or kind) in run._told_stages:
+        if run._trainers_stages and (name or kind) in run._trainers_stages:
             return
         span.number.value = 0
         status = self._begin(run._handle, span.kind, span.name, span.where)
@@ -162,10 +162,10 @@ class Stages:
             self.begin("evaluation")
             self.end("evaluation")
 
-    # ---- whom it hears of them -----------------------------------------------------------------
+    # ---- its sources ---------------------------------------------------------------------------
 
     def hook(self):
-        """Data and garbage collections; the others are entered by who hooks them anyway."""
+        """Data and garbage collections; the other stages are entered by the hooks of their own modules."""
         for source in (Loading, Collections):
             source.add(self)
             self._undo.append(source)
@@ -196,15 +196,15 @@ class Loading:
         cls.kind = kind
 
         def __next__(self):
-            told = cls.stages.refs
-            for one in told:
+            every = cls.stages.refs
+            for one in every:
                 stages = one()
                 if stages is not None:
                     stages.waits()
             try:
                 return original(self)
             finally:
-                for one in told:
+                for one in every:
                     stages = one()
                     if stages is not None:
                         stages.got()
@@ -220,7 +220,7 @@ class Loading:
 
 
 class Collections:
-    """Full garbage collections; those of the younger generations are short, and too many to be told."""
+    """Full garbage collections; those of the younger generations are short, and too many to be recorded."""
 
     stages = Weakly()
     OLDEST, NAME = 2, "garbage collection"

@@ -7,8 +7,8 @@ from .._kinds import KIND_TENSOR
 from .unwrap import holders
 
 _TIMES, _FIRST = 8, 16  # as many backward passes as an update took at most, and at least: then it is looked for
-_TOLD, _MANY = 64, 256  # the same: then it is told that none was found
-_NEVER = 4096  # where no update has been made: nobody knows how many it takes
+_REPORTED, _MANY = 64, 256  # the same: then it is reported that none was found
+_NEVER = 4096  # if no update has been made: the number of passes per update is not known
 _SCALERS = ("GradScaler", "LossScaler")  # how their classes' names end
 
 
@@ -24,7 +24,7 @@ class Standstill:
         self._run, self._model, self._optimizers, self._scaler = run, model, optimizers, scaler
         self._activations, self._trained = activations, trained
         self.most, self._limit = 0, _FIRST  # most: backward passes of an update so far
-        self._told = False
+        self._reported = False
         self._has_scaler = True if scaler is not None else None
 
     def scaled(self):
@@ -35,7 +35,7 @@ class Standstill:
         return self._has_scaler
 
     def moved(self, passes):
-        """An update was made, of so many backward passes."""
+        """An update of `passes` backward passes was made."""
         if passes > self.most:
             self.most, self._limit = passes, max(_FIRST, _TIMES * passes)
 
@@ -56,10 +56,10 @@ class Standstill:
                     self._run._next_step += max(0, missed - 1)  # the open one's number was that of the first of them
                 print(f"plumbline: the optimizer was replaced: the new one is watched; before that {missed} steps were not observed", file=sys.stderr)
                 return
-        if self._told or passes < (max(_MANY, _TOLD * self.most) if self.most else _NEVER):
+        if self._reported or passes < (max(_MANY, _REPORTED * self.most) if self.most else _NEVER):
             return
-        self._told = True
-        self._run._tell_softly("watch-no-step", f"watch: {passes} backward passes and no step of a watched optimizer; "
+        self._reported = True
+        self._run._warn_once("watch-no-step", f"watch: {passes} backward passes and no step of a watched optimizer; "
                                "was it replaced? expected run.watch(model, optimizer) with the one that steps now")  # fmt: skip
         self._run._declare_site(KIND_TENSOR, "the optimizer's steps", "unhooked: no step of a watched optimizer is observed any more: call "
                                 "run.watch(model, optimizer) with the one that steps now")  # fmt: skip

@@ -1,4 +1,4 @@
-"""What run.watch does before there is a watch: it opens what it is given, and says what is watched."""
+"""What run.watch does before there is a watch: it opens what it is given, and prints what is watched."""
 
 import os
 import sys

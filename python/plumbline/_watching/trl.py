@@ -76,7 +76,7 @@ def _loss(plain):
                 _compare(run, self, model)
             _observe(run, self, state, inputs, heard)
         except Exception as error:  # nothing of ours may end the trainer's step
-            run._tell_softly(("trl", "rollouts"), f"TRL's rollouts: {error!r}")
+            run._warn_once(("trl", "rollouts"), f"TRL's rollouts: {error!r}")
         return result
 
     return _compute_loss

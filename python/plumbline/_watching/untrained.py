@@ -45,7 +45,7 @@ class Untrained:
         self._updates, self._holder = {}, {}  # by id of an optimizer; {id of a parameter: id of the optimizer}
         self._ran, self._undo = set(), None
         self._sums = self._before = None
-        self._scan_at, self._scanned_at, self._new, self._told_new = _SCANNED, None, (), False
+        self._scan_at, self._scanned_at, self._new, self._reported_new = _SCANNED, None, (), False
         self._others, self._graded_idle = 0, 0  # steps of the other optimizers; of them, with gradients in one that never stepped
 
     @property
@@ -59,7 +59,7 @@ class Untrained:
     @property
     def settled(self):
         """The first steps are over, and no parameter waits for a second scan."""
-        return self._next > _FIRST and len(self._found) == 1 and (self._told_new or not self._new)
+        return self._next > _FIRST and len(self._found) == 1 and (self._reported_new or not self._new)
 
     def waiting(self):
         """Parameters that have had no gradient."""
@@ -73,7 +73,7 @@ class Untrained:
         return tuple(p for p in parameters if p.grad is None)
 
     def skipped(self, optimizer, steps):
-        """So many updates were made that before_update was not called for."""
+        """Records `steps` updates for which before_update was not called."""
         self._steps += steps if self._steps else 0
         self._updates[id(optimizer)] = self._updates.get(id(optimizer), 0) + steps
 
@@ -93,19 +93,19 @@ class Untrained:
         if any(id(p) in held and id(p) not in seen for _, p in named):
             self._let_go()
         again = {id(p) for _, p in self._new}
-        self._new = () if self._told_new else new
+        self._new = () if self._reported_new else new
         if self._held and any(id(p) in again for _, p in self._new):
-            self._told_new = True
-            tell = self._run._own_scalar
-            tell("trained/steps", _FIRST)  # since the first of two scans at least
-            tell("trained/held", self._held)
-            tell("trained/replaced", len(self._new))
+            self._reported_new = True
+            record = self._run._own_scalar
+            record("trained/steps", _FIRST)  # since the first of two scans at least
+            record("trained/held", self._held)
+            record("trained/replaced", len(self._new))
             self._name([(name, _REPLACED) for name, _ in self._new])
         now = perf_counter()
         period = (now - self._scanned_at[1]) / max(1, step - self._scanned_at[0]) if self._scanned_at else 0
         rest = int((thread_time() - began) / (_SCAN_SHARE * period)) if period else 0
         self._scanned_at = (step, now)
-        self._scan_at = step + (3 if self._new and not self._told_new else max(_SCANNED, rest, min(step // 4, _RARELY)))
+        self._scan_at = step + (3 if self._new and not self._reported_new else max(_SCANNED, rest, min(step // 4, _RARELY)))
 
     def _look_at_idle(self):
         """Several optimizers: has one never stepped, though its parameters have gradients?"""
@@ -116,11 +116,11 @@ class Untrained:
         parameters = [p for one in idle for group in one.groups() for p in group["params"]]
         self._graded_idle += any(p.grad is not None for p in parameters)
         if self._others == _STEPS_OF_OTHERS and self._graded_idle > 6:  # of seven looks
-            tell = self._run._own_scalar
-            tell("trained/unstepped", len(parameters))
-            tell("trained/others", self._others)
+            record = self._run._own_scalar
+            record("trained/unstepped", len(parameters))
+            record("trained/others", self._others)
             for one in idle:
-                tell(f"trained/unstepped:{type(one.inner).__name__}", 1)
+                record(f"trained/unstepped:{type(one.inner).__name__}", 1)
 
     def _named(self):
         return [(self._prefix + name, p) for name, p in named_parameters(self._model) if p.requires_grad]
@@ -167,7 +167,7 @@ class Untrained:
             self._listen()
         if self._steps >= self._next:
             self._next = 8 if self._next == _FIRST else 4 * self._next
-            self._tell()
+            self._record()
             if not self._waiting or self._next > 8:
                 self.remove()
 
@@ -192,26 +192,26 @@ class Untrained:
 
     # ---- what is recorded ----------------------------------------------------------------------
 
-    def _tell(self):
-        tell = self._run._own_scalar
-        tell("trained/steps", self._steps)
-        tell("trained/held", self._held)
+    def _record(self):
+        record = self._run._own_scalar
+        record("trained/steps", self._steps)
+        record("trained/held", self._held)
         if not self._held:
             moved = self._sums is not None and self._sums() != self._before
-            tell("trained/unheld", self._trained)
-            tell("trained/moved", moved)
+            record("trained/unheld", self._trained)
+            record("trained/moved", moved)
             if not moved:
                 self._name([(name, _NEVER_RAN) for name, _ in self._named()])
             return
         never = [one for of, one in self._waiting.items() if self._updates.get(self._holder.get(of), 0) >= _FIRST]
-        tell("trained/never", len(never))
+        record("trained/never", len(never))
         if never:
-            self._tell_never(never)
+            self._record_never(never)
         replaced = [name for name, p in self._late if id(p) in self._graded]
-        tell("trained/replaced", len(replaced))
+        record("trained/replaced", len(replaced))
         self._name([(name, _REPLACED) for name in replaced])
 
-    def _tell_never(self, never):
+    def _record_never(self, never):
         ran = [name for name, _ in never if not self._compiled and id(self._module(name)) in self._ran]
         whole = self._whole(ran)
         self._run._own_scalar("trained/ran", len(ran))

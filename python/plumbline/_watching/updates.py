@@ -82,7 +82,7 @@ class Updates:
                 self._word = self._run._site(KIND_UPDATE, name, "update").word
 
     def observe_moments(self):
-        """As the step found them: was it one of them that made a weight no number?"""
+        """Observes the moments before the update: did one of them make a weight NaN?"""
         torch = sys.modules["torch"]
         for name, parameter, _, piece in self._parameters():
             held = self._optimizer.state.get(parameter, {})

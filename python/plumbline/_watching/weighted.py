@@ -17,7 +17,7 @@ class Weighted:
             return tensor if tensor.numel() == 1 else None
         try:
             return cls._sum(tensor, given)
-        except Exception:  # backward itself says what is wrong
+        except Exception:  # backward itself raises the error
             return None
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What a watch says of itself, once."""
+"""The line that a watch prints about itself, once."""
 
 import sys
 
@@ -41,7 +41,7 @@ _NO_SUMS = ("no sum of gradients over the processes was observed in the first up
 
 def alone(watch):
     """One of several processes, without a wrapper that is known and without shards."""
-    return watch._replicas is None and not watch._shards and not watch._frames and processes() > 1
+    return watch._weights.replicas is None and not watch._shards and not watch._frames and processes() > 1
 
 
 def unseen_sums(watch):
@@ -71,7 +71,7 @@ def describe(watch):
     elif watch._ddp is not None:
         text += ", the ranks' copies and sums of DistributedDataParallel"
     elif watch.sums.watched:
-        text += f", the {'copies and ' if watch._replicas else ''}sums of {processes()} processes"
+        text += f", the {'copies and ' if watch._weights.replicas else ''}sums of {processes()} processes"
     text += watch._routers.describe() if watch._routers is not None else ""
     if watch._modules.chosen:
         text += f", the outputs of {_counted(len(watch._modules.chosen), 'module')}"

@@ -25,7 +25,8 @@ using rules::testing::VerdictsOn;
 constexpr char kRule[] = "causality/moe-intervention";
 
 v1::Verdict Judge(std::vector<v1::Batch> batches) {
-  const rules::EngineConfig replay{.rules = {kRule}, .settings = {std::string(kRule) + ".replay=on"}};
+  const rules::EngineConfig replay{.rules = {kRule},
+                                   .settings = {std::string(kRule) + ".replay=on"}};
   return Only(VerdictsOn(std::move(batches), replay), kRule);
 }
 

@@ -1,0 +1,45 @@
+"""When the steps of a watch may be recorded by stores alone (light.py)."""
+
+import platform
+
+from .budget import picked
+from .modules import Backward
+from .words import processes
+
+_ORDERED = platform.machine().lower() in ("x86_64", "amd64")  # stores are seen in their order
+_MOST_WAITING = 32  # parameters without a gradient so far; each light step checks all of them
+
+
+def is_plain(watch):
+    """Returns whether the trainer is a plain loop: on the CPU, in one process, with one optimizer, without a framework."""
+    if not (_ORDERED and watch.budget.governed):
+        return False
+    one = watch.found[0] if len(watch.found) == 1 else None
+    if one is None or one.frame is not None or one.pieces or type(one.inner).__name__ == "LBFGS":
+        return False
+    if one.stepping is not one.inner and not one.captured:
+        return False
+    if watch.scaler is not None or watch._weights.replicas or watch._shards or watch._is_compiled or watch._passes.listening or processes() > 1:
+        return False
+    return not watch._modules.chosen and all(p.device.type == "cpu" for _, p in watch._trained)
+
+
+def may_be_light(watch):
+    """Returns whether no part of the watch needs the next step to be whole."""
+    if len(Backward.watches.refs) != 1:
+        return False
+    if watch._arms or watch._accumulation is not None or watch._averages.known or watch._is_compiled or watch._passes.listening:
+        return False
+    if watch._kept is not None and watch._kept.found:
+        return False
+    return watch._untrained.settled and len(watch._untrained.waiting()) <= _MOST_WAITING
+
+
+def next_whole(watch, step):
+    """Returns the next step in which an observation is due."""
+    budget, looks = watch.budget, watch._looks
+    debt = -budget.balance / max(1.0, budget.left(True)) if budget.balance < 0 else 0
+    steps = [picked(step + int(debt), looks.every), max(64, 1 << 2 * ((step - 1).bit_length() + 1 >> 1))]
+    if watch._routers is not None and watch._routers.routers:
+        steps.append(picked(step, watch._routers.pace.every))
+    return min(steps)
