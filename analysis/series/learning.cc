@@ -66,7 +66,8 @@ void LookForUniform(const std::vector<double>& values, LearningFigures* figures)
   figures->most = *high - *low;
   figures->sigma = SigmaOfNeighbours(values);
   figures->classes = classes;
-  figures->known = figures->flat = figures->most < kHiddenFall;
+  const double apart = 1.25 * figures->sigma * std::sqrt(2 / static_cast<double>(third));
+  figures->known = figures->flat = figures->fall <= kFallErrors * apart;
 }
 
 // If all points have one value, the model learns nothing, whatever their number.

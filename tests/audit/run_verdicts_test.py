@@ -68,10 +68,10 @@ class Verdicts(unittest.TestCase):
         def row(i):
             first = 1 if i < 60 else 1 + 0.06 * (i - 60)
             second = 1 if i < 140 else 1 + 0.1 * (i - 140)
-            return f"step {i} lm_loss {self.noisy(2 * first):.4f} mtp_loss {self.noisy(1.5 * second):.4f}\n"
+            return f"step {i} lm_loss {self.noisy(2 * first):.4f} total_loss {self.noisy(1.5 * second):.4f}\n"
         errors = [f for f in self.audit(self.log(200, row)) if f[0] == "error"]
         self.assertEqual(errors, [("error", "health/loss-divergence", "lm_loss", "divergence"),
-                                  ("error", "health/loss-divergence", "mtp_loss", "divergence")])
+                                  ("error", "health/loss-divergence", "total_loss", "divergence")])
 
     def test_an_evaluation_and_its_perplexity_overfit_once(self):
         rows = ["step,train_loss,val_loss,val_ppl,val_b_loss\n"]
