@@ -11,7 +11,8 @@ namespace {
 constexpr double kMostRest = 0.01;
 constexpr uint64_t kFewestTokens = 64, kFewestOfSequence = 4, kFewestSequences = 8;
 
-bool Near(double value, double target) { return std::fabs(value / target - 1) < 0.005; }
+// FP8 noise moves the factor of a short sequence by up to a few percent.
+bool Near(double value, double target) { return std::fabs(value / target - 1) < 0.05; }
 
 }  // namespace
 

@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import plumbline
 import pytest
 import torch
 from router_kinds import KINDS, H, Model
