@@ -42,9 +42,12 @@ const Reader* FindReader(std::string_view format) {
 
 std::string ReadableFormats() {
   std::string out;
+  std::string_view last;  // several readers of one format stand together
   for (const Reader* reader : Readers()) {
+    if (reader->format() == last) continue;
+    last = reader->format();
     if (!out.empty()) out += ", ";
-    out += reader->format();
+    out += last;
   }
   return out;
 }

@@ -198,10 +198,9 @@ class LogitDriftRule : public DriftRule {
     if (rewarded.found) return Rewarded(rewarded, m);
     // Tokens without a version may be stale, so that they need twice the size.
     const double far = (s.with_lag > 0 ? 10 : 20) * kDriftWarning;
-    // The sampler's own top-p, which trainers leave out, is no other policy.
-    const bool cut = site.tests.record == RecordOutcome::kSupport || LosesMass(s, kDriftDeviations);
-    if (!cut && (LowerBound(s.bounded_k3, kDriftDeviations) > far ||
-                 LowerBound(s.minus_d, kDriftDeviations) > far))
+    if ((LowerBound(s.bounded_k3, kDriftDeviations) > far ||
+         LowerBound(s.minus_d, kDriftDeviations) > far) &&
+        !IsCut(site))
       return Far(m, far);
     // On a true record, -d estimates the same KL as k3 with far more noise, so it needs a higher
     // confidence.
@@ -214,6 +213,12 @@ class LogitDriftRule : public DriftRule {
     }
     if (m.k3() > kDriftHealthy) return Noisy(v1::LEVEL_NOTE, m);
     return Pass(Figures(m));
+  }
+
+  // Returns true if the engine alone leaves tokens out (top-p, a grammar): that is no other policy.
+  static bool IsCut(const DriftSite& site) {
+    return site.tests.record == RecordOutcome::kSupport ||
+           LosesMass(site.statistics, kDriftDeviations) || site.Cause().id == "truncation";
   }
 
   static v1::Verdict Biased(const TemperatureMark& mark, const DriftMoments& m) {

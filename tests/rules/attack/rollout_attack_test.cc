@@ -43,7 +43,12 @@ TEST(RolloutAttack, NoInnocentFamilyIsAccused) {
         const v1::Finding& f = v.finding();
         const std::string what = std::string(family.name) + ", seed " + std::to_string(seed) +
                                  ": " + v.rule() + ", " + f.cause().id() + ": " + f.explanation();
-        EXPECT_NE(f.level(), v1::LEVEL_ERROR) << what;
+        // Noise beyond ten limits is an error whatever its source, dropout for example.
+        const bool by_size =
+            family.large && v.rule() == "drift/logit-drift" && f.cause().id() == "noise";
+        if (!by_size) {
+          EXPECT_NE(f.level(), v1::LEVEL_ERROR) << what;
+        }
         if (!family.large) {
           EXPECT_LT(f.level(), v1::LEVEL_WARNING) << what;
         }
