@@ -1,5 +1,5 @@
-// Causes of drift that leave an exact mark, so that no test of the record is needed. Also implements
-// CoversLess and LosesMass of cause.h.
+// Causes of drift that leave an exact mark, so that no test of the record is needed. Also
+// implements CoversLess and LosesMass of cause.h.
 #pragma once
 
 #include <optional>

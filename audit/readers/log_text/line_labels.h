@@ -1,5 +1,5 @@
-// Numbers that a log's lines begin with: "3: 5/200 loss 2.5". Ranks (srun --label) print at the same
-// time, so their lines are mixed; epochs come one after the other.
+// Numbers that a log's lines begin with: "3: 5/200 loss 2.5". Ranks (srun --label) print at the
+// same time, so their lines are mixed; epochs come one after the other.
 #pragma once
 
 #include <string>
