@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "analysis/series/robust.h"
+#include "analysis/series/series.h"
 
 namespace plumbline::rules {
 namespace {
