@@ -258,6 +258,10 @@ SeriesRole LossRole(std::string_view name, const Words& words) {
   if (!Has(words, "loss") && !InARow(words, "cross", "entropy")) return SeriesRole::kNone;
   const bool of_gradients =
       InARow(words, "policy", "gradient") || InARow(words, "gradient", "penalty");
+  // CleanRL's `losses/qf1_values`: what a critic estimates.
+  if (InARow(words, "qf1", "values") || InARow(words, "qf2", "values") ||
+      InARow(words, "q", "values"))
+    return SeriesRole::kNone;
   const bool constant = HasAny(words, kNotTheValue) && !IsOfMasks(words);
   if (constant && !of_gradients) return SeriesRole::kNone;
   const bool cross_entropy = InARow(words, "cross", "entropy");

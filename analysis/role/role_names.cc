@@ -277,8 +277,8 @@ std::optional<SeriesRole> Find(std::string_view normal) {
 
 std::optional<SeriesRole> RoleInTable(std::string_view name) {
   constexpr size_t kLongest = 128;
-  constexpr std::string_view kWrapping[] = {"train ", "data ",    "actor ",
-                                            "val ",   "metrics ", "eval "};
+  constexpr std::string_view kWrapping[] = {"train ",   "data ", "actor ", "val ",
+                                            "metrics ", "eval ", "losses "};
   if (name.size() > kLongest) return std::nullopt;
   const std::string normal = NormalName(name);
   // TensorBoard's hparams are in a folder whose name is a time.

@@ -49,12 +49,13 @@ GatheredBlocks Gather(const BlockMedians& of, size_t from, size_t most) {
   return gathered;
 }
 
-bool GoesUpAndDown(const BlockMedians& all, double middle, int64_t onset) {
+bool GoesUpAndDown(const BlockMedians& all, double low, double high, int64_t onset) {
   constexpr int kFewestTimes = 3;
+  const double quarter = (high - low) / 4;
   int times = 0, longest = 0, newest = 0, stay = 0;
-  bool was_below = false;
+  bool was_below = false, above = true;
   for (const BlockMedians::Block& block : all.blocks()) {
-    const bool above = block.median >= middle;
+    above = block.median >= high - quarter || (above && block.median > low + quarter);
     stay = above && was_below ? stay + 1 : stay;
     if (block.step >= onset) newest = std::max(newest, stay);
     if (above) continue;

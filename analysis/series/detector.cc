@@ -73,6 +73,14 @@ void SeriesDetector::End(std::vector<SeriesEvent>* events) {
   Feed(events);
 }
 
+ExplosionFigures SeriesDetector::LookForExplosion() const {
+  if (linear_ && now_.points > newest_.size()) return {};  // the span of all is not known
+  std::vector<Point> newest;
+  for (size_t i = 0; i < newest_.size(); ++i)
+    newest.emplace_back(newest_[i].first, Y(newest_[i].second));
+  return now_.stall.LookForExplosion(newest, linear_);
+}
+
 void SeriesDetector::Keep(int64_t step, double value) {
   newest_.Add({step, value});
   if (++kept_ < kMarkEvery) return;

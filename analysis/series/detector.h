@@ -57,12 +57,13 @@ class SeriesDetector {
   uint64_t best_at() const { return now_.riser.best_at(); }
   StallFigures LookForStall() const { return now_.stall.Look(); }
   bool StallIsDue() const { return now_.stall.Due(); }
-  bool GoesUpAndDown(double middle, int64_t onset) const {
-    return now_.stall.GoesUpAndDown(middle, onset);
+  bool GoesUpAndDown(double low, double high, int64_t onset) const {
+    return now_.stall.GoesUpAndDown(low, high, onset);
   }
   double NeighbourSigma() const { return now_.stall.NeighbourSigma(); }
   FallFigures LookForFall() const { return now_.stall.LookForFall(); }
   EndFigures LookAtEnd() const { return now_.stall.LookAtEnd(); }
+  ExplosionFigures LookForExplosion() const;
   LearningFigures LookForLearning() const { return now_.stall.LookForLearning(); }
   bool EndIsDue() const { return now_.stall.EndIsDue(); }
 

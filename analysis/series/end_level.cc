@@ -24,6 +24,25 @@ int64_t EndOnsetOf(const std::vector<BlockMedians::Block>& blocks, double level)
   return blocks.front().step;
 }
 
+// Returns the number of the first value of a rise that passed `from`: the one after the last value
+// that was at the lowest level so far, which is the lowest median of 3, within its noise.
+size_t RiseFrom(const std::vector<double>& values, size_t from) {
+  constexpr size_t kFewest = 4;
+  constexpr double kErrorsOfPoint = 3;
+  if (from < kFewest) return from;
+  const std::vector<double> before(values.begin(),
+                                   values.begin() + static_cast<std::ptrdiff_t>(from));
+  double lowest = HUGE_VAL;
+  for (size_t i = 2; i < from; ++i) {
+    std::vector<double> three(before.begin() + static_cast<std::ptrdiff_t>(i - 2),
+                              before.begin() + static_cast<std::ptrdiff_t>(i + 1));
+    lowest = std::min(lowest, MedianOf(three));
+  }
+  const double level = lowest + kErrorsOfPoint * SigmaOfNeighbours(before);
+  while (from > 0 && before[from - 1] > level) --from;
+  return from;
+}
+
 // Returns the standard error of the median of the last `last` blocks minus the level of the first
 // `count` points.
 double ErrorOf(const SeriesNoise& noise, uint64_t last, uint64_t length, uint64_t count) {
@@ -92,7 +111,76 @@ EndFigures CompareEnd(std::span<const double> first, const BlockMedians& all, ui
     figures.begin = level;
     figures.error = error;
   }
-  if (figures.above) figures.onset_step = EndOnsetOf(all.blocks(), figures.begin + 3 * noise.sigma);
+  if (!figures.above) return figures;
+  figures.onset_step = EndOnsetOf(all.blocks(), figures.begin + 3 * noise.sigma);
+  size_t from = 0;
+  while (from + 1 < blocks && all.blocks()[from].step < figures.onset_step) ++from;
+  figures.rise_step = all.blocks()[RiseFrom(values, from)].step;
+  return figures;
+}
+
+namespace {
+
+// Returns the number of the first point of the longest end whose points all lie above all before.
+size_t EndAboveAll(const std::vector<double>& values, size_t fewest) {
+  size_t first = values.size();
+  double lowest = HUGE_VAL;
+  std::vector<double> highest(values.size() + 1, -HUGE_VAL);
+  for (size_t i = 0; i < values.size(); ++i) highest[i + 1] = std::max(highest[i], values[i]);
+  for (size_t i = values.size(); i-- > fewest;) {
+    lowest = std::min(lowest, values[i]);
+    if (lowest > highest[i]) first = i;
+  }
+  return first;
+}
+
+// Returns true if each of the newest 3 steps between neighbours rises by `least` or more.
+bool RisesEach(const std::vector<double>& values, double least) {
+  constexpr size_t kSteps = 3;
+  for (size_t i = values.size() - kSteps; i < values.size(); ++i) {
+    if (!(values[i] - values[i - 1] >= least)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+ExplosionFigures LookForExplosion(std::span<const std::pair<int64_t, double>> newest, bool linear,
+                                  const BlockMedians& all) {
+  constexpr size_t kFewestBefore = 5, kFewestRows = 3, kFewestLinear = 8;
+  constexpr double kExplosionErrors = 6, kEachErrors = 4;
+  ExplosionFigures figures;
+  figures.points = newest.size();
+  figures.linear = linear;
+  const size_t before = linear ? kFewestLinear : kFewestBefore;
+  if (newest.size() < before + kFewestRows) return figures;
+  std::vector<double> values;
+  for (const auto& [step, y] : newest) values.push_back(y);
+  const size_t first = EndAboveAll(values, before);
+  if (first == values.size()) return figures;
+  const auto cut = values.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto [lowest, highest] = std::minmax_element(values.begin(), cut);
+  figures.rows = values.size() - first;
+  figures.highest = *highest;
+  figures.span = *highest - *lowest;
+  for (const BlockMedians::Block& block : all.blocks()) {
+    if (block.step < newest[first].first) figures.highest = std::max(figures.highest, block.median);
+  }
+  const double sigma = SigmaOfNeighbours({values.begin(), cut});
+  if (linear && !(sigma > 0)) return figures;
+  const double twice = linear ? 2 * figures.span : std::log(2.0);
+  const double thrice = linear ? 3 * figures.span : std::log(3.0);
+  const double fifth = linear ? figures.span / 2 : std::log(1.2);
+  const double back = linear ? figures.span / 2 : std::log(4.0 / 3);
+  const double top = *std::max_element(cut, values.end()), enough = kExplosionErrors * sigma;
+  std::vector<double> three(values.end() - static_cast<std::ptrdiff_t>(kFewestRows), values.end());
+  const double middle = MedianOf(three);
+  figures.explodes = figures.rows >= kFewestRows && values.back() >= top - back &&
+                     middle - figures.highest >= std::max(twice, enough);
+  figures.end = figures.explodes ? middle : values.back();
+  figures.explodes |= values.back() - figures.highest >= std::max(thrice, enough) &&
+                      RisesEach(values, std::max(fifth, kEachErrors * sigma));
+  if (figures.explodes) figures.rise_step = newest[RiseFrom(values, first)].first;
   return figures;
 }
 

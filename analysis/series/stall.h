@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "analysis/series/block_medians.h"
@@ -42,10 +44,14 @@ class Stall {
   // Standard deviation of a point, from all neighbours so far: of medians of blocks from 288 points
   // on.
   double NeighbourSigma() const;
-  bool GoesUpAndDown(double middle, int64_t onset) const {
-    return analysis::GoesUpAndDown(blocks_, middle, onset);
+  bool GoesUpAndDown(double low, double high, int64_t onset) const {
+    return analysis::GoesUpAndDown(blocks_, low, high, onset);
   }
   EndFigures LookAtEnd() const { return CompareEnd(first_, blocks_, count_); }
+  ExplosionFigures LookForExplosion(std::span<const std::pair<int64_t, double>> newest,
+                                    bool linear) const {
+    return analysis::LookForExplosion(newest, linear, blocks_);
+  }
   LearningFigures LookForLearning() const {
     return analysis::LookForLearning(first_, blocks_, count_);
   }

@@ -62,6 +62,10 @@ EndingWords EndingWordsOf(const LogEnding& ending) {
       return {"the run crashed", "signal",
               "Run it again with CUDA_LAUNCH_BLOCKING=1 and PYTHONFAULTHANDLER=1, which show the "
               "call. compute-sanitizer finds illegal accesses. Check the host's dmesg."};
+    case LogEnding::Kind::kNotFinite:
+      return {"the trainer stopped: its loss is not finite", "non-finite-loss",
+              "Find the step in which the loss, the gradient norm or a batch became non-finite "
+              "first. Lower the learning rate, clip the gradient, and check the inputs."};
     case LogEnding::Kind::kCancelled:
       return {"the run was stopped by a signal", "terminated",
               "Request more time from the scheduler, save checkpoints more often, and continue "

@@ -66,9 +66,20 @@ bool OfOneRun(const Logger& a, const Logger& b) {
   return a.format != b.format && (LiesWithin(a.folder, b.folder) || LiesWithin(b.folder, a.folder));
 }
 
-// Returns true if the measured values are equal up to the rounding of loggers.
+// Returns the last finite value before a NaN. If the finding has none, returns NaN.
+double ValueBefore(const v1::Finding& finding) {
+  const auto& fields = finding.witness().fields();
+  const auto value = fields.find("value_before");
+  return value == fields.end() ? NAN : value->second.number_value();
+}
+
+// Returns true if the measured values, and the values before a NaN, are equal up to the rounding of
+// loggers.
 bool MeasuredAlike(const v1::Finding& a, const v1::Finding& b) {
-  constexpr double kRounding = 0.02;
+  constexpr double kRounding = 0.02, kDigits = 0.005;
+  const double before = ValueBefore(a), other = ValueBefore(b);
+  if (std::fabs(before - other) > kDigits * std::max(std::fabs(before), std::fabs(other)))
+    return false;
   const double x = a.measured().value(), y = b.measured().value();
   if (std::isnan(x) || std::isnan(y)) return std::isnan(x) == std::isnan(y);
   return x == y || std::fabs(x - y) <= kRounding * std::max(std::fabs(x), std::fabs(y));

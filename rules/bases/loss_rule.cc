@@ -101,8 +101,36 @@ void LossRule::Soften(const LossSeries& series, FindingBuilder* found) {
                     "rewards of episodes, are also recorded");
 }
 
+namespace {
+
+// Returns the name of a series (`stage`, `seq_len`) that changes within two rows of the step.
+std::optional<std::string> PhaseNear(const LossRun& run, const LossSeries& series, int64_t step) {
+  constexpr double kRows = 2;
+  const auto phases = run.phases().find(series.of);
+  const auto points = static_cast<double>(series.detector.points());
+  if (phases == run.phases().end() || points < 2) return std::nullopt;
+  const double every = static_cast<double>(series.step_last - series.step_first) / (points - 1);
+  return phases->second.Near(step, kRows * every, series.detector.points());
+}
+
+}  // namespace
+
+void LossRule::SoftenPhase(const LossSeries& series, FindingBuilder* found) const {
+  if (found->finding().level() != v1::LEVEL_ERROR) return;
+  const std::string onset = "onset_step";
+  const auto& fields = found->finding().witness().fields();
+  const auto at = fields.find(onset);
+  if (at == fields.end()) return;
+  const auto step = static_cast<int64_t>(at->second.number_value());
+  const std::optional<std::string> name = PhaseNear(shared_.run(), series, step);
+  if (!name) return;
+  found->Level(v1::LEVEL_WARNING)
+      .Assume(absl::StrCat(*name, " changes in the row in which the loss rises: other data may be ",
+                           "the cause, as in a curriculum"));
+}
+
 void LossRule::Persist(Archive& archive) {
-  archive.Version(6, 6);  // 6: rings only hold what was written
+  archive.Version(7, 7);  // 7: phases
   archive(shared_, said_);
   by_number_.clear();
 }
@@ -135,7 +163,7 @@ bool MayBeNoise(const LossSeries& series, const Excursion& e) {
 
 void SoftenNoise(const LossSeries& series, const Excursion& e, FindingBuilder* found) {
   const double peak = e.linear ? e.peak_value : std::log(e.peak_value);
-  if (series.detector.GoesUpAndDown((e.level + peak) / 2, e.onset_step)) {
+  if (series.detector.GoesUpAndDown(e.level, peak, e.onset_step)) {
     found->Level(v1::LEVEL_NOTE)
         .Assume(
             "the loss goes up and down between two levels, as where each step draws one of "

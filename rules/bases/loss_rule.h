@@ -65,6 +65,8 @@ class LossRule : public ScalarRule {
   bool MayRise(const LossSeries& series) const { return shared_.run().MayRise(series, roles_); }
   // Makes the finding a note, with the reason, if the series may rise.
   static void Soften(const LossSeries& series, FindingBuilder* found);
+  // Makes an error a warning if a series that names a phase (PhaseNear) changes at its onset.
+  void SoftenPhase(const LossSeries& series, FindingBuilder* found) const;
 
  private:
   // Calls what with the state of the series, which it may change. The state is kept only if it is

@@ -30,7 +30,7 @@ bool IsClasses(const std::string& op) { return op == "trained/classes"; }
 
 bool LossRun::Reads(const v1::Site& site, const SeriesRoles& said) {
   return IsRead(said.Of(site.op())) || SideByName(site.op()) != GameSide::kNone ||
-         IsEpoch(site.op()) || IsClasses(site.op());
+         IsEpoch(site.op()) || IsClasses(site.op()) || Phases::IsName(site.op());
 }
 
 // Reading a name costs more than judging a point.
@@ -41,6 +41,7 @@ LossRun::Known LossRun::Find(const SiteStep& step, const SeriesRoles& said) {
   if (side != GameSide::kNone && !known.score) sides_.insert(side);
   known.epoch = IsEpoch(step.site.op());
   known.classes = IsClasses(step.site.op());
+  known.phase = Phases::IsName(step.site.op());
   if (!IsRead(known.role)) return known;
   known.entry = &*places_.try_emplace({step.role, step.site.layer(), step.site.op()}).first;
   return known;
@@ -66,15 +67,18 @@ void LossRun::Wait(Entry& entry, const Value& value) {
 void LossRun::Take(const SiteStep& step, const SeriesRoles& said) {
   if (step.items.empty() || !step.items.front().evidence->has_scalar()) return;
   const Known known = known_.Of(step, [&] { return Find(step, said); });
-  if (known.entry == nullptr && !known.epoch && !known.classes && !known.score) return;
+  const bool other = known.epoch || known.classes || known.score || known.phase;
+  if (known.entry == nullptr && !other) return;
   const Item* taken = ItemOf(step);
   if (taken == nullptr) return;
-  if (known.score) return TakeScore(taken->evidence->scalar().value());
+  const double number = taken->evidence->scalar().value();
+  if (known.score) return TakeScore(number);
+  if (known.phase) return phases_[step.role].Take(step.site.op(), step.step, number);
   if (known.epoch || known.classes) {
-    (known.epoch ? epochs_ : classes_)[step.role] = taken->evidence->scalar().value();
+    (known.epoch ? epochs_ : classes_)[step.role] = number;
     return;
   }
-  Wait(*known.entry, {known.role, taken->source->rank(), taken->evidence->scalar().value()});
+  Wait(*known.entry, {known.role, taken->source->rank(), number});
 }
 
 // Returns the last call of the lowest rank that reports one.
@@ -164,10 +168,12 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
   // Find the role of each column.
   std::vector<std::pair<const ScalarColumn*, Entry*>> rates, losses;
   const ScalarColumn *epoch = nullptr, *score = nullptr;
+  std::vector<const ScalarColumn*> phases;
   for (const ScalarColumn& column : rows.columns) {
     const Known known = known_.Of(column.any(), [&] { return Find(column.any(), said); });
     if (known.epoch) epoch = &column;
     if (known.score) score = &column;
+    if (known.phase) phases.push_back(&column);
     if (known.classes) classes_[rows.end.role] = column.value(first);
     if (known.entry == nullptr) continue;
     const bool rate = known.role == SeriesRole::kRate;
@@ -183,6 +189,8 @@ size_t LossRun::TakeRows(const ScalarRows& rows, size_t first, const SeriesRoles
     step.step = rows.steps[row];
     if (epoch != nullptr) epochs_[step.role] = epoch->value(row);
     if (score != nullptr) TakeScore(score->value(row));
+    for (const ScalarColumn* phase : phases)
+      phases_[step.role].Take(phase->any().site.op(), step.step, phase->value(row));
     told_.clear();
     touched_.clear();
     Moves moves;
@@ -376,7 +384,7 @@ const std::vector<LossRun::Told>& LossRun::Finish() {
 void LossRun::Persist(Archive& a) {
   std::map<Key, Value> waiting;
   for (const Entry* entry : waiting_) waiting.emplace(entry->first, entry->second.value);
-  a(series_, rates_, sides_, waiting, closed_, finished_, epochs_, classes_);
+  a(series_, rates_, sides_, waiting, closed_, finished_, epochs_, classes_, phases_);
   if (!a.reading()) return;
   places_.clear();
   waiting_.clear();

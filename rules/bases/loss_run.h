@@ -18,6 +18,7 @@
 #include "analysis/series/series.h"
 #include "base/archive.h"
 #include "rules/analysis_names.h"
+#include "rules/bases/phases.h"
 
 namespace plumbline::rules {
 
@@ -116,6 +117,9 @@ class LossRun {
   // Returns true if a reward of episodes or a metric of rollouts is recorded.
   bool IsPolicy() const { return sides_.contains(GameSide::kEpisodes); }
 
+  // By the role of processes.
+  const std::map<v1::Role, Phases>& phases() const { return phases_; }
+
   // Not stored: told_, touched_, late_told_, late_touched_, late_round_ and late_heard_ belong to
   // one call, taken_ and taken_from_ to one batch. places_, known_, whole_, rates_now_ and
   // training_ are recomputed.
@@ -142,6 +146,7 @@ class LossRun {
     bool epoch = false;      // it is the number of the epoch
     bool classes = false;    // it is the number of classes of the cross-entropy
     bool score = false;      // GameSide::kScore
+    bool phase = false;      // Phases::IsName
   };
   Known Find(const SiteStep& step, const SeriesRoles& said);
   void Wait(Entry& entry, const Value& value);
@@ -175,6 +180,7 @@ class LossRun {
   std::map<Key, RateWatch> rates_;
   std::set<GameSide> sides_;  // sides that have a series
   std::map<v1::Role, double> epochs_, classes_;
+  std::map<v1::Role, Phases> phases_;
   std::map<Key, Place> places_;
   // A run may have thousands of losses and rates, so shared results are computed once.
   std::map<v1::Role, LossSeries::Share> whole_;     // the largest of a training loss

@@ -1,6 +1,11 @@
 #include "rules/bases/non_finite_series.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "analysis/series/series.h"
 
 namespace plumbline::rules {
 namespace {
@@ -77,6 +82,8 @@ void NonFiniteSeries::TakePlain(const ScalarRows& rows, const ScalarColumn& colu
   zero.before = last;
   for (size_t i = first; i < first + count; ++i)
     largest = std::max(largest, std::fabs(column.value(i)));
+  for (size_t i = first + count - std::min(count, kNewest); i < first + count; ++i)
+    Keep(column.value(i));
 }
 
 size_t NonFiniteSeries::PlainRows(const ScalarRows& rows, const ScalarColumn& column, size_t first,
@@ -102,6 +109,7 @@ NonFiniteSeries::Zero NonFiniteSeries::TakeZero(const NonFiniteRow& row, ZeroLos
     if (row.bad == 0) {
       zero.before = row.finite;
       largest = std::max(largest, std::fabs(row.finite));
+      Keep(row.finite);
     }
     return before->told ? Zero::kOver : Zero::kNothing;
   }
@@ -111,6 +119,26 @@ NonFiniteSeries::Zero NonFiniteSeries::TakeZero(const NonFiniteRow& row, ZeroLos
   if (zero.told || !LooksMasked(may_be_zero, false)) return Zero::kNothing;
   zero.told = true;
   return Zero::kTold;
+}
+
+void NonFiniteSeries::Keep(double value) {
+  if (newest.size() == kNewest) newest.erase(newest.begin());
+  newest.push_back(value);
+}
+
+bool NonFiniteSeries::StandsFarFromZero() const {
+  constexpr size_t kFewestDistinct = 4;  // else they are rounded
+  constexpr double kNoise = 0.15, kLeft = 0.5;
+  if (newest.size() < kNewest) return false;
+  const double slope = analysis::TheilSen({}, newest).slope;
+  std::vector<double> values = newest;
+  const double level = std::fabs(analysis::MedianOf(values));
+  const auto lowest = std::min_element(
+      newest.begin(), newest.end(), [](double a, double b) { return std::fabs(a) < std::fabs(b); });
+  const double next = std::fabs(newest.back() + slope);
+  const bool distinct = std::set<double>(newest.begin(), newest.end()).size() >= kFewestDistinct;
+  return distinct && analysis::SigmaAboutLine(newest) <= kNoise * level &&
+         std::fabs(*lowest) >= kLeft * level && next >= kLeft * level;
 }
 
 // Returns true if a loss of exactly 0 is probably a NaN that the log hides. This is so if the
@@ -124,7 +152,7 @@ bool NonFiniteSeries::LooksMasked(bool may_be_zero, bool at_the_end) const {
   const bool nothing = zero.norm == ZeroLoss::Norm::kZero;
   const uint64_t enough = !at_the_end ? kRowsToGoOn : nothing ? kRowsOfNothing : kRows;
   if (zero.rows < enough || may_be_zero || zero_before) return false;
-  return !(std::fabs(zero.before) < std::max(0.01, kFar * largest));
+  return !(std::fabs(zero.before) < std::max(0.01, kFar * largest)) || StandsFarFromZero();
 }
 
 }  // namespace plumbline::rules

@@ -18,8 +18,9 @@ struct NonFiniteSeries {
   SeriesRole role = SeriesRole::kNone;
   NonFiniteCourse course;
   ZeroLoss zero;
-  double largest = 0;        // largest magnitude of a training loss
-  bool zero_before = false;  // it was 0 sometimes
+  double largest = 0;          // largest magnitude of a training loss
+  bool zero_before = false;    // it was 0 sometimes
+  std::vector<double> newest;  // the newest kNewest values of a training loss that are not 0
   uint64_t values = 0;
   bool found = false;
   uint64_t closed_over = 0;  // steps
@@ -31,6 +32,7 @@ struct NonFiniteSeries {
   int64_t resumed_at = -1;  // -1 if there was none
 
   static constexpr size_t kMostRanks = 1024;  // maximum number of ranks that are named
+  static constexpr size_t kNewest = 8;
 
   void Begin(SeriesRole its_role, int64_t step);
   // Returns the step's values of all ranks as a row. `bad` gets the ranks with a non-finite value.
@@ -57,13 +59,16 @@ struct NonFiniteSeries {
     return resumed_at >= 0 && course.attempt() != failed.attempt() && course.calm() &&
            course.not_finite() == 0 && course.rows() >= kRows;
   }
+  void Keep(double value);
+  // Returns true if the newest values stand at a level, far from 0 in their noise and their slope.
+  bool StandsFarFromZero() const;
   // Returns true if its zeros must be reported now. `may_be_zero`: the loss may be 0 without a
   // fault, if no norm is lost.
   bool LooksMasked(bool may_be_zero, bool at_the_end) const;
 
   void Persist(Archive& a) {
-    a(role, course, zero, largest, zero_before, values, found, closed_over, ranks, step_first,
-      step_last, bad_ranks, failed, resumed_at);
+    a(role, course, zero, largest, zero_before, newest, values, found, closed_over, ranks,
+      step_first, step_last, bad_ranks, failed, resumed_at);
   }
 };
 

@@ -60,9 +60,13 @@ are apart). Points count, not steps.
   that explodes and falls back to a level above its untrained model, is ruined. Noise is that of neighbours or that about the line
   through the newest half, whichever is more, and counts for more where it is correlated. If all of the end lies above the first points, at twice
   their level, and does not fall, the noise may be that of the parts before and after the loss left that level, times 1.5. If it is lower at a later check, a warning remains.
+- *Explodes at the end of its data.* From 8 points on: the newest 3 or more lie above all before them, their median is twice the highest of these, and
+  they do not fall back; or each of the last 3 steps rises by a fifth, to 3 times that value. By 6 standard deviations of a point: an error.
+  Of values of both signs, twice is twice the span of all before, from 11 points on.
+- *Phases.* If a series `stage`, `phase`, `task` or `seq_len` changes within two rows of the onset, an error is a warning that names it.
 - An evaluation that rises while the training loss falls is `health/overfit`'s. One that jumped, and ends at twice its beginning or more, is a
   warning here.
-- *Two levels.* A loss that rose above the middle between its level and its peak three times before, and came back each time, and whose newest
+- *Two levels.* A loss that rose from its level to its peak (each to a quarter) three times before, and came back each time, and whose newest
   stay there is at most twice the longest one before, draws its data from several tasks: no finding of its end, and a note for an excursion.
 
 **Strength.** `statistical`, `measured`: with `health/loss-spike` at most 1.2 warnings in a million points at 95 % confidence, on
@@ -121,6 +125,7 @@ class LossDivergence : public LossRule {
     auto found =
         event.of_rise() ? TellRise(series, event, said) : TellExcursion(series, event, said);
     if (found && MayRise(series)) Soften(series, &*found);
+    if (found) SoftenPhase(series, &*found);
     if (found && !event.of_rise()) SoftenNoise(series, event.excursion, &*found);
     return found;
   }
@@ -132,9 +137,11 @@ class LossDivergence : public LossRule {
     if (said.attempt != series.attempt) said.open = false;
     const EndFigures end = series.detector.LookAtEnd();
     if (end.above) {
-      const double middle = (end.begin + end.end) / 2;
-      if (series.detector.GoesUpAndDown(middle, end.onset_step)) return std::nullopt;
+      if (series.detector.GoesUpAndDown(end.begin, end.end, end.onset_step)) return std::nullopt;
       return EndsAbove(series, end, said);
+    }
+    if (at_the_end && !said.open) {
+      if (auto found = Explodes(series)) return found;
     }
     if (!said.of.contains(kAbove) || !end.known) return std::nullopt;
     return CameBack(series, end, said);
@@ -151,7 +158,7 @@ class LossDivergence : public LossRule {
                                                      const SeriesEvent& event, Said& said) {
     const Excursion& e = event.excursion;
     if (event.what == SeriesEvent::What::kReturned) {
-      // It stands in the place of what was told of the same onset; not of a drift that goes on.
+      // It replaces what was reported of the same onset; not of a drift that goes on.
       const bool drifts = said.open && said.drifts;
       const int64_t onset = said.open && !drifts ? said.onset : e.onset_step;
       said.open = drifts;
@@ -283,7 +290,7 @@ class LossDivergence : public LossRule {
   std::optional<FindingBuilder> EndsAbove(const LossSeries& series, const EndFigures& end,
                                           Said& said) const {
     if (said.open && !(said.drifts && !said.raised)) return std::nullopt;
-    said.onset = said.open ? std::min(said.onset, end.onset_step) : end.onset_step;
+    said.onset = said.open ? std::min(said.onset, end.rise_step) : end.rise_step;
     said.open = true;
     said.drifts = false;
     said.attempt = series.attempt;
@@ -293,6 +300,7 @@ class LossDivergence : public LossRule {
     found.Title("the loss ends higher than it started").Cause("divergence", 0.9).Fix(kBackFix);
     PlaceOnset(series, said.onset, series.step_last, "divergence", &found);
     if (MayRise(series)) Soften(series, &found);
+    SoftenPhase(series, &found);
     return found;
   }
 
@@ -302,17 +310,48 @@ class LossDivergence : public LossRule {
     if (!end.above || !(end.end - end.begin >= std::log(2.0)) || series.overfit.Look().overfits())
       return std::nullopt;
     FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
-    DescribeEnd(series, end, end.onset_step, &found);
+    DescribeEnd(series, end, end.rise_step, &found);
     found.Title("the evaluation loss ends higher than it started")
         .Cause("divergence", 0.7)
         .Fix(
             "If the training loss is as it should be, check the evaluation: its data, the model's "
             "mode, which weights it loads. Else go back to the best checkpoint.");
-    PlaceOnset(series, end.onset_step, series.step_last, "divergence", &found);
+    PlaceOnset(series, end.rise_step, series.step_last, "divergence", &found);
     return found;
   }
 
-  // What was told of that is over.
+  // The data ends while the loss explodes, before an excursion is long enough.
+  std::optional<FindingBuilder> Explodes(const LossSeries& series) const {
+    const ExplosionFigures figures = series.detector.LookForExplosion();
+    if (!figures.explodes) return std::nullopt;
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_STATISTICAL);
+    const double end = series.detector.value(figures.end);
+    const double highest = series.detector.value(figures.highest);
+    const double far = figures.linear ? (end - highest) / figures.span : end / highest;
+    found.Title("the loss explodes at the end of its data")
+        .Explain(absl::StrFormat("%s left its lowest level in step %d. It is %.4g in the end (step "
+                                 "%d), %.3g times %s %.4g.",
+                                 series.op, figures.rise_step, end, series.step_last, far,
+                                 figures.linear
+                                     ? "the span of all values before above their highest"
+                                     : "the highest value before,",
+                                 highest))
+        .Cause("divergence", 0.9)
+        .Measured(figures.linear ? "rise / span before" : "end / highest before", far, "times")
+        .Threshold(2, "the newest 3 points; 3 if only the last 3 steps rise")
+        .Samples(figures.points)
+        .FalseAlarm("measured", kEndAlarms)
+        .Witness("onset_step", static_cast<double>(figures.rise_step))
+        .Witness("highest", highest)
+        .Witness("end", end)
+        .Witness("points_above", static_cast<double>(figures.rows))
+        .Fix(kBackFix);
+    PlaceOnset(series, figures.rise_step, series.step_last, "divergence", &found);
+    if (MayRise(series)) Soften(series, &found);
+    return found;
+  }
+
+  // What was reported of that is over.
   std::optional<FindingBuilder> CameBack(const LossSeries& series, const EndFigures& end,
                                          Said& said) const {
     said.of.erase(kAbove);
@@ -333,7 +372,8 @@ class LossDivergence : public LossRule {
     found
         ->Explain(absl::StrFormat(
             "%s is %.4g (median of its newest %d points), %.3g times its start value of %.4g "
-            "(first %d points). It left this level in step %d, and its highest block is %.4g.",
+            "(first %d points). It left its lowest level in step %d, and its highest block is "
+            "%.4g.",
             series.op, std::exp(end.end), end.end_of, times, std::exp(end.begin), end.begin_of,
             onset, std::exp(end.highest)))
         .Measured("end / start", times, "times")

@@ -51,8 +51,8 @@ like) and of a gradient norm (`grad_norm`, `gnorm`, `grad_norm/total`, what a ma
 - *An evaluation loss.* An error if it stays so. If the training loss is finite, the evaluation is at fault, and no checkpoint. Rows that are finite
   again later were not due: a note.
 - *Exactly 0.* transformers logs a loss that is NaN as 0 (`logging_nan_inf_filter`). An error if the gradient norm is not finite there, or no norm
-  is logged and the loss is 0 in the last three rows or more (while the run continues, 32), at once from far above 0. If the norm is 0, too, over
-  eight rows, a warning: no label is left.
+  is logged and the loss is 0 in the last three rows or more (while the run continues, 32), at once from far above 0 (a fifth of its largest value, or
+  a level at which 8 values stood within 15 % and did not fall towards 0). If the norm is 0, too, over eight rows, a warning: no label is left.
   A loss that fades to 0, one that was 0 before, one next to another training loss that is above 0 (a part that is
   switched off), and one with a norm above 0 are none; nor, without a lost norm, those of reinforcement learning, and a term by its name (`sync_loss`) that was never above 0.
 
@@ -162,7 +162,7 @@ class LossNonFinite : public ScalarRule {
 
   // roles_ and known_ are found again; waiting_, fell_ and thrown_away_ are of one step.
   void Persist(Archive& archive) override {
-    archive.Version(5, 5);  // 5: an attempt that failed
+    archive.Version(6, 6);  // 6: newest values
     archive(series_, scales_, causes_, training_finite_, episodes_);
     if (archive.reading()) known_ = {};
   }
@@ -285,7 +285,7 @@ class LossNonFinite : public ScalarRule {
       const bool overflows = one.series->role == SeriesRole::kPerplexity && !one.row.nan;
       if (overflows && finite) one.row.bad = 0;
     }
-    if (training) training_finite_ = finite;
+    if (training) training_finite_ = norm == ZeroLoss::Norm::kLost ? !lost : finite;
     // A part of a loss that is switched off is 0 next to one that is not.
     if (alive && norm != ZeroLoss::Norm::kLost) norm = ZeroLoss::Norm::kFinite;
     const bool scaled = std::any_of(scales_.begin(), scales_.end(), [&](const auto& scale) {

@@ -48,8 +48,9 @@ too), GPU memory that ran out, a kill, a crash (a segmentation fault, an abort, 
 launcher's line (`DUE TO TIME LIMIT`: `terminated`; an exit status alone:
 `exit-status`; the rank and signal of torchrun's *Root Cause*), or a collective that timed out, with the ranks that
 waited and those whose last enqueued work is before it (`SeqNum`, `OpType`, `last enqueued NCCL
-work`), after the last step of its rows. If rows with a loss follow, training continued, and there is
-no finding. There is also none for an exception that Python ignored (`Exception ignored in`).
+work`), after the last step of its rows, or the trainer's sentence that it stops because its loss is NaN (`Loss is nan, stopping training`:
+`non-finite-loss`). If rows with a loss or a sentence of success (`Training complete.`) follow, there is no finding. There is
+also none for an exception that Python ignored (`Exception ignored in`).
 Of the logs of several ranks: a rank that reported as often as the others did (nine rows of ten, 20 at least), and has
 no row where another one has 10 more,
 is a warning (`rank-silent`): it hangs, or it died without a word. Nothing is reported of a rank that the newest attempt has not.

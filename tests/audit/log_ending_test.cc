@@ -82,6 +82,40 @@ TEST(LogEnding, ARankThatPrintedNoTimeoutWasElsewhere) {
   EXPECT_EQ(ending->missing, (std::vector<uint32_t>{1}));
 }
 
+TEST(LogEnding, TheTrainerStopsForItsLoss) {
+  for (const char* line :
+       {"Loss is nan, stopping training", "Loss is inf, stopping training",
+        "Batch 12: Invalid loss, terminating training", "NaN detected in loss! Aborting",
+        "Monitored metric val_loss = nan is not finite. Previous best value was 1.234. Signaling "
+        "Trainer to stop.",
+        "ERROR:tensorflow:Model diverged with loss = NaN.",
+        "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding. "
+        "Try lowering the learning rate."}) {
+    const auto ending = EndingOf(std::string(kRow) + line + "\n");
+    ASSERT_TRUE(ending) << line;
+    EXPECT_EQ(ending->kind, LogEnding::Kind::kNotFinite) << line;
+    EXPECT_FALSE(EndingOf(std::string(kRow) + line + "\n" + kRow)) << line;
+  }
+  for (const char* line : {"terminate_on_nan: True, loss is nan check on", "no NaN in loss so far",
+                           "if the loss is nan, see the manual"})
+    EXPECT_FALSE(EndingOf(std::string(kRow) + line + "\n")) << line;
+}
+
+TEST(LogEnding, WhatComesBeforeSuccessIsNoEnd) {
+  const std::string sample =
+      std::string(kRow) + kTraceback + "NameError: name 'x' is not defined\n";
+  EXPECT_TRUE(EndingOf(sample + "reward=0.0\n"));
+  for (const char* line : {"Training complete.", "Training finished.", "Finished training in 3 h",
+                           "INFO: training completed (200 steps)"}) {
+    EXPECT_FALSE(EndingOf(sample + "reward=0.0\n" + line + "\n")) << line;
+    const std::string thread = "Exception in thread Thread-5 (_pin_memory_loop):\n";
+    const std::string lost = kTraceback + std::string("ConnectionResetError: [Errno 104] reset\n");
+    EXPECT_FALSE(EndingOf(kRow + std::string(line) + "\n" + thread + lost)) << line;
+    EXPECT_TRUE(EndingOf(kRow + std::string(line) + "\n" + lost)) << line;
+  }
+  EXPECT_TRUE(EndingOf(sample + "Saving before training finished with an error\n"));
+}
+
 TEST(LogEnding, WhatEndsWellIsNone) {
   EXPECT_FALSE(EndingOf(""));
   EXPECT_FALSE(EndingOf(kRow));

@@ -404,8 +404,8 @@ FAMILIES = (two_levels, evaluations_that_jump, norms_that_are_lost, skipped_step
 POINTS = (10, 20, 60, 200)
 
 
-def cases(seeds):
-    for family in FAMILIES:
+def cases(seeds, families=FAMILIES):
+    for family in families:
         for points in POINTS:
             for seed in seeds:
                 for case in family(seed * 131 + points, points):

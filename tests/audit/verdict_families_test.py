@@ -10,6 +10,7 @@ import sys
 import tempfile
 import unittest
 
+import ending_families
 import verdict_families
 
 PLUMB = pathlib.Path(os.environ["PLUMBLINE_BIN_DIR"]) / "plumb"
@@ -45,6 +46,8 @@ def fault_of(case, status, found):
         above = [f for f in found if level(f["level"]) > allowed or f["rule"] in case.without]
         return "; ".join(f"{f['level']} {f['rule']} {f['site']['op']}: {f['title']}" for f in above)
     rule, least = case.expects
+    if any(f["cause"]["id"] in case.without for f in found):
+        return "wrong cause: " + "; ".join(f"{f['rule']} {f['site']['op']}: {f['cause']['id']}" for f in found)
     fit = [f for f in found if (rule is None or f["rule"] == rule) and level(f["level"]) >= level(least) and
            (case.cause is None or f["cause"]["id"] == case.cause)]
     if fit:
@@ -57,7 +60,7 @@ class Families(unittest.TestCase):
         seeds = range(1, 41) if LONG else range(1, 2)
         faults, count, missed = [], 0, collections.Counter()
         with tempfile.TemporaryDirectory() as folder:
-            for case in verdict_families.cases(seeds):
+            for case in verdict_families.cases(seeds, verdict_families.FAMILIES + ending_families.FAMILIES):
                 count += 1
                 fault = fault_of(case, *audit(folder, case))
                 key = (case.family, case.name, case.points)

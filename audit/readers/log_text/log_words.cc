@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "audit/readers/log_text/log_bytes.h"
+#include "audit/readers/log_text/lost_escapes.h"
 #include "audit/readers/scalars/number_text.h"
 
 namespace plumbline::audit {
@@ -358,7 +359,7 @@ bool IsEvaluationHead(std::string_view head) {
 std::string_view WithoutEscapes(std::string_view line, std::string* scratch) {
   constexpr char kEscape = '\x1b';
   size_t at = line.find(kEscape);
-  if (at == std::string_view::npos) return line;
+  if (at == std::string_view::npos) return WithoutLostEscapes(line, scratch);
   scratch->clear();
   while (at != std::string_view::npos) {
     scratch->append(line.substr(0, at));

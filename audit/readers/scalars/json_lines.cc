@@ -171,15 +171,17 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   void TakeColumns(JsonCursor* cursor, std::string_view text, PointSink* sink) {
     if (!cursor->EnterObject()) return;
     decided_ = true;
+    steps_ = StepsInColumns(text);
     for (std::string_view key; cursor->NextMember(&key);) {
       const std::string name(key);
-      if (cursor->Peek() != Kind::kList) {
+      if (cursor->Peek() != Kind::kList || (!steps_.empty() && StepNameRank(name) >= 0)) {
         if (!cursor->Skip()) return;
         continue;
       }
       TakeColumn(cursor, text, name, sink);
       if (cursor->failed()) return;
     }
+    if (!steps_.empty()) return;
     report().Note(
         "expected a step with each number, found one list of numbers per series: the positions in "
         "the lists, from 1, are the steps (epochs)");
@@ -189,14 +191,15 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
                   PointSink* sink) {
     if (!cursor->EnterList()) return;
     const uint32_t column = sink->Column(PlainName(name));
-    for (int64_t step = 1; cursor->NextElement(); ++step) {
+    for (size_t at = 0; cursor->NextElement(); ++at) {
+      const int64_t step = at < steps_.size() ? steps_[at] : static_cast<int64_t>(at + 1);
       const size_t begin = cursor->offset();
       const bool number = IsNumberKind(cursor->Peek());
       if (!cursor->Skip()) return;
       const auto value = NumberOf(text.substr(begin, cursor->offset() - begin));
-      if (number && value) {
+      if (number && value && (steps_.empty() || at < steps_.size())) {
         sink->Add(step, column, *value);
-        if (static_cast<uint64_t>(step) > report().records) report().records = step;
+        report().records = std::max<uint64_t>(report().records, at + 1);
       }
     }
   }
@@ -359,6 +362,7 @@ class JsonFile : public TextPointFile, private JsonRecord::Taker {
   std::string step_name_, epoch_name_;  // empty: no epoch stands beside the step
   std::string loss_name_;               // of the first training loss
   EpochSteps epoch_steps_;
+  std::vector<int64_t> steps_;    // of an object of lists
   std::vector<Waiting> waiting_;  // objects by which the step's key is chosen
   std::string document_;
   uint64_t document_at_ = 0;

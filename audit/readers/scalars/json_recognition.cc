@@ -9,6 +9,7 @@
 #include "audit/readers/rollout/jsonl.h"
 #include "audit/readers/rollout/known_maps.h"
 #include "audit/readers/scalars/json_record.h"
+#include "audit/readers/scalars/number_text.h"
 #include "audit/readers/scalars/step_name.h"
 
 namespace plumbline::audit {
@@ -117,6 +118,31 @@ bool IsRollout(std::string_view path, std::string_view head) {
 }
 
 }  // namespace
+
+std::vector<int64_t> StepsInColumns(std::string_view text) {
+  JsonCursor cursor(text);
+  if (!cursor.EnterObject()) return {};
+  for (std::string_view key; cursor.NextMember(&key);) {
+    const std::string name(key);
+    if (StepNameRank(name) < 0 || cursor.Peek() != JsonCursor::Kind::kList) {
+      if (!cursor.Skip()) return {};
+      continue;
+    }
+    std::vector<int64_t> steps;
+    if (!cursor.EnterList()) return {};
+    while (cursor.NextElement()) {
+      const size_t begin = cursor.offset();
+      if (!cursor.Skip()) return {};
+      const auto value = NumberOf(text.substr(begin, cursor.offset() - begin));
+      if (!value || !IsWhole(*value)) return {};
+      const auto step = static_cast<int64_t>(*value);
+      if (!steps.empty() && step <= steps.back()) return {};
+      steps.push_back(step);
+    }
+    return steps;
+  }
+  return {};
+}
 
 bool IsJsonScalars(std::string_view path, std::string_view head) {
   return IsJsonScalars(path, head, "");

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace plumbline::audit {
 
@@ -14,6 +16,10 @@ inline constexpr std::string_view kHistory = "log_history";
 inline bool IsBlankJson(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
+
+// The list of steps in an object of lists, `{"steps": [10, 20], "loss": [2.5, 2.25]}`. If it has
+// none, or one that does not rise, returns an empty list.
+std::vector<int64_t> StepsInColumns(std::string_view text);
 
 // PointFormat.recognise of JSON.
 bool IsJsonScalars(std::string_view path, std::string_view head);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <string>
 #include <system_error>
 
 #include "audit/readers/log_text/log_bytes.h"
@@ -138,6 +139,34 @@ bool IsFatalException(std::string_view text) {
   const std::string_view name = text.substr(0, text.find(':'));
   return text.size() > name.size() && IsException(text) &&
          (name.ends_with("Error") || name.ends_with("Exception"));
+}
+
+bool StopsForLoss(std::string_view line) {
+  constexpr size_t kMostSentence = 300;
+  if (line.size() > kMostSentence) return false;
+  std::string lower(line);
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  if (StatesAny(lower, {"invalid loss, terminating training", "model diverged with loss",
+                        "minimum loss scale reached"}))
+    return true;
+  if (StatesAny(lower, {"is not finite. "}) && StatesAny(lower, {"signaling trainer to stop"}))
+    return true;
+  const bool not_finite =
+      StatesAny(lower, {"loss is nan", "loss is inf", "nan detected in loss", "nan in loss",
+                        "nan loss", "inf loss", "loss became nan", "loss was nan", "loss = nan"});
+  return not_finite && StatesAny(lower, {"stopping", "aborting", "abort!", "terminating", "exiting",
+                                         "quitting", "halting"});
+}
+
+bool StatesSuccess(std::string_view line) {
+  constexpr size_t kMostSentence = 200;
+  if (line.size() > kMostSentence) return false;
+  std::string lower(line);
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  return StatesAny(lower, {"training complete", "training finished", "training is complete",
+                           "training done", "finished training", "training has finished",
+                           "training completed", "done training"}) &&
+         !StatesAny(lower, {"not ", "before", "until", "fail", "error", "when ", "if ", "after "});
 }
 
 bool GoesOn(std::string_view text) {

@@ -24,6 +24,11 @@ std::optional<EndingSign> SignIn(std::string_view line);
 bool IsException(std::string_view text);
 // The same, and an error of a kind that does end a program: no warning, no exit.
 bool IsFatalException(std::string_view text);
+// A trainer's sentence that it stops because its loss is NaN or infinite: "Loss is nan, stopping
+// training".
+bool StopsForLoss(std::string_view line);
+// "Training complete.": what is printed after it is no end of the run.
+bool StatesSuccess(std::string_view line);
 // A line of a process that goes on after an exception that it caught: "(retry 1 of 5)", "Upload
 // finished".
 bool GoesOn(std::string_view text);

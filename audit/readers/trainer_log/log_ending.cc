@@ -124,13 +124,14 @@ class EndingSearch {
     // Frames are indented.
     const bool frame =
         in_traceback_ && (stamp_ > 0 || line.text.starts_with(' ') || IsException(line.text));
-    if (IsLossRow(line.text) && !frame) {
-      in_traceback_ = false;
-      ending_.reset();
-      bare_.reset();
-      root_.reset();
-      timeouts_.clear();
-      ignored_ = chained_ = false;
+    if (!frame && !ending_ && StopsForLoss(line.text)) {
+      ending_ = EndingBy(LogEnding::Kind::kNotFinite, "loss", line.text, line.rank);
+      return;
+    }
+    const bool success = !frame && StatesSuccess(line.text);
+    if (success || (!frame && IsLossRow(line.text) && !IsFatalException(line.text))) {
+      Forget();
+      finished_ = success;
       return;
     }
     if (TakeWatchdog(line) || TakeTraceback(line) || TakeReport(line.text)) return;
@@ -147,11 +148,23 @@ class EndingSearch {
     }
   }
 
+  // Training went on, or ended well.
+  void Forget() {
+    in_traceback_ = false;
+    ending_.reset();
+    bare_.reset();
+    root_.reset();
+    timeouts_.clear();
+    ignored_ = chained_ = false;
+  }
+
   // True if the line is of a traceback. A logger may stamp each of its lines.
   bool TakeTraceback(const EndingLine& line) {
     constexpr std::string_view kBegin = "Traceback (most recent call last)";
     constexpr size_t kMostStamp = 120;
-    if (line.text.starts_with("Exception ignored in")) {
+    // A helper's thread may fail while the interpreter exits.
+    if (line.text.starts_with("Exception ignored in") ||
+        (finished_ && line.text.starts_with("Exception in thread"))) {
       ignored_ = true;
       return true;
     }
@@ -305,10 +318,11 @@ class EndingSearch {
   std::optional<Root> root_;
   size_t lines_ = 0, bare_line_ = 0;  // not blank
   bool in_traceback_ = false;
-  bool ignored_ = false;  // by Python, which prints it all the same
-  bool chained_ = false;  // what follows was raised while `ending_` was handled
-  size_t stamp_ = 0;      // bytes before the traceback on its line
-  size_t frames_ = 0;     // lines of it
+  bool ignored_ = false;   // by Python, which prints it all the same
+  bool finished_ = false;  // the newest sentence on it states success
+  bool chained_ = false;   // what follows was raised while `ending_` was handled
+  size_t stamp_ = 0;       // bytes before the traceback on its line
+  size_t frames_ = 0;      // lines of it
   std::optional<uint32_t> traceback_rank_;
   std::vector<Timeout> timeouts_;
   std::map<uint32_t, uint64_t> enqueued_;  // by rank

@@ -12,8 +12,16 @@ namespace plumbline::audit {
 
 struct LogEnding {
   // kCrash: a signal that the process brought upon itself, an abort, a panic. kCancelled: by a
-  // scheduler or by whoever stopped it.
-  enum class Kind : uint8_t { kException, kOutOfMemory, kTimeout, kKilled, kCrash, kCancelled };
+  // scheduler or by whoever stopped it. kNotFinite: the trainer stopped because its loss is NaN.
+  enum class Kind : uint8_t {
+    kException,
+    kOutOfMemory,
+    kTimeout,
+    kKilled,
+    kCrash,
+    kCancelled,
+    kNotFinite
+  };
   Kind kind = Kind::kException;
   bool by_launcher = false;      // only a launcher's report states it
   std::string type;              // "RuntimeError", "SIGKILL"

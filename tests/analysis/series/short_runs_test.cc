@@ -45,7 +45,7 @@ Look LookAt(const ShortCurve& curve) {
     look.before |= event.what == SeriesEvent::What::kRise ||
                    (event.what != SeriesEvent::What::kFell && event.excursion.warns());
   }
-  look.above = detector.LookAtEnd().above;
+  look.above = detector.LookAtEnd().above || detector.LookForExplosion().explodes;
   const LearningFigures learning = detector.LookForLearning();
   look.flat = learning.flat;
   look.hidden = learning.hidden;
