@@ -161,7 +161,7 @@ absl::StatusOr<FileDigest> DigestOf(const std::string& path) {
 absl::Status SyncAll(const std::string& directory) {
   const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return FileFailed(directory, "cannot be opened");
-  const absl::Status status =
+  absl::Status status =
       syncfs(fd) == 0 ? absl::OkStatus() : FileFailed(directory, "cannot be synced");
   close(fd);
   return status;

@@ -257,7 +257,7 @@ absl::Status Intake::AddSetsLocked(StreamState& stream, const SeriesSets::Declar
     if (!stream.sets.Has(set.id())) bytes += SeriesSets::kRecord + set.ByteSizeLong();
   }
   if (auto full = stream.set_bytes.Take(bytes); !full.ok()) return full;
-  const absl::Status added = stream.sets.Add(sets, limits_.max_sets, fresh);
+  absl::Status added = stream.sets.Add(sets, limits_.max_sets, fresh);
   if (!added.ok()) stream.set_bytes.Give(bytes);
   return added;
 }

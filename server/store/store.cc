@@ -65,7 +65,7 @@ class StoreImpl : public Store {
     Span* span = SpanFor(entry, series, building);
     if (span == nullptr) return;
     std::shared_ptr<ClosedStep>& step = building[span];
-    if (step != nullptr && step->step != series.step) Publish(span, std::move(step));
+    if (step != nullptr && step->step != series.step) Publish(span, std::exchange(step, nullptr));
     if (step == nullptr) {
       step = std::make_shared<ClosedStep>();
       step->step = series.step;
@@ -156,7 +156,7 @@ class StoreImpl : public Store {
     Span* span = RebuiltSpanFor(entry, series);
     if (span == nullptr) return 0;
     std::shared_ptr<ClosedStep>& step = rebuilding_[span];
-    if (step != nullptr && step->step != series.step) Publish(span, std::move(step));
+    if (step != nullptr && step->step != series.step) Publish(span, std::exchange(step, nullptr));
     if (step == nullptr) {
       step = std::make_shared<ClosedStep>();
       step->step = series.step;

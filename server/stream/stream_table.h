@@ -51,7 +51,7 @@ class Connection {
 // held while batches are passed on, so that they reach the journal in order even if an old
 // connection is still open.
 struct StreamState {
-  StreamState(uint64_t stream_id, Sequencer::Limits limits, uint64_t held_before = 0,
+  StreamState(uint64_t stream_id, const Sequencer::Limits& limits, uint64_t held_before = 0,
               SharedBytes::Held bytes = {})
       : id(stream_id),
         sequencer(limits, held_before),
@@ -86,9 +86,9 @@ struct StreamLimits {
 
 class StreamTable {
  public:
-  StreamTable(StreamLimits most, Sequencer::Limits limits)
+  StreamTable(StreamLimits most, const Sequencer::Limits& limits)
       : most_(std::move(most)), limits_(limits) {}
-  StreamTable(size_t max_streams, Sequencer::Limits limits)
+  StreamTable(size_t max_streams, const Sequencer::Limits& limits)
       : StreamTable(StreamLimits{.streams = max_streams}, limits) {}
 
   // Restores the streams of an earlier process. Call first.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -24,6 +25,14 @@ using Json = nlohmann::ordered_json;
 using test::Eventually;
 using test::Process;
 using test::TempFolder;
+
+// Returns true once the process waits for SIGINT itself: before that it would end by the signal.
+bool BlocksInterrupts(const Process& process) {
+  const std::string status = test::ReadFile("/proc/" + std::to_string(process.pid()) + "/status");
+  const size_t at = status.find("SigBlk:");
+  return at != std::string::npos &&
+         (std::stoull(status.substr(at + 7), nullptr, 16) >> (SIGINT - 1) & 1) != 0;
+}
 
 bool Says(Process& process, const std::string& text) {
   return Eventually(
@@ -93,6 +102,7 @@ TEST(FollowCli, AHealthyRunEndsWithNothing) {
   const std::string log = dir.Write("train.log", HealthyIterations(1, 60));
   Process plumb({PLUMB_PROGRAM, "audit", log, "--follow", "--output", dir.File("report.json"),
                  "--format", "json"});
+  EXPECT_TRUE(Eventually([&] { return BlocksInterrupts(plumb); }));
   Append(log, HealthyIterations(60, 150));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   plumb.Signal(SIGINT);
