@@ -53,7 +53,8 @@ logs an epoch that has not reached 1, or
 is ln k. Within an epoch or more a model that learns fits what it has seen before.
 
 **Strength.** `statistical`, `measured`. Simulated runs of 200 seeds each (docs/measurements/short_runs.md); under 60
-points only values that never change are judged:
+points only values that never change and, from 10 points on, a loss at ln k are judged (ln k, 10 to 59 points: 7,852 of
+8,000 found, 0 warnings of 56,000 healthy curves, docs/measurements/losses.md):
 
 | runs | 10, 20 points | 60 points | 200 points |
 |---|---|---|---|
