@@ -13,6 +13,7 @@ import dataclasses
 import glob
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -119,6 +120,15 @@ class TextBatches(torch.utils.data.Dataset):
         batch.position[here] = torch.arange(size)
         batch.padding[here] = False
         return size
+
+
+def ahead(batches):
+    """Yields what the iterator `batches` yields. A thread fetches the next batch meanwhile: the loop does not wait for it."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = thread.submit(next, batches, None)
+            yield batch
 
 
 def loader(dataset, start, stop, workers=1):

@@ -113,7 +113,7 @@ class Trainer:
         while step < self.options.steps and not stop:
             if step % STEPS_PER_EPOCH == 0:
                 end = min(step + STEPS_PER_EPOCH, self.options.steps)
-                batches = iter(data.loader(self.dataset, step, end, self.options.workers))
+                batches = data.ahead(iter(data.loader(self.dataset, step, end, self.options.workers)))
             started, worked = time.perf_counter(), time.process_time()
             record = self.step(step, batches, self.probes_of(step), began)
             record["seconds"] = time.perf_counter() - started
