@@ -47,12 +47,7 @@ class EvidenceSender::Impl {
       Say(config_.target + " refuses the data: " + Why(status));
     };
     config_.on_unreachable = [this](const grpc::Status& status) {
-      const transport::Diagnosis found =
-          transport::Diagnose(config_.target, config_.credentials, status);
-      const std::string who = transport::NeedsChange(found.fault)
-                                  ? std::string()
-                                  : "no server answers at " + config_.target + ": ";
-      Say(who + found.text + ". The data are sent when a server accepts them.");
+      Say(Why(status) + ". The data are sent when a server accepts them.");
     };
   }
   ~Impl() { Stop(); }
