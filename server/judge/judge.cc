@@ -29,14 +29,6 @@ Judge::Judge(const JudgeOptions& options, IncidentTable* incident_table, const G
       liveness_(options.hang, options.between_steps),
       queue_(options.queue_bytes),
       streams_(options.max_streams),
-      of_steps_{MemoryBudget(HeldOf(&rules::Engine::open_bytes, &rules::Engine::open_bytes),
-                             options.open_bytes),
-                0, "its oldest steps close: the memory of the open steps of all runs",
-                "its open steps use "},
-      of_rules_{MemoryBudget(HeldOf(&rules::Engine::rule_bytes, &rules::Engine::rule_bytes),
-                             options.open_bytes),
-                rules::kOfItsRules, "rules stop judging it: the state of the rules for all runs",
-                "the state of the rules for it takes "},
       max_runs_(options.max_runs),
       checkpoints_(options.checkpoint_bytes, options.checkpoint_interval),
       own_quarantine_(options.quarantine == nullptr
@@ -45,6 +37,7 @@ Judge::Judge(const JudgeOptions& options, IncidentTable* incident_table, const G
       quarantine_(options.quarantine == nullptr ? own_quarantine_.get() : options.quarantine),
       held_runs_({this, quarantine_, incident_table, options.store, &threads_, &checkpoints_,
                   options.open_run}),
+      limits_(this, quarantine_, &held_runs_, options.open_bytes),
       runs_(options.grace, options.engine.window_steps) {}
 
 absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options,
@@ -58,6 +51,7 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
   if (!engine.ok()) return engine.status();
   judge->engine_ = std::move(*engine);
   judge->held_runs_.SetEngine(judge->engine_.get());
+  judge->limits_.SetEngine(judge->engine_.get());
   judge->engine_->SetGuard(judge->quarantine_);
   judge->quarantine_->SetOnHeld(
       [j = judge.get()](const v1::QuarantinedRun& run) { j->worker().held.push_back(run); });
@@ -213,7 +207,7 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
              stream_id, batch->sequence(), std::string(added.message()));
   held_runs_.Report();
   for (const std::string& run : runs) SetClosedStep(run);
-  CloseWhatWentOn(runs);
+  CloseContinued(runs);
 }
 
 // Counts refused items. Items that a retry refuses again were counted when they were first refused.
@@ -234,13 +228,13 @@ absl::Status Judge::AddToEngine(const std::shared_ptr<const v1::Batch>& batch) {
   return added;
 }
 
-void Judge::CloseWhatWentOn(const std::vector<std::string>& runs) {
-  std::vector<RunTable::WentOn> list;
+void Judge::CloseContinued(const std::vector<std::string>& runs) {
+  std::vector<RunTable::Continued> list;
   {
     const MutexLock lock(mutex_);
-    list = runs_.TakeWentOn(&runs);
+    list = runs_.TakeContinued(&runs);
   }
-  for (const RunTable::WentOn& w : list) incident_table_->WentOn(w.run, w.rule, w.why);
+  for (const RunTable::Continued& w : list) incident_table_->Continued(w.run, w.rule, w.why);
 }
 
 void Judge::SetClosedStep(const std::string& run) {

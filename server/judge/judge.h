@@ -42,7 +42,9 @@
 #include "server/judge/fair_queue.h"
 #include "server/judge/held_runs.h"
 #include "server/judge/judge_threads.h"
+#include "server/judge/later_decisions.h"
 #include "server/judge/memory_budget.h"
+#include "server/judge/memory_limits.h"
 #include "server/judge/over_runs.h"
 #include "server/judge/quarantine.h"
 #include "server/judge/run_reports.h"
@@ -87,7 +89,7 @@ struct Replay {
 };
 
 // Thread-safe, except Create, Start and destruction.
-class Judge : private HeldRuns::Judging {
+class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
  public:
   // Returns InvalidArgument if the engine refuses its configuration. All pointers must outlive the
   // judge.
@@ -115,7 +117,7 @@ class Judge : private HeldRuns::Judging {
   void Hold(bool held) { queue_.Hold(held); }
   // Returns the bytes that the open steps of all runs held a moment ago.
   uint64_t open_step_bytes() const { return open_step_bytes_; }
-  uint64_t open_step_limit() const { return of_steps_.budget.limit(); }  // 0: none
+  uint64_t open_step_limit() const { return limits_.limit(); }  // 0: none
   // Returns the bytes of the rules' state of all runs, and how many rules stopped judging a run for
   // lack of memory.
   uint64_t rule_bytes() const { return rule_bytes_; }
@@ -123,7 +125,7 @@ class Judge : private HeldRuns::Judging {
   uint64_t series_left_out() const { return series_left_out_; }
   // Returns how often the oldest steps of a run were closed because all runs together held too
   // much.
-  uint64_t made_room() const { return of_steps_.budget.made_room(); }
+  uint64_t made_room() const { return limits_.made_room(); }
   // Returns the number of findings and lines that did not fit into a run's report.
   uint64_t left_out() const { return left_out_; }
   // Returns the longest time that a judging thread has spent on its current item or replayed entry
@@ -211,8 +213,9 @@ class Judge : private HeldRuns::Judging {
   Judge(const JudgeOptions& options, IncidentTable* incident_table, const GapTable* gaps,
         Counters* counters);
 
-  // For held_runs_.
+  // For held_runs_ and limits_.
   absl::Status KeepAndApply(v1::JudgeEvent event) override;
+  // For held_runs_.
   absl::Status AddToEngine(const std::shared_ptr<const v1::Batch>& batch) override;
   void ShowClosedStep(const std::string& run) override PLUMB_EXCLUDES(mutex_);
   RunTable::Counted TakeCounted(const std::string& run) override PLUMB_EXCLUDES(mutex_);
@@ -220,6 +223,11 @@ class Judge : private HeldRuns::Judging {
       PLUMB_EXCLUDES(mutex_);
   CheckpointSchedule::At JudgedOf(const std::string& run) const override;
   bool undecided() const override { return undecided_; }
+  // For limits_.
+  void DoFirst(const std::string& run, std::function<void()> task) override;
+  bool Busy(const std::string& run) const override { return fair_queue_.Busy(run); }
+  bool may_decide() const override { return !undecided_ && decisions_.open(); }
+  RunOwner OwnerOf(const std::string& run) const override;
 
   using Worker = JudgeThreads::Worker;
   Worker& worker() const { return *threads_.Mine(); }
@@ -272,37 +280,15 @@ class Judge : private HeldRuns::Judging {
   JournalEntry EntryFor(v1::JudgeEvent* event, uint64_t* after) const;
   absl::Status ApplyCommitted(uint64_t after, const v1::JudgeEvent& event,
                               const absl::StatusOr<EntryPrefix>& committed);
-  // A decision that the journal writes while other work goes on.
-  struct Kept {
-    FairQueue::Begun begun;
-    uint64_t after = 0;
-    absl::StatusOr<EntryPrefix> committed = absl::UnavailableError("the journal stopped");
-  };
   bool MayKeepLater() const;
   void KeepLater(FairQueue::Begun begun);
-  std::shared_ptr<Kept> TakeKept() PLUMB_EXCLUDES(kept_mutex_);
-  bool ApplyKept(const Kept& kept);
+  bool ApplyLater(const LaterDecisions::Decision& decision);
   void Apply(uint64_t entry, const v1::JudgeEvent& event);
   void OnRunOver(const std::string& run);
   void OnVerdict(const v1::Verdict& verdict);
   void SetClosedStep(const std::string& run);
-  // judge_budget.cc
-  void KeepWithinBudget();
   void NoteNames();
-  // Memory of one kind, with the words for it.
-  struct Kind {
-    MemoryBudget budget;
-    uint64_t of_what;  // goes into the event's bytes (close_events.h)
-    const char* why;   // for the log
-    const char* what;  // for people, before the bytes
-  };
-  void KeepWithin(Kind& kind);
-  MemoryBudget::Held HeldOf(uint64_t (rules::Engine::*all)() const,
-                            uint64_t (rules::Engine::*of_run)(const std::string& run) const);
-  MemoryBudget::OwnerOf OwnerOf() const;
-  void MakeRoom(const std::string& run, Kind& kind);
-  void KeepReplayWithinBudget(bool more_events);
-  void CloseWhatWentOn(const std::vector<std::string>& runs);
+  void CloseContinued(const std::vector<std::string>& runs);
   void CheckpointIfDue();
   void TakeCheckpoint(CheckpointSink* sink);
   Checkpointer::Take CheckpointTaker(std::future<void>* taken);
@@ -323,10 +309,10 @@ class Judge : private HeldRuns::Judging {
   JudgeThreads threads_;
   FairQueue fair_queue_;
   std::deque<JudgeItem> for_all_;  // decisions that concern every run
-  bool ahead_told_ = false;        // since the last checkpoint
+  bool ahead_reported_ = false;    // since the last checkpoint
   bool retry_next_ = false;        // before what waits
-  bool kept_next_ = false;         // before what waits
-  size_t keeping_ = 0;             // decisions that KeepLater wrote and ApplyKept has not applied
+  bool later_next_ = false;        // before what waits
+  LaterDecisions later_{[this] { queue_.Wake(); }};
   JudgeQueue::Clock::time_point next_timers_{};
   JudgeQueue::Clock::time_point next_look_{};    // at liveness_
   JudgeQueue::Clock::time_point next_forget_{};  // for streams to forget
@@ -338,8 +324,6 @@ class Judge : private HeldRuns::Judging {
   // while catching up: what the checkpoint knew beyond its entry
   std::map<std::string, uint64_t> restored_ahead_;
   StreamMarks streams_;
-  Kind of_steps_;
-  Kind of_rules_;
   Journal* journal_ = nullptr;
   Checkpointer* checkpointer_ = nullptr;
   const size_t max_runs_;
@@ -351,6 +335,7 @@ class Judge : private HeldRuns::Judging {
   std::unique_ptr<Quarantine> own_quarantine_;
   Quarantine* const quarantine_;
   HeldRuns held_runs_;
+  MemoryLimits limits_;
 
   mutable Mutex mutex_;  // guards what follows, which queries read
   RunTable runs_ PLUMB_GUARDED_BY(mutex_);
@@ -371,9 +356,6 @@ class Judge : private HeldRuns::Judging {
   std::atomic<uint64_t> left_out_{0};
 
   DecisionGate decisions_;
-
-  Mutex kept_mutex_;
-  std::deque<std::shared_ptr<Kept>> kept_ PLUMB_GUARDED_BY(kept_mutex_);  // written, not applied
 };
 
 }  // namespace plumbline::server

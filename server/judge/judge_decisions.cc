@@ -62,44 +62,20 @@ bool Judge::MayKeepLater() const {
 // Writes a decision without waiting for the disk, so that the decisions about many runs share a
 // commit. Its run waits; other runs are judged meanwhile.
 void Judge::KeepLater(FairQueue::Begun begun) {
-  auto kept = std::make_shared<Kept>();
-  kept->begun = std::move(begun);
-  JournalEntry entry = EntryFor(&kept->begun.work.item->event, &kept->after);
-  ++keeping_;
-  const auto over = [this, kept] {
-    {
-      const MutexLock lock(kept_mutex_);
-      kept_.push_back(kept);
-    }
-    queue_.Wake();
-  };
-  journal_->Append(
-      std::move(entry),
-      [kept, over](const EntryPrefix& prefix) {
-        kept->committed = prefix;
-        over();
-      },
-      over);
-}
-
-std::shared_ptr<Judge::Kept> Judge::TakeKept() {
-  if (keeping_ == 0) return nullptr;
-  const MutexLock lock(kept_mutex_);
-  if (kept_.empty()) return nullptr;
-  auto kept = std::move(kept_.front());
-  kept_.pop_front();
-  return kept;
+  auto decision = std::make_shared<LaterDecisions::Decision>();
+  decision->begun = std::move(begun);
+  JournalEntry entry = EntryFor(&decision->begun.work.item->event, &decision->after);
+  later_.Write(journal_, std::move(entry), std::move(decision));
 }
 
 // Applies a decision that the journal holds, or could not take.
-bool Judge::ApplyKept(const Kept& kept) {
-  --keeping_;
+bool Judge::ApplyLater(const LaterDecisions::Decision& decision) {
   BeginWork();
-  const JudgeItem& item = *kept.begun.work.item;
-  const absl::Status applied = ApplyCommitted(kept.after, item.event, kept.committed);
+  const JudgeItem& item = *decision.begun.work.item;
+  const absl::Status applied = ApplyCommitted(decision.after, item.event, decision.committed);
   if (item.decided) item.decided(applied);
   decisions_.Decided();
-  fair_queue_.Done(kept.begun, threads_.UsedByMine());
+  fair_queue_.Done(decision.begun, threads_.UsedByMine());
   return EndWork();
 }
 

@@ -46,8 +46,8 @@ bool Judge::Step() {
                                   JudgeQueue::Clock::duration(kLongestTimerPeriod));
   }
   CheckpointIfDue();
-  if (stopping() || checkpoints_.waiting() || std::exchange(kept_next_, !kept_next_)) {
-    if (const auto kept = TakeKept()) return ApplyKept(*kept);
+  if (stopping() || checkpoints_.waiting() || std::exchange(later_next_, !later_next_)) {
+    if (const auto written = later_.Take()) return ApplyLater(*written);
   }
   if (stopping()) return WaitForWork();
   const std::string* retried = held_runs_.retried();
@@ -56,21 +56,19 @@ bool Judge::Step() {
   retry_next_ = true;
   if (!for_all_.empty() && fair_queue_.in_order()) return DecideForAll();
   if (auto begun = fair_queue_.Next(now, Which())) return Do(std::move(*begun));
-  if (const auto kept = TakeKept()) return ApplyKept(*kept);
+  if (const auto written = later_.Take()) return ApplyLater(*written);
   return WaitForWork();
 }
 
 FairQueue::Which Judge::Which() const {
-  for (const Kind* kind : {&of_steps_, &of_rules_}) {
-    if (kind->budget.promised() && kind->budget.FarOver()) return FairQueue::Which::kRoom;
-  }
+  if (limits_.urgent()) return FairQueue::Which::kRoom;
   // To judge a run ahead of others needs an event, too.
   return for_all_.empty() && decisions_.open() ? FairQueue::Which::kAny
                                                : FairQueue::Which::kInOrder;
 }
 
 void Judge::BeginWork() {
-  threads_.BeginWork(fair_queue_.going_on() - keeping_ <= kMostAtOnce, checkpoints_.waiting());
+  threads_.BeginWork(fair_queue_.going_on() - later_.size() <= kMostAtOnce, checkpoints_.waiting());
   worker().unix_ns = unix_ns_;
 }
 
@@ -78,7 +76,7 @@ void Judge::BeginWork() {
 bool Judge::EndWork() {
   judged_entry_ = fair_queue_.through();
   store_->Judged(judged_entry_);
-  KeepWithinBudget();
+  limits_.Keep();
   if (threads_.EndWork()) return true;
   threads_.turn().Unlock();
   queue_.Wake();  // work that waited for this run can begin
@@ -88,10 +86,10 @@ bool Judge::EndWork() {
 bool Judge::Do(FairQueue::Begun begun) {
   JudgeItem& item = *begun.work.item;
   BeginWork();
-  if (fair_queue_.going_on() - keeping_ > 1) threads_.LowerSlow();
+  if (fair_queue_.going_on() - later_.size() > 1) threads_.LowerSlow();
   if (item.place != 0) queue_.Began(item);
   const bool later = item.kind == JudgeItem::Kind::kDecision && MayKeepLater();
-  if ((begun.overtakes || later) && !ahead_told_) (void)RecordAhead();
+  if ((begun.overtakes || later) && !ahead_reported_) (void)RecordAhead();
   if (later) {
     KeepLater(std::move(begun));
     return EndWork();
@@ -101,10 +99,10 @@ bool Judge::Do(FairQueue::Begun begun) {
   return EndWork();
 }
 
-// Records once between two checkpoints that runs may be ahead (TellsAhead). Returns false if the
+// Records once between two checkpoints that runs may be ahead (ReportsAhead). Returns false if the
 // event could not be written.
 bool Judge::RecordAhead() {
-  ahead_told_ = true;
+  ahead_reported_ = true;
   return KeepAndApply(v1::JudgeEvent()).ok();
 }
 
@@ -192,6 +190,16 @@ FairQueue::Work Judge::WorkOf(JudgeItem item) const {
   }
   work.item = std::make_shared<JudgeItem>(std::move(item));
   return work;
+}
+
+void Judge::DoFirst(const std::string& run, std::function<void()> task) {
+  JudgeItem item;
+  item.kind = JudgeItem::Kind::kTask;
+  item.run = run;
+  item.task = std::move(task);
+  FairQueue::Work work = WorkOf(std::move(item));
+  work.room = true;
+  fair_queue_.PushFirst(std::move(work));
 }
 
 void Judge::PushEvent(v1::JudgeEvent event) {

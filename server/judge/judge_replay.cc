@@ -31,7 +31,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
     for (; next < replay.events.size() && replay.events[next].event.after() < entry; ++next) {
       const StoredEvent& event = replay.events[next];
       unix_ns_ = worker().unix_ns = event.unix_ns;
-      reordered |= TellsAhead(event.event.event());
+      reordered |= ReportsAhead(event.event.event());
       Apply(judged_entry_, event.event.event());
       applied_event_ = std::max(applied_event_, event.number);
     }
@@ -45,7 +45,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
     if (result != JournalReader::Result::kEntry || entry.type != FrameType::kJournalBatch) continue;
     apply_until(entry.prefix.number);
     worker().busy.Begin();
-    KeepReplayWithinBudget(next < replay.events.size());
+    limits_.KeepInReplay(next < replay.events.size());
     JudgeAgain(entry);
     ++judged;
     // A checkpoint stores by one number which events were applied. If events were written in
@@ -56,7 +56,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
   }
   apply_until(JournalReader::kAll);
   restored_ahead_.clear();
-  KeepWithinBudget();
+  limits_.Keep();
   if (reordered) incident_table_->CameInAnotherOrder(position);
   {
     const MutexLock lock(mutex_);
