@@ -22,7 +22,7 @@ v1::Verdict VerdictOf(const v1::QuarantinedRun& run) {
   return analysis::QuarantineVerdict(run.run(), run.reason(), run.entry());
 }
 
-uint64_t ItemsOf(const v1::Batch& batch) {
+uint64_t HeldItemsOf(const v1::Batch& batch) {
   auto items = static_cast<uint64_t>(batch.evidence_size());
   for (const v1::SeriesRows& rows : batch.series()) items += rules::CountPresent(rows);
   return items;
@@ -42,7 +42,7 @@ bool HeldRuns::SetAside(uint64_t entry, const ParsedBatch& parsed,
     return true;
   });
   if (static_cast<size_t>(held) < runs.size() || runs.empty()) return false;
-  parts_.quarantine->CountUnjudged(ItemsOf(*parsed.batch));
+  parts_.quarantine->CountUnjudged(HeldItemsOf(*parsed.batch));
   return true;
 }
 

@@ -357,4 +357,42 @@ v1::ListVerdictsResponse Judge::Verdicts(const std::string& run) const {
   return response;
 }
 
+RunOwner Judge::OwnerOf(const std::string& run) const {
+  const MutexLock lock(owners_mutex_);
+  return owner_of_ ? owner_of_(run) : Owner();
+}
+
+void Judge::SetOwners(MemoryBudget::OwnerOf owner_of) {
+  const MutexLock lock(owners_mutex_);
+  owner_of_ = std::move(owner_of);
+}
+
+void Judge::SetOnOver(std::function<void(const std::string& run)> on_over) {
+  const MutexLock lock(owners_mutex_);
+  on_over_ = std::move(on_over);
+}
+
+void Judge::SetKnownStreams(std::function<bool(uint64_t stream_id)> known) {
+  const MutexLock lock(owners_mutex_);
+  known_stream_ = std::move(known);
+}
+
+// Records the names of the runs in progress, which came from a checkpoint and the journal.
+void Judge::NoteNames() {
+  std::vector<KnownName> names;
+  for (const std::string& run : engine_->Runs()) {
+    engine_->ForEachName(
+        run, [&](const std::string& layer, const std::string& op, const std::string& cause) {
+          names.push_back({run, layer, op, cause});
+        });
+  }
+  const MutexLock lock(owners_mutex_);
+  names_ = std::move(names);
+}
+
+std::vector<KnownName> Judge::TakeNames() {
+  const MutexLock lock(owners_mutex_);
+  return std::exchange(names_, {});
+}
+
 }  // namespace plumbline::server

@@ -259,7 +259,6 @@ class Judge : private HeldRuns::Judging, private MemoryLimits::Judging {
   void CloseOverTheSlow(const RunTable::Skip& skip);
   void ForgetRunsOver();
   void ForgetStreams(JudgeQueue::Clock::time_point now);
-  // judge_runs.cc
   void PartWithRuns();
   void EndDisconnected() PLUMB_EXCLUDES(mutex_);
   void ForgetLongOver() PLUMB_EXCLUDES(mutex_);

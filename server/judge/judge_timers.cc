@@ -18,6 +18,7 @@ constexpr std::chrono::seconds kForgetPeriod{5};       // between looks at strea
 constexpr std::chrono::seconds kAwaitQuietly{3};       // for ranks that have not come yet
 // if a report has waited this long, nothing is decided about its run
 constexpr std::chrono::seconds kLag{1};
+constexpr size_t kMostRunsALook = 1000;  // runs a look: each is an entry of the journal
 
 }  // namespace
 
@@ -141,6 +142,93 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
     *event.mutable_incident() = std::move(update);
     const std::string run = RunOf(event);
     if (!fair_queue_.Busy(run) && !fair_queue_.Urgent(run)) PushEvent(std::move(event));
+  }
+}
+
+// ---- how many runs are known that no process is connected for ---------------------------------
+
+void Judge::PartWithRuns() {
+  EndDisconnected();
+  ForgetLongOver();
+  ForgetIncidents();
+}
+
+// False: something of it waits to be judged, or its fate is in an operator's hands.
+bool Judge::MayPartWith(const std::string& run) const {
+  return !fair_queue_.Busy(run) && !fair_queue_.Urgent(run) && !quarantine_->Holds(run);
+}
+
+// Ends the grace of the ranks, so that the timers report them as gone and then end their run. A run
+// that sent no evidence leaves no trace.
+void Judge::EndDisconnected() {
+  std::vector<std::string> greeted;
+  const RunTable::Time now = awake_.At(JudgeQueue::Clock::now());
+  {
+    const MutexLock lock(mutex_);
+    const std::vector<RunTable::Left> left = runs_.Disconnected();
+    size_t ended = 0;
+    for (size_t i = 0; i + max_runs_ < left.size() && ended < kMostRunsALook; ++i) {
+      const std::string& run = left[i].run;
+      if (!MayPartWith(run)) continue;
+      if (left[i].evidence > 0 || engine_->Knows(run)) {
+        ++ended;
+        runs_.EndGrace(run, now);
+      } else {
+        runs_.Erase(run);
+        greeted.push_back(run);
+      }
+    }
+  }
+  for (const std::string& run : greeted) OnRunOver(run);
+}
+
+// By events, so that incidents end at the same places after a restart.
+void Judge::ForgetLongOver() {
+  std::vector<RunTable::Left> over;
+  {
+    const MutexLock lock(mutex_);
+    over = runs_.Over(max_runs_ / 2);
+  }
+  std::vector<std::string> free;
+  {
+    const MutexLock lock(mutex_);
+    free = over_runs_.SetMany(over.size() > 2 * max_runs_);
+    std::erase_if(
+        free, [this](const std::string& run) PLUMB_REQUIRES(mutex_) { return !runs_.Ended(run); });
+  }
+  for (const std::string& run : free) OnRunOver(run);
+  size_t forgotten = 0;
+  for (size_t i = 0; i + max_runs_ < over.size() && forgotten < kMostRunsALook; ++i) {
+    const std::string& run = over[i].run;
+    if (!MayPartWith(run)) continue;
+    ++forgotten;
+    v1::JudgeEvent event;
+    event.mutable_run_finished()->set_run(run);
+    event.mutable_run_finished()->set_forgotten(true);
+    PushEvent(std::move(event));
+  }
+}
+
+bool Judge::KeepPlace(const std::string& run) {
+  const MutexLock lock(mutex_);
+  return over_runs_.KeepPlace(run);
+}
+
+void Judge::ForgetRun(const std::string& run) {
+  incident_table_->RunForgotten(run);
+  store_->ForgetRun(run);
+  LogInfo("run {:?}: removed: more than {} runs have ended (ingest.max_runs)", run, max_runs_);
+  const MutexLock lock(mutex_);
+  runs_.Erase(run);
+  reports_.Forget(run);
+  over_runs_.Forgotten(run, JudgeQueue::Clock::now());
+}
+
+// Those of a run that has begun anew since are that run's.
+void Judge::ForgetIncidents() {
+  const MutexLock lock(mutex_);
+  for (const std::string& run : over_runs_.TakeForgotten(JudgeQueue::Clock::now())) {
+    if (runs_.LastSeen(run) == 0) incident_table_->Forget(run);
   }
 }
 
